@@ -1,0 +1,63 @@
+"""Errors, sorted by what the caller may do next; each knows the exit code it ends a command with."""
+
+from __future__ import annotations
+
+
+class RetentionError(Exception):
+    """Root of every error this package raises on purpose; one sentence: what, where, why, what to do."""
+
+    exit_code = 1
+
+
+class UsageError(RetentionError):
+    """The command or call was wrong: repeat it, corrected."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """The configuration was refused: edit the file at the place the message names."""
+
+
+class RefusedError(RetentionError):
+    """A guard refused; nothing was changed, and the message says what would lift the guard."""
+
+    exit_code = 4
+
+
+class ForeignRowsError(RefusedError):
+    """Rows that another writer put into the table break the storage rules."""
+
+
+class StreamsFailedError(RetentionError):
+    """Some of the streams asked for failed; the others are done."""
+
+    exit_code = 5
+
+
+class VerificationError(RetentionError):
+    """Staged files or inputs contradict what they must hold; nothing was committed."""
+
+    exit_code = 6
+
+
+class DamagedError(VerificationError):
+    """A file cannot be read as what it claims to be."""
+
+
+class BusyError(RetentionError):
+    """Someone else holds the lease, or the table moved: try again."""
+
+    exit_code = 75
+
+
+class StalePlanError(BusyError):
+    """The files that a plan pinned are no longer what they were: plan again."""
+
+
+class ConflictError(BusyError):
+    """Another commit came first: read the table again, assign again, commit again."""
+
+
+class CommitUnknownError(RetentionError):
+    """The store did not say whether a commit happened: look first, delete nothing."""

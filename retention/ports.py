@@ -1,0 +1,139 @@
+"""What the middle of the engine asks of its edges: a Store that swaps files, an Engine that runs functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from retention.segments import Counters, Inventory
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Swap:
+    """The only thing a store can commit, atomically or not at all.
+
+    `remove` has the shape `LOGGED_FILES` (a pin: path, length and modification time as decided upon), `add` the
+    shape `FILE_STATS` and names files that are already staged. The three mappings hold only counters that this
+    commit sets. `metadata` is small and JSON-able: at least `run`; for a retention run also `plan_id`, `as_of_ns`
+    and `by_rule`.
+    """
+
+    remove: pa.Table
+    add: pa.Table
+    metadata: Mapping[str, Any]
+    next_seq: Mapping[int, int] = field(default_factory=dict)
+    open_base: Mapping[int, int] = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def assigns_sequences(self) -> bool:
+        """Whether a rival's commit in between makes the staged rows wrong."""
+        return bool(self.next_seq or self.batches)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A stream's table at one version, read on one handle."""
+
+    version: int
+    table_id: str
+    files: pa.Table
+    """Shape `LOGGED_FILES`, plus whatever statistics the log itself has."""
+    counters: Counters
+    handle: Any = None
+    """The store's own; a commit made on this snapshot is checked against exactly this version."""
+
+
+class Store(Protocol):
+    """One stream's table. Implementations: `stores.delta`, `stores.parquet`."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        ...
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Open the table once.
+
+        Raises:
+            RefusedError: the table uses a feature that the engine does not know to handle safely.
+            DamagedError: the log cannot be read.
+        """
+        ...
+
+    def inventory(self, snapshot: Snapshot) -> Inventory:
+        """Complete the snapshot's files to full statistics, from the log and the cache first.
+
+        Raises:
+            ForeignRowsError: rows of other writers break the storage rules.
+            DamagedError: a data file that had to be read is damaged.
+        """
+        ...
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files` (`FILE_STATS` rows): columns `file` (int64 row number), and `SUBJECT_COUNTS`."""
+        ...
+
+    def stage_path(self, partition: int, segment: int) -> str:
+        """A new unique path, relative to `messages/`, for a file of that segment."""
+        ...
+
+    def staging_location(self, path: str) -> str:
+        """Where a task writes the file that will be `path`; its directory exists."""
+        ...
+
+    def location(self, path: str) -> str:
+        """Where a live or staged file can be opened now: a local path or an object-store URI."""
+        ...
+
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        """Check everything again on one handle and commit; the new version.
+
+        A swap that assigns sequences is tried once, on `snapshot` itself. Any other is tried again on a fresh
+        handle, with every check repeated, while blind appends and unrelated commits come first.
+
+        Raises:
+            StalePlanError: a pinned file is gone or changed.
+            ConflictError: a rival commit came first and `swap` assigns sequences.
+            BusyError: rivals kept coming first.
+            VerificationError: an added file is missing or has another length.
+            CommitUnknownError: the storage failed while committing and nobody can say what happened.
+        """
+        ...
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete staged files that no commit named."""
+        ...
+
+    def finish(self) -> None:
+        """End a run: checkpoint the log when enough versions are new."""
+        ...
+
+
+class Engine(Protocol):
+    """Where functions run; what they compute is the same everywhere."""
+
+    @property
+    def name(self) -> str:
+        """`local` or `spark`."""
+        ...
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], weights: Sequence[int]
+    ) -> list[Result]:
+        """Apply a picklable function to each task, balanced by `weights` (bytes to read); results in order of tasks."""
+        ...

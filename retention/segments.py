@@ -1,0 +1,46 @@
+"""What exists in a stream: its data files with their statistics, and the counters of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The numbers that commits carry beside files; none of them ever falls (docs/semantics/storage.md)."""
+
+    next_seq: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the next sequence to assign."""
+    open_base: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the base of the segment that appends go to."""
+    batches: Mapping[str, int] = field(default_factory=dict)
+    """Writer → the last batch number it wrote."""
+
+
+@dataclass(frozen=True)
+class ReadCount:
+    """Data files opened and bytes read from them."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: ReadCount) -> ReadCount:
+        """Add two counts."""
+        return ReadCount(self.files + other.files, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """One stream at one version of its table, with full statistics of every live file."""
+
+    stream: str
+    table_id: str
+    version: int
+    files: pa.Table
+    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path."""
+    counters: Counters
+    read: ReadCount = ReadCount()
+    """What it cost to learn statistics that no log and no cache had."""
