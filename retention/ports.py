@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from retention.segments import Counters, Inventory
+from retention.segments import Counters, DataFile, Inventory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -88,16 +88,12 @@ class Store(Protocol):
         """Subject digests of `files` (`FILE_STATS` rows): columns `file` (int64 row number), and `SUBJECT_COUNTS`."""
         ...
 
-    def stage_path(self, partition: int, segment: int) -> str:
-        """A new unique path, relative to `messages/`, for a file of that segment."""
+    def stage(self, partition: int, segment: int) -> DataFile:
+        """A new file of that segment, with a unique final path, not written yet; its directories exist."""
         ...
 
-    def staging_location(self, path: str) -> str:
-        """Where a task writes the file that will be `path`; its directory exists."""
-        ...
-
-    def location(self, path: str) -> str:
-        """Where a live or staged file can be opened now: a local path or an object-store URI."""
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files in `files` (any table with the columns of `LOGGED_FILES`) can be opened now."""
         ...
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:

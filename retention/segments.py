@@ -21,6 +21,20 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class DataFile:
+    """One Parquet file of a segment and where tasks find it."""
+
+    path: str
+    """Relative to `messages/`: the file's name in the table."""
+    partition: int
+    segment: int
+    location: str
+    """Where to open or write it now: a local path or an object-store URI."""
+    digest_location: str
+    """Where its subject digest (`SUBJECT_COUNTS`, Parquet) is kept; losing it costs time, never correctness."""
+
+
+@dataclass(frozen=True)
 class ReadCount:
     """Data files opened and bytes read from them."""
 
