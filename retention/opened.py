@@ -1,0 +1,23 @@
+"""A stream made ready for work: its name, configuration, table and clock, held together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from retention.config import StreamConfig
+from retention.ports import Store
+
+
+@dataclass(frozen=True)
+class OpenedStream:
+    """What every act on a stream starts from."""
+
+    name: str
+    config: StreamConfig
+    store: Store
+    root: str
+    """`<warehouse>/streams/<name>`, a local path or an object-store URI."""
+    warehouse: str
+    clock: Callable[[], int]
+    """The wall clock, nanoseconds since the epoch."""

@@ -1,0 +1,240 @@
+"""Data files as Parquet: writing rows, reading narrow columns, describing a file, copying it without some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention import files
+from retention.errors import DamagedError, ForeignRowsError
+from retention.segments import DataFile, ReadCount
+from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from schemas.messages import FILE_COLUMNS, NEVER, RULE_COLUMNS
+
+ROW_GROUP_ROWS = 131_072
+REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
+_STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time"]
+_DICTIONARY = ["subject"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a look at a data file's narrow columns told."""
+
+    stats: dict[str, Any]
+    """One row of `FILE_STATS`."""
+    read: ReadCount
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A task: write `target` with the rows of `source` whose sequences are in none of the `removed` ranges."""
+
+    source: DataFile
+    target: DataFile
+    removed: np.ndarray
+    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
+
+
+def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
+    """Write tables of shape `FILE_COLUMNS` as one Parquet file, durable when this returns."""
+    with (
+        files.create(location) as sink,
+        pq.ParquetWriter(
+            sink,
+            FILE_COLUMNS,
+            compression="zstd",
+            use_dictionary=_DICTIONARY,
+            write_statistics=_STATISTICS,
+        ) as writer,
+    ):
+        for batch in batches:
+            writer.write_table(batch, row_group_size=ROW_GROUP_ROWS)
+
+
+def open_messages(file: DataFile) -> pq.ParquetFile:
+    """Open a data file.
+
+    Raises:
+        DamagedError: it is missing or not a readable Parquet file.
+        ForeignRowsError: a column is missing or has another type.
+    """
+    try:
+        opened = pq.ParquetFile(files.open_input(file.location), pre_buffer=True)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(file, error) from error
+    _check_columns(file, opened.schema_arrow)
+    return opened
+
+
+def read_columns(file: DataFile, columns: Sequence[str] = RULE_COLUMNS) -> tuple[pa.Table, ReadCount]:
+    """Read some columns of a whole data file, ascending by `seq`, and tell what that cost.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
+    opened = open_messages(file)
+    try:
+        table = opened.read(columns=list(columns)).select(columns)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(file, error) from error
+    table = table.cast(pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns]))
+    return _in_sequence_order(table), ReadCount(1, _compressed_bytes(opened, columns))
+
+
+def describe(file: DataFile) -> Description:
+    """Read a data file's narrow columns, write its subject digest, and return its statistics.
+
+    Raises:
+        DamagedError: the file cannot be read.
+        ForeignRowsError: a required value is null, or a sequence stands in it twice.
+    """
+    rows, read = read_columns(file)
+    for name in REQUIRED:
+        if rows[name].null_count:
+            raise ForeignRowsError(
+                f"{file.location}: {rows[name].null_count} rows have no {name}; another writer appended them, "
+                f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
+            )
+    _write_digest(file, rows)
+    size, modified_ms = files.stat(file.location)
+    located = {
+        "path": file.path,
+        "partition": file.partition,
+        "segment": file.segment,
+        "file_bytes": size,
+        "modified_ms": modified_ms,
+    }
+    return Description(located | _row_stats(file, rows), read)
+
+
+def stats_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows of statistics as one table of shape `FILE_STATS`."""
+    return pa.Table.from_pylist(list(rows), schema=FILE_STATS)
+
+
+def copy_without(task: Copy) -> Description:
+    """Carry out a `Copy`, then read the target back and describe it.
+
+    Raises:
+        DamagedError: the source cannot be read to its end.
+    """
+    source = open_messages(task.source)
+    write_messages(task.target.location, _surviving(task, source))
+    written = describe(task.target)
+    return Description(written.stats, written.read + ReadCount(1, _compressed_bytes(source, FILE_COLUMNS.names)))
+
+
+def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """Which of `seqs` lie in one of the ascending, disjoint, inclusive `ranges`; a mask."""
+    if not len(ranges):
+        return np.zeros(len(seqs), dtype=bool)
+    at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
+    return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
+
+
+def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
+    try:
+        for batch in source.iter_batches(batch_size=ROW_GROUP_ROWS, columns=FILE_COLUMNS.names):
+            goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
+            kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
+            if kept.num_rows:
+                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(task.source, error) from error
+
+
+def _check_columns(file: DataFile, schema: pa.Schema) -> None:
+    for wanted in FILE_COLUMNS:
+        at = schema.get_field_index(wanted.name)
+        if at < 0:
+            raise ForeignRowsError(
+                f"{file.location}: the column {wanted.name} is missing; another writer appended this file, nothing "
+                "was changed; rewrite it with all columns of a message table, or remove it from the table"
+            )
+        if schema.field(at).type != wanted.type and not _readable_as(schema.field(at).type, wanted.type):
+            raise ForeignRowsError(
+                f"{file.location}: the column {wanted.name} is {schema.field(at).type}, not {wanted.type}; another "
+                "writer appended this file, nothing was changed; rewrite it with the types of a message table"
+            )
+
+
+def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
+    text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
+    octets = pa.types.is_large_binary(given) and pa.types.is_binary(wanted)
+    microseconds = pa.types.is_timestamp(given) and given.unit == "us" and pa.types.is_timestamp(wanted)
+    return text or octets or microseconds
+
+
+def _in_sequence_order(table: pa.Table) -> pa.Table:
+    if "seq" not in table.column_names or table["seq"].null_count:
+        return table
+    seqs = table["seq"].to_numpy()
+    return table if bool(np.all(seqs[1:] > seqs[:-1])) else table.take(pa.array(np.argsort(seqs, kind="stable")))
+
+
+def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
+    if not rows.num_rows:
+        raise ForeignRowsError(
+            f"{file.location}: the file holds no rows; nothing was changed; remove it from the table"
+        )
+    seqs, times = rows["seq"].to_numpy(), rows["ts_ns"].to_numpy()
+    twice = np.flatnonzero(seqs[1:] == seqs[:-1])
+    if len(twice):
+        raise ForeignRowsError(
+            f"{file.location}: sequence {seqs[twice[0]]} stands in it twice; the table is corrupt, nothing was "
+            "changed; restore the file from a copy, or remove the doubled row"
+        )
+    never = pc.equal(rows["deadline_ns"], NEVER)
+    dated = rows["deadline_ns"].filter(pc.fill_null(pc.not_equal(rows["deadline_ns"], NEVER), False))  # noqa: FBT003
+    bounds = pc.min_max(dated)
+    return {
+        "messages": rows.num_rows,
+        "bytes": pc.sum(rows["size"]).as_py(),
+        "min_seq": int(seqs[0]),
+        "max_seq": int(seqs[-1]),
+        "min_ts_ns": int(times.min()),
+        "max_ts_ns": int(times.max()),
+        "first_ts_ns": int(times[0]),
+        "last_ts_ns": int(times[-1]),
+        "never": pc.sum(never, min_count=0).as_py(),
+        "deadlines": len(dated),
+        "min_deadline_ns": bounds["min"].as_py(),
+        "max_deadline_ns": bounds["max"].as_py(),
+        "markers": pc.sum(rows["marker"], min_count=0).as_py(),
+        "in_time_order": bool(np.all(times[1:] >= times[:-1])),
+    }
+
+
+def _write_digest(file: DataFile, rows: pa.Table) -> None:
+    counted = rows.group_by("subject").aggregate([("seq", "count"), ("seq", "max")])
+    digest = pa.table(
+        [counted["subject"], counted["seq_count"], counted["seq_max"]], schema=SUBJECT_COUNTS
+    )
+    files.replace(file.digest_location, _parquet_bytes(digest.sort_by("subject")))
+
+
+def _parquet_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_statistics=False)
+    return sink.getvalue().to_pybytes()
+
+
+def _compressed_bytes(opened: pq.ParquetFile, columns: Sequence[str]) -> int:
+    wanted = [opened.schema_arrow.get_field_index(name) for name in columns]
+    groups = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
+    return sum(group.column(at).total_compressed_size for group in groups for at in wanted)
+
+
+def _damaged(file: DataFile, error: Exception) -> DamagedError:
+    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+    return DamagedError(
+        f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line}); nothing was "
+        "changed; restore that file from a copy, or remove it from the table"
+    )
