@@ -1,0 +1,126 @@
+"""What the rules see of a stream's configuration: its limits, and what they mean in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from retention.units import format_duration, format_size, parse_size
+
+Discard = Literal["old", "new"]
+Retention = Literal["limits", "interest", "workqueue"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A stream's retention rules: nanoseconds and bytes; None means unlimited or off."""
+
+    max_age_ns: int | None = None
+    max_msgs: int | None = None
+    max_bytes: int | None = None
+    max_msgs_per_subject: int | None = None
+    discard: Discard = "old"
+    whole_segments: bool = False
+    retention: Retention = "limits"
+    allow_msg_ttl: bool = False
+    subject_delete_marker_ttl_ns: int | None = None
+
+    def as_json(self) -> dict[str, int | str | bool | None]:
+        """The policy as JSON values, by name; part of what a plan's identity is computed from."""
+        return dict(sorted(asdict(self).items()))
+
+    @property
+    def trims_head(self) -> bool:
+        """Whether MaxMsgs or MaxBytes remove; under `discard: new` they refuse new ones instead."""
+        return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)
+
+
+UNLIMITED = Policy()
+"""The policy of a stream that no configuration names."""
+
+
+def describe(policy: Policy) -> list[str]:
+    """Say in words which messages go and which limits never remove any, a sentence each."""
+    return [_removals(policy), *_refusals(policy), *_expiry(policy), *_releases(policy)]
+
+
+def _removals(policy: Policy) -> str:
+    reasons = _head_limits(policy)
+    if policy.max_msgs_per_subject is not None:
+        newer = _count(policy.max_msgs_per_subject, "newer one")
+        reasons.append(f"when {newer} on its subject {_exist(policy.max_msgs_per_subject)}")
+    if not reasons:
+        return "no limit removes a message"
+    if policy.whole_segments:
+        return (
+            "a sealed segment goes as a whole, as soon as every message in it may go: a message"
+            f" may go {_join(reasons)}"
+        )
+    return f"a message goes {_join(reasons)}; a later limit never brings it back"
+
+
+def _head_limits(policy: Policy) -> list[str]:
+    reasons = []
+    if policy.max_age_ns is not None:
+        reasons.append(f"{format_duration(policy.max_age_ns)} after it was stored")
+    if policy.discard == "new":
+        return reasons
+    if policy.max_msgs is not None:
+        reasons.append(f"when {_count(policy.max_msgs, 'newer one')} {_exist(policy.max_msgs)}")
+    if policy.max_bytes is not None:
+        reasons.append(f"when it and everything newer exceed {_size(policy.max_bytes)}")
+    return reasons
+
+
+def _refusals(policy: Policy) -> list[str]:
+    if policy.discard == "old":
+        return []
+    full = []
+    if policy.max_msgs is not None:
+        full.append(f"at {_count(policy.max_msgs, 'message')}")
+    if policy.max_bytes is not None:
+        full.append(f"above {_size(policy.max_bytes)}")
+    if not full:
+        return []
+    return [f"{_join(full)} new messages are refused and stored ones stay (discard: new)"]
+
+
+def _expiry(policy: Policy) -> list[str]:
+    sentences = []
+    if policy.allow_msg_ttl:
+        sentences.append("a message with a Nats-TTL goes when that has passed")
+    if policy.subject_delete_marker_ttl_ns is not None:
+        kept = format_duration(policy.subject_delete_marker_ttl_ns)
+        sentences.append(
+            "when age or TTL takes the last message of a subject, a delete marker takes its place"
+            f" and stays {kept}"
+        )
+    return sentences
+
+
+def _releases(policy: Policy) -> list[str]:
+    match policy.retention:
+        case "limits":
+            return []
+        case "interest":
+            return ["a message goes when every consumer that wants it has acknowledged it"]
+        case "workqueue":
+            return ["a message goes when its consumer has acknowledged it"]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _exist(number: int) -> str:
+    return "exists" if number == 1 else "exist"
+
+
+def _size(size: int) -> str:
+    short = format_size(size)
+    return short if parse_size(short) == size else f"{size:,} bytes"
+
+
+def _join(parts: list[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)}, or {last}" if first else last

@@ -1,0 +1,126 @@
+"""Subjects, filters and names: what is valid, what matches what, and how a name becomes a path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_SUBJECT_BYTES = 65_535
+"""The record format keeps the length of a subject in two bytes."""
+MAX_NAME_LENGTH = 255
+
+_WHITESPACE = " \t\r\n\f"
+_NOT_IN_NAMES = _WHITESPACE + ".*>/\\"
+_BROKEN_TOKENS = r"^$|[ \t\r\n\f]|^\.|\.$|\.\."
+_LITERAL_FORBIDDEN = _BROKEN_TOKENS + r"|(^|\.)[*>](\.|$)"
+_SAFE_IN_PATHS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+def is_valid_subject(subject: str) -> bool:
+    """Whether a message can go to `subject`: no empty token, no whitespace, no wildcard token."""
+    return is_valid_filter(subject) and is_literal(subject)
+
+
+def is_valid_filter(subject: str) -> bool:
+    """Whether `subject` can be a filter: a subject in which tokens may be `*`, and the last `>`."""
+    tokens = subject.split(".")
+    return (
+        len(subject.encode("utf-8", "surrogatepass")) <= MAX_SUBJECT_BYTES
+        and all(tokens)
+        and ">" not in tokens[:-1]
+        and not any(space in subject for space in _WHITESPACE)
+    )
+
+
+def is_literal(subject: str) -> bool:
+    """Whether no token is a wildcard; `*` and `>` inside a longer token are ordinary characters."""
+    return not {"*", ">"} & set(subject.split("."))
+
+
+def matches(subject_filter: str, subject: str) -> bool:
+    """Whether a literal subject matches a filter: `*` is one token, a last `>` one or more."""
+    return overlap(subject_filter, subject)
+
+
+def overlap(first: str, second: str) -> bool:
+    """Whether some subject matches both filters (the server's collision test)."""
+    first_tokens, second_tokens = first.split("."), second.split(".")
+    for one, other in zip(first_tokens, second_tokens, strict=False):
+        if ">" in {one, other}:
+            return True
+        if "*" not in {one, other} and one != other:
+            return False
+    return len(first_tokens) == len(second_tokens)
+
+
+def to_regex(subject_filter: str) -> str:
+    """The anchored regular expression (RE2 and Python) of the subjects that match a filter."""
+    return f"^{_unanchored(subject_filter)}$"
+
+
+def _unanchored(subject_filter: str) -> str:
+    wildcards = {"*": r"[^.]+", ">": r"(?s:.+)"}
+    tokens = subject_filter.split(".")
+    return r"\.".join(wildcards.get(token) or re.escape(token) for token in tokens)
+
+
+def valid_mask(subjects: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """`is_valid_subject` for a whole column; a null is not valid."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - values load without pyarrow
+
+    broken = pc.match_substring_regex(subjects, _LITERAL_FORBIDDEN)
+    too_long = pc.greater(pc.binary_length(subjects), MAX_SUBJECT_BYTES)
+    return pc.fill_null(pc.invert(pc.or_(broken, too_long)), False)  # noqa: FBT003
+
+
+def matching_mask(
+    subjects: pa.Array | pa.ChunkedArray, filters: Iterable[str]
+) -> pa.Array | pa.ChunkedArray:
+    """Which subjects of a column match at least one of `filters`; a null matches none."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    wanted = sorted(set(filters))
+    literals = pa.array([one for one in wanted if is_literal(one)], subjects.type)
+    mask = pc.is_in(subjects, value_set=literals)
+    patterns = [_unanchored(one) for one in wanted if not is_literal(one)]
+    if not patterns:
+        return mask
+    matched = pc.match_substring_regex(subjects, f"^(?:{'|'.join(patterns)})$")
+    return pc.or_(mask, pc.fill_null(matched, False))  # noqa: FBT003
+
+
+def is_valid_name(name: str) -> bool:
+    r"""Whether a stream or consumer may be called so: ≤ 255 bytes, no space, none of `.*>/\`."""
+    length = len(name.encode("utf-8", "surrogatepass"))
+    return 0 < length <= MAX_NAME_LENGTH and not any(char in name for char in _NOT_IN_NAMES)
+
+
+def path_name(name: str) -> str:
+    """A name as a path component: every UTF-8 byte outside `A-Za-z0-9_-` is `%XX`."""
+    encoded = name.encode("utf-8")
+    return "".join(chr(byte) if byte in _SAFE_IN_PATHS else f"%{byte:02X}" for byte in encoded)
+
+
+def name_of_path(component: str) -> str:
+    """The name behind a path component.
+
+    Raises:
+        UsageError: `path_name` makes no such component.
+    """
+    try:
+        name = unquote_to_bytes(component).decode("utf-8")
+    except UnicodeDecodeError:
+        name = ""
+    if not name or path_name(name) != component:
+        raise UsageError(
+            f"{component!r} is not the path of a name: some byte is not written as %XX"
+        )
+    return name

@@ -1,0 +1,212 @@
+"""Durations, sizes and instants: how people write them, and the exact integers they stand for."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from retention.errors import UsageError
+
+MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+
+INT64_MAX = 2**63 - 1
+
+DURATION_PATTERN = r"[-+]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)"
+"""What `parse_duration` reads, for JSON Schema."""
+SIZE_PATTERN = (
+    r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+) *"
+    r"([kKmMgGtTpPeE]|[kKmMgGtTpPeE]?[bB]([iI][tT])?|[kKmMgGtTpPeE][iI][bB]([iI][tT])?)? *"
+)
+"""What `parse_size` reads, for JSON Schema."""
+
+_DURATION_UNITS = {
+    "ns": 1,
+    "us": MICROSECOND,
+    "µs": MICROSECOND,
+    "μs": MICROSECOND,
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "m": MINUTE,
+    "h": HOUR,
+    "d": DAY,
+    "w": WEEK,
+}
+_BARE_NAMES = {"ns": "nanoseconds", "us": "microseconds"}
+_DURATION = re.compile(DURATION_PATTERN, re.ASCII)
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
+_SIZE = re.compile(r"\s*([-+]?)(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
+_INSTANT = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)[Tt ](?P<clock>(?:[01]\d|2[0-3]):\d\d:\d\d)"
+    r"(?:\.(?P<decimals>\d{1,9}))?(?P<offset>[Zz]|[-+]\d\d:\d\d)",
+    re.ASCII,
+)
+_KIB = 1024
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _size_units() -> dict[str, Fraction]:
+    units = {"": Fraction(1), "b": Fraction(1), "bit": Fraction(1, 8)}
+    for power, prefix in enumerate("kmgtpe", start=1):
+        units[prefix] = units[f"{prefix}b"] = Fraction(1000**power)
+        units[f"{prefix}ib"] = Fraction(1024**power)
+        units[f"{prefix}bit"] = Fraction(1000**power, 8)
+        units[f"{prefix}ibit"] = Fraction(1024**power, 8)
+    return units
+
+
+_SIZE_UNITS = _size_units()
+
+
+def parse_duration(value: str | int, bare: Literal["ns", "us"] = "ns") -> int:
+    """Read a Go duration, with `d` (24h) and `w` (7d) as further units; cut off below 1 ns.
+
+    Args:
+        value: text such as `30d`, `1h30m` or `1.5s`, or a bare integer.
+        bare: the unit of a bare integer.
+
+    Returns:
+        Nanoseconds, exact.
+
+    Raises:
+        UsageError: the text is no duration, or does not fit into 64 bits.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _in_int64(value * _DURATION_UNITS[bare], value)
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        raise UsageError(
+            f"{value!r} is no duration: write a number with a unit (ns, us, ms, s, m, h, d, w),"
+            f' such as "{_nearest_duration(value)}", or a bare integer of {_BARE_NAMES[bare]}'
+        )
+    parts = _DURATION_PART.findall(value)
+    total = sum(int(Fraction(number.rstrip(".")) * _DURATION_UNITS[unit]) for number, unit in parts)
+    return _in_int64(-total if value.startswith("-") else total, value)
+
+
+def _nearest_duration(value: object) -> str:
+    """The valid duration that somebody who wrote `value` most likely meant."""
+    words = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(value), re.ASCII)
+    if words is None:
+        return "30d"
+    number, unit = words.group(1), words.group(2).lower()
+    spelled = {"ms": "ms", "mil": "ms", "us": "us", "mic": "us", "ns": "ns", "nan": "ns"}
+    short = spelled.get(unit) or spelled.get(unit[:3]) or unit[:1]
+    if unit[:2] == "mo":
+        return f"{Decimal(number) * 30}d"
+    if unit[:1] == "y":
+        return f"{Decimal(number) * 365}d"
+    return f"{number}{short if short in _DURATION_UNITS else 's'}"
+
+
+def _in_int64(ns: int, written: object) -> int:
+    if not -INT64_MAX <= ns <= INT64_MAX:
+        raise UsageError(f"{written!r} is out of range: a duration is at most 292 years")
+    return ns
+
+
+def format_duration(ns: int) -> str:
+    """Write a duration exactly, as `parse_duration` reads it: `30d`, `1h30m`, `1.5s`."""
+    rest = abs(ns)
+    text = ""
+    for unit, length in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
+        count, rest = divmod(rest, length)
+        text += f"{count}{unit}" if count else ""
+    if rest or not text:
+        text += _format_seconds(rest) if rest else "0s"
+    return f"-{text}" if ns < 0 else text
+
+
+def _format_seconds(ns: int) -> str:
+    unit = next(unit for unit in ("s", "ms", "us", "ns") if ns >= _DURATION_UNITS[unit])
+    return f"{_plain(Decimal(ns) / _DURATION_UNITS[unit])}{unit}"
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def parse_size(value: str | int) -> int:
+    """Read a size: an integer, or a number with a unit (`10GiB`, `1.5 TiB`, `10m` = 10,000,000).
+
+    The units are those of pydantic's `ByteSize`, in any case; exact, cut off to whole bytes.
+
+    Returns:
+        Bytes; negative if written so.
+
+    Raises:
+        UsageError: the text is no size.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None or found.group(3).lower() not in _SIZE_UNITS:
+        raise UsageError(
+            f"{value!r} is no size: write an integer of bytes, or a number with a unit"
+            " (KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB of 1000), such as 256MiB"
+        )
+    sign, number, unit = found.groups()
+    size = int(Fraction(number.rstrip(".")) * _SIZE_UNITS[unit.lower()])
+    return -size if sign == "-" else size
+
+
+def format_size(size: int) -> str:
+    """Write bytes for people, in powers of 1024 and rounded to two decimals: `1.5 GiB`."""
+    power = max(abs(size).bit_length() - 1, 0) // 10
+    if power == 0:
+        return f"{size} B"
+    if round(abs(size) / _KIB**power, 2) == _KIB:
+        power += 1
+    return f"{_plain(Decimal(f'{size / _KIB**power:.2f}'))} {_BINARY_UNITS[power]}"
+
+
+def parse_instant(value: str | int) -> int:
+    """Read an instant: RFC 3339 with an offset and up to nine decimals, or integer nanoseconds.
+
+    Returns:
+        Nanoseconds since the epoch, UTC, exact.
+
+    Raises:
+        UsageError: the text is no instant, or outside the 64-bit range (1677 to 2262).
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        ns = value
+    elif isinstance(value, str) and re.fullmatch(r"-?\d+", value, re.ASCII):
+        ns = int(value)
+    else:
+        ns = _parse_rfc3339(value)
+    if not -INT64_MAX - 1 <= ns <= INT64_MAX:
+        raise UsageError(f"{value!r} is out of range: instants lie between 1677 and 2262")
+    return ns
+
+
+def _parse_rfc3339(value: object) -> int:
+    found = _INSTANT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise UsageError(
+            f"{value!r} is no instant: write RFC 3339 with an offset, such as"
+            " 2026-11-20T00:00:00Z or 2026-11-20T01:00:00.123456789+01:00, or integer nanoseconds"
+            " since the epoch"
+        )
+    try:
+        moment = datetime.fromisoformat("{day}T{clock}{offset}".format_map(found.groupdict()))
+    except ValueError as error:
+        raise UsageError(f"{value!r} is no instant: {error}") from error
+    elapsed = moment - _EPOCH
+    seconds = elapsed.days * 86_400 + elapsed.seconds
+    return seconds * SECOND + int((found["decimals"] or "").ljust(9, "0"))
+
+
+def format_instant(ns: int) -> str:
+    """Write nanoseconds since the epoch as RFC 3339 in UTC, with as many decimals as it takes."""
+    seconds, rest = divmod(ns, SECOND)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    decimals = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{decimals}Z"

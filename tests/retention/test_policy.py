@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from retention.policy import UNLIMITED, Policy, describe
+from retention.units import DAY, HOUR
+
+
+def test_a_policy_is_json_in_the_order_of_its_names() -> None:
+    values = Policy(max_age_ns=1, discard="new", whole_segments=True).as_json()
+    assert list(values) == sorted(values)
+    assert json.loads(json.dumps(values)) == values
+    assert Policy(**values) == Policy(max_age_ns=1, discard="new", whole_segments=True)  # type: ignore[arg-type]
+
+
+def test_age_and_count_are_said_together() -> None:
+    assert describe(Policy(max_age_ns=30 * DAY, max_msgs=1_000_000)) == [
+        "a message goes 30d after it was stored, or when 1,000,000 newer ones exist;"
+        " a later limit never brings it back"
+    ]
+
+
+def test_without_limits_nothing_goes() -> None:
+    assert describe(UNLIMITED) == ["no limit removes a message"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"max_msgs": 1}, "when 1 newer one exists"),
+        ({"max_bytes": 10 * 2**30}, "when it and everything newer exceed 10 GiB"),
+        ({"max_bytes": 1_234_567}, "exceed 1,234,567 bytes"),
+        ({"max_msgs_per_subject": 5}, "when 5 newer ones on its subject exist"),
+        ({"whole_segments": True, "max_age_ns": DAY}, "a sealed segment goes as a whole"),
+        ({"allow_msg_ttl": True}, "Nats-TTL"),
+        ({"subject_delete_marker_ttl_ns": HOUR}, "stays 1h"),
+        ({"retention": "interest"}, "every consumer that wants it"),
+        ({"retention": "workqueue"}, "its consumer has acknowledged it"),
+    ],
+)
+def test_every_rule_has_its_words(limits: dict[str, Any], words: str) -> None:
+    assert words in " / ".join(describe(Policy(**limits)))
+
+
+def test_discard_new_refuses_instead_of_removing() -> None:
+    policy = Policy(discard="new", max_msgs=10, max_bytes=1024, max_msgs_per_subject=2)
+    removals, refusals = describe(policy)
+    assert "newer ones on its subject" in removals
+    assert "10 newer" not in removals
+    assert refusals.startswith("at 10 messages, or above 1 KiB new messages are refused")
+    assert not policy.trims_head
+    assert Policy(max_bytes=1).trims_head
