@@ -1,0 +1,239 @@
+"""NATS header blocks (ADR-4): building, reading, and what retention rules take from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.messages import NEVER
+
+TTL = "Nats-TTL"
+MSG_ID = "Nats-Msg-Id"
+MARKER_REASON = "Nats-Marker-Reason"
+KV_OPERATION = "KV-Operation"
+
+NEVER_TTL = -1
+"""What `parse_ttl` says for `never`."""
+
+MAX_BLOCK_BYTES = 65_535
+"""A longer block is refused by the server (400, error code 10097)."""
+
+Headers: TypeAlias = pa.Array | pa.ChunkedArray
+
+_FIRST_LINE = b"NATS/1.0\r\n"
+_SECOND_NS = 1_000_000_000
+_INT64_SPAN = 2**64
+_INT64_DIGITS = 19
+_UNITS_NS = {
+    b"ns": 1,
+    b"us": 1_000,
+    "\u00b5s".encode(): 1_000,
+    "\u03bcs".encode(): 1_000,
+    b"ms": 1_000_000,
+    b"s": _SECOND_NS,
+    b"m": 60 * _SECOND_NS,
+    b"h": 3_600 * _SECOND_NS,
+}
+_TERM = re.compile(rb"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
+_DIGITS = re.compile(rb"[0-9]+")
+_LINE = re.compile(rb"[^:\r\n]+:[^\r\n]*\Z")
+
+
+def build(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """The header block that holds `pairs` in their order; empty for no pairs.
+
+    Raises:
+        ValueError: a name is empty or holds a colon or a line break, or a value holds a line break.
+    """
+    lines = []
+    for name, value in pairs:
+        line = f"{name}: {value}".encode("utf-8", "surrogateescape")
+        if not name or ":" in name or not _LINE.match(line):
+            raise ValueError(f"{name!r}: {value!r} is not a header that a block can hold")
+        lines.append(line + b"\r\n")
+    return b"".join((_FIRST_LINE, *lines, b"\r\n")) if lines else b""
+
+
+def parse(block: bytes) -> list[tuple[str, str]]:
+    """The names and values of a block in their order, without spaces after the colon."""
+    lines = block.removeprefix(_FIRST_LINE).split(b"\r\n")
+    cut = (line.partition(b":") for line in lines if line)
+    return [(_text(name), _text(value.lstrip(b" "))) for name, _, value in cut]
+
+
+def lookup(block: bytes | None, name: str) -> bytes | None:
+    """The first value under exactly `name`, as the server finds it; null if there is none."""
+    if not block:
+        return None
+    key = b"\r\n" + name.encode() + b":"
+    at = block.find(key)
+    if at < 0:
+        return None
+    end = block.find(b"\r\n", at + len(key))
+    return block[at + len(key) : end if end >= 0 else len(block)].lstrip(b" ")
+
+
+def is_valid(block: bytes) -> bool:
+    """Whether the block is whole: version line, `Name: value` lines, blank line, not too long."""
+    if not (block.startswith(_FIRST_LINE) and block.endswith(b"\r\n\r\n")):
+        return False
+    lines = block[len(_FIRST_LINE) : -4].split(b"\r\n")
+    return len(block) <= MAX_BLOCK_BYTES and all(_LINE.match(line) for line in lines)
+
+
+def parse_ttl(value: bytes | str) -> int:
+    """Seconds that a `Nats-TTL` value stands for: `NEVER_TTL` for `never`, 0 for no TTL (ADR-43).
+
+    A Go duration of at least one second is cut to whole seconds; other values are decimal seconds,
+    computed with the wrap-around of a 64-bit integer, as the server does.
+
+    Raises:
+        ValueError: the server refuses the value (400, error code 10165).
+    """
+    raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+    if not raw:
+        return 0
+    if raw.lower() == b"never":
+        return NEVER_TTL
+    duration = _go_duration(raw)
+    if duration is not None:
+        if duration < _SECOND_NS:
+            raise _invalid_ttl(raw)
+        seconds, rest = divmod(duration, _SECOND_NS)
+        return int(seconds + rest / _SECOND_NS)  # in floating point, as Go's Duration.Seconds
+    # 10**64 is a multiple of 2**64: only the last 64 digits can matter.
+    ttl = _wrapped(int(raw[-64:])) if _DIGITS.fullmatch(raw) else -1
+    if ttl < 0:
+        raise _invalid_ttl(raw)
+    return ttl
+
+
+def deadline_ns(ts_ns: int, ttl: int) -> int | None:
+    """When a message stored at `ts_ns` with that TTL (seconds) expires; null without a TTL.
+
+    Wrapped to 64 bits as the server does: beyond the year 2262 the instant is negative, long past.
+    """
+    if ttl == NEVER_TTL:
+        return NEVER
+    return min(_wrapped(ts_ns + ttl * _SECOND_NS), NEVER - 1) if ttl else None
+
+
+def ttl_deadlines(headers: Headers, ts_ns: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """`deadline_ns` of each message: null where `Nats-TTL` is absent, zero or cannot be parsed."""
+    rows, values = _found(headers, TTL)
+    if not len(rows):
+        return pa.nulls(len(headers), pa.int64())
+    distinct = values.dictionary_encode()
+    ttls = np.array([_ttl_or_none(value.as_py()) for value in distinct.dictionary], dtype=np.int64)
+    row_ttls = ttls[distinct.indices.to_numpy()]
+    deadlines = np.zeros(len(headers), dtype=np.int64)
+    expiring = np.asarray(ts_ns)[rows].astype(np.int64) + row_ttls * np.int64(_SECOND_NS)
+    deadlines[rows] = np.where(row_ttls == NEVER_TTL, NEVER, np.minimum(expiring, NEVER - 1))
+    without = np.ones(len(headers), dtype=bool)
+    without[rows] = row_ttls == 0
+    return pa.array(deadlines, mask=without)
+
+
+def is_marker(headers: Headers) -> pa.Array:
+    """Whether each message ends silently: a subject-delete marker or a KV purge (ADR-43, ADR-8)."""
+    marks = np.zeros(len(headers), dtype=bool)
+    rows, reasons = _found(headers, MARKER_REASON)
+    marks[rows] = pc.binary_length(reasons).to_numpy(zero_copy_only=False) > 0
+    rows, operations = _found(headers, KV_OPERATION)
+    marks[rows] |= pc.equal(operations, b"PURGE").to_numpy(zero_copy_only=False)
+    return pa.array(marks)
+
+
+def msg_ids(headers: Headers) -> pa.Array:
+    """The `Nats-Msg-Id` of each message; null where it is absent or empty."""
+    rows, values = _found(headers, MSG_ID)
+    given = pc.greater(pc.binary_length(values), 0)
+    rows, values = rows[given.to_numpy(zero_copy_only=False)], values.filter(given)
+    places = np.zeros(len(headers), dtype=np.int64)
+    places[rows] = np.arange(len(rows))
+    absent = np.ones(len(headers), dtype=bool)
+    absent[rows] = False
+    return _as_strings(values).take(pa.array(places, mask=absent))
+
+
+def _found(headers: Headers, name: str) -> tuple[np.ndarray, pa.Array]:
+    """Row numbers of the blocks that hold `name`, and its first value in each."""
+    combined = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
+    candidates = pc.indices_nonzero(pc.match_substring(combined, f"{name}:"))
+    pattern = rf"(?s)\r\n{name}: *(?P<value>.*?)(?:\r\n|\z)"
+    values = pc.struct_field(pc.extract_regex(combined.take(candidates), pattern), "value")
+    rows: np.ndarray = candidates.filter(values.is_valid()).to_numpy().astype(np.int64)
+    return rows, values.drop_null()
+
+
+def _as_strings(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        readable = [value.as_py().decode(errors="backslashreplace") for value in values]
+        return pa.array(readable, pa.string())
+
+
+def _ttl_or_none(value: bytes) -> int:
+    try:
+        return parse_ttl(value)
+    except ValueError:
+        return 0
+
+
+def _go_duration(raw: bytes) -> int | None:
+    """Nanoseconds of a Go duration, bounded and rounded as by `time.ParseDuration`; null if none."""
+    text = raw[1:] if raw[:1] in (b"-", b"+") else raw
+    if text == b"0":
+        return 0
+    total, at = 0, 0
+    while at < len(text):
+        term = _TERM.match(text, at)
+        amount = _term_ns(*term.groups(b"")) if term else None
+        if term is None or amount is None:
+            return None
+        total, at = total + amount, term.end()
+        if total > 2**63:
+            return None
+    if raw[:1] == b"-":
+        return -total
+    return total if at and total < 2**63 else None
+
+
+def _term_ns(whole: bytes, fraction: bytes, unit: bytes) -> int | None:
+    scale = _UNITS_NS.get(unit)
+    digits = whole.lstrip(b"0")
+    if scale is None or not (whole or fraction) or len(digits) > _INT64_DIGITS:
+        return None
+    amount = int(digits or b"0") * scale
+    if amount > 2**63:
+        return None
+    return amount + _fraction_ns(fraction, scale)
+
+
+def _fraction_ns(digits: bytes, scale: int) -> int:
+    number, divisor = 0, 1.0
+    for digit in digits.decode():
+        if number > (2**63 - 1) // 10 or number * 10 + int(digit) > 2**63:
+            break
+        number, divisor = number * 10 + int(digit), divisor * 10
+    return int(float(number) * (float(scale) / divisor))
+
+
+def _wrapped(number: int) -> int:
+    return (number + _INT64_SPAN // 2) % _INT64_SPAN - _INT64_SPAN // 2
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _invalid_ttl(raw: bytes) -> ValueError:
+    return ValueError(
+        f"{_text(raw)!r} is not a TTL: write whole seconds, a duration of at least 1s, or never"
+    )

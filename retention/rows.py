@@ -1,0 +1,71 @@
+"""Raw messages completed to rows of a message table: time, size, deadline, marker and message id."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import headers
+from schemas.messages import FILE_COLUMNS
+
+Storage = Literal["file", "memory"]
+
+_MEMORY_OVERHEAD = 16
+_FILE_OVERHEAD = 30
+_FILE_HEADERS_OVERHEAD = 4
+
+
+def complete(raw: pa.Table, storage: Storage) -> pa.Table:
+    """Rows of shape `FILE_COLUMNS` from what a producer or a backup says.
+
+    Args:
+        raw: `subject`, `headers` (binary; null or empty for none), `payload` (null for empty),
+            `ts_ns`, and if known `seq` and `origin_ts_ns`.
+        storage: the broker's storage, which decides how a message's bytes are counted.
+
+    Returns:
+        The same messages in the same order; without `seq` if `raw` has none.
+    """
+    ts_ns = raw["ts_ns"].cast(pa.int64())
+    subject = raw["subject"].cast(pa.string())
+    blocks = _blocks(raw["headers"].cast(pa.binary()))
+    payload = pc.fill_null(raw["payload"].cast(pa.binary()), b"")
+    columns = {
+        "subject": subject,
+        "ts_ns": ts_ns,
+        "time": _time(ts_ns),
+        "headers": blocks,
+        "payload": payload,
+        "size": sizes(subject, blocks, payload, storage),
+        "deadline_ns": headers.ttl_deadlines(blocks, ts_ns),
+        "marker": headers.is_marker(blocks),
+        "msg_id": headers.msg_ids(blocks),
+        "origin_ts_ns": pa.nulls(raw.num_rows, pa.int64()),
+    }
+    columns |= {name: raw[name] for name in ("seq", "origin_ts_ns") if name in raw.column_names}
+    schema = pa.schema([field for field in FILE_COLUMNS if field.name in columns])
+    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+
+def sizes(
+    subject: pa.ChunkedArray, blocks: pa.ChunkedArray, payload: pa.ChunkedArray, storage: Storage
+) -> pa.ChunkedArray:
+    """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
+    header_bytes = pc.fill_null(pc.binary_length(blocks).cast(pa.int64()), 0)
+    content = pc.add(pc.binary_length(subject).cast(pa.int64()), pc.binary_length(payload))
+    counted = pc.add(content, header_bytes)
+    if storage == "memory":
+        return pc.add(counted, _MEMORY_OVERHEAD)
+    with_headers = pc.greater(header_bytes, 0).cast(pa.int64())
+    record = pc.add(_FILE_OVERHEAD, pc.multiply(with_headers, _FILE_HEADERS_OVERHEAD))
+    return pc.add(counted, record)
+
+
+def _blocks(given: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(pc.equal(pc.binary_length(given), 0), pa.scalar(None, pa.binary()), given)
+
+
+def _time(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([ts_ns.to_numpy() // 1_000]).cast(pa.timestamp("us", tz="UTC"))
