@@ -1,0 +1,140 @@
+"""The plan as a value: which files go, which are rewritten without which sequences, and by which rule."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.policy import Policy
+from retention.segments import ReadCount
+from schemas.plan import PLANNED_FILES, REMOVED_RANGES, RULE_NAMES
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SegmentCounts:
+    """How many segments a plan leaves in which state."""
+
+    dropped: int = 0
+    rewritten: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one pass over one stream does; made by `planning.make_plan`, carried out by `run.apply_plan`."""
+
+    stream: str
+    table_id: str
+    version: int
+    """The table version that was looked at; not part of the plan's identity."""
+    as_of_ns: int
+    policy: Policy
+    files: pa.Table
+    """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
+    removed: pa.Table
+    """What rewrites leave out; shape `REMOVED_RANGES`."""
+    segments: SegmentCounts
+    read: ReadCount
+    """What planning cost."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return self.files.num_rows == 0
+
+    @property
+    def removed_messages(self) -> int:
+        """Messages that go."""
+        return _total(self.files["removed_messages"])
+
+    @property
+    def removed_bytes(self) -> int:
+        """Bytes that go, by the broker's accounting."""
+        return _total(self.files["removed_bytes"])
+
+    @property
+    def by_rule(self) -> dict[str, int]:
+        """Messages that go, by the rule that lets them; rules that take none are left out."""
+        counts = {rule: _total(self.files[f"by_{rule}"]) for rule in RULE_NAMES}
+        return {rule: count for rule, count in counts.items() if count}
+
+    @property
+    def drops(self) -> pa.Table:
+        """The files that go whole."""
+        return self.files.filter(pc.equal(self.files["action"], "drop"))
+
+    @property
+    def rewrites(self) -> pa.Table:
+        """The files that lose some rows, with their row number in `files` as `number`."""
+        numbered = self.files.append_column("number", pa.array(np.arange(self.files.num_rows)))
+        return numbered.filter(pc.equal(self.files["action"], "rewrite"))
+
+    def ranges_of(self, number: int) -> np.ndarray:
+        """The removed ranges of one rewritten file, shape (n, 2); `number` is its row in `files`."""
+        files = self.removed["file"].to_numpy()
+        start, end = np.searchsorted(files, [number, number + 1])
+        part = self.removed.slice(start, end - start)
+        return np.stack([part["first_seq"].to_numpy(), part["last_seq"].to_numpy()], axis=1)
+
+    @cached_property
+    def plan_id(self) -> str:
+        """SHA-256 of what was decided, from canonical JSON: the same inputs give the same plan, on any engine."""
+        digest = hashlib.sha256(_canonical(self._header()))
+        for name in ("path", "partition", "segment", "min_seq", "file_bytes", "action"):
+            digest.update(_canonical(self.files[name].to_pylist()))
+        for name in ("file", "rule", "first_seq", "last_seq"):
+            digest.update(_canonical(self.removed[name].to_pylist()))
+        return digest.hexdigest()
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "stream": self.stream,
+            "table_id": self.table_id,
+            "as_of_ns": self.as_of_ns,
+            "policy": self.policy.as_json(),
+            "markers": [],
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the plan, JSON-able."""
+        return {
+            "stream": self.stream,
+            "plan_id": self.plan_id,
+            "removed_messages": self.removed_messages,
+            "removed_bytes": self.removed_bytes,
+            "by_rule": self.by_rule,
+            "segments": vars(self.segments),
+            "markers": 0,
+        }
+
+
+def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
+    """The plan of a stream that holds nothing yet."""
+    return Plan(
+        stream=stream,
+        table_id="",
+        version=-1,
+        as_of_ns=as_of_ns,
+        policy=policy,
+        files=PLANNED_FILES.empty_table(),
+        removed=REMOVED_RANGES.empty_table(),
+        segments=SegmentCounts(),
+        read=ReadCount(),
+    )
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(column, min_count=0).as_py())
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,50 @@
+"""MaxMsgs and MaxBytes: the lowest sequences go while the stream holds more than its limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from retention.rules.spans import Array
+
+
+@dataclass(frozen=True)
+class HeadCut:
+    """How far a head trim reaches.
+
+    The first `whole` spans go; of the next one, the lowest messages go until `rest` (messages for MaxMsgs, bytes
+    for MaxBytes) is reached. `rest` 0 means that the cut falls between two spans.
+    """
+
+    limit: int
+    total: int
+    whole: int
+    rest: int
+
+
+def head_cut(limit: int, amounts: Array) -> HeadCut:
+    """Cut so that what stays is at most `limit`, and no further (NATS STREAM.UPDATE order, steps 2 and 3).
+
+    Args:
+        limit: messages or bytes that may stay.
+        amounts: messages or bytes of each span, in sequence order.
+    """
+    total = int(amounts.sum())
+    surplus = total - limit
+    if surplus <= 0:
+        return HeadCut(limit, total, whole=0, rest=0)
+    reached = np.cumsum(amounts)
+    whole = int(np.searchsorted(reached, surplus, side="right"))
+    rest = surplus - (int(reached[whole - 1]) if whole else 0)
+    return HeadCut(limit, total, whole, rest)
+
+
+def lowest_until(rest: int, amounts: Array) -> int:
+    """How many of the lowest messages make up at least `rest`.
+
+    Args:
+        rest: messages or bytes to lose; 0 or less loses nothing.
+        amounts: 1 or the size of each message, in sequence order.
+    """
+    return 0 if rest <= 0 else int(np.searchsorted(np.cumsum(amounts), rest, side="left")) + 1

@@ -1,0 +1,129 @@
+"""One pass over a stream in the server's order, as far as metadata decides it, and the questions that remain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from retention.policy import Policy
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
+from retention.rules.expiry import AgeScan, age_scan
+from retention.rules.judge import Question
+from retention.rules.limits import HeadCut, head_cut
+from retention.rules.per_subject import Surplus, surplus
+from retention.rules.spans import Array, Spans
+
+_NO_CUT = HeadCut(limit=0, total=0, whole=0, rest=0)
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """The pass, decided per span where metadata can."""
+
+    spans: Spans
+    by_messages: HeadCut
+    by_bytes: HeadCut
+    surplus: Surplus | None
+    age: AgeScan | None
+    below: Array
+    """Spans that head trims take whole; a mask, a prefix."""
+    spent: Array
+    """Spans that the limit per subject takes whole; a mask."""
+    ask: Array
+    """Spans whose rows decide; a mask."""
+
+    def question(self, span: int) -> Question:
+        """What the rules ask of the rows of any span, also of one that metadata decided."""
+        some = self.surplus is not None and self.surplus.messages[span] > 0
+        return Question(
+            span=span,
+            lose_messages=_share(self.by_messages, span, self.spans.messages),
+            lose_bytes=_share(self.by_bytes, span, self.spans.bytes),
+            surplus=self.surplus.of_span(span) if some and self.surplus is not None else None,
+            cutoff_ns=self.age.cutoff_ns if self.age is not None and span < self.age.reach else None,
+        )
+
+    def whole(self, stopped_at: int | None) -> Array:
+        """Spans that go whole by metadata, once it is known where the age scan ended; a mask.
+
+        Args:
+            stopped_at: the first asked span whose rows end the scan; None: only metadata ends it.
+        """
+        gone = self.below | self.spent
+        if self.age is not None:
+            reached = np.arange(len(self.spans)) < (len(self.spans) if stopped_at is None else stopped_at)
+            gone = gone | (self.age.whole & reached & ~self.ask)
+        return gone & ~self.ask
+
+    def by_rule(self, whole: Array) -> Array:
+        """Messages that each rule takes of each span that goes whole; shape (spans, rules)."""
+        counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
+        numbers = np.arange(len(self.spans))
+        counted = np.where(numbers < self.by_messages.whole, self.spans.messages, 0)
+        if self.by_messages.whole < len(self.spans) and self.below[self.by_messages.whole]:
+            counted[self.by_messages.whole] = self.by_messages.rest
+        own = np.zeros_like(counted) if self.surplus is None else self.surplus.messages
+        left = self.spans.messages - counted
+        counts[:, RULES.index(MAX_MSGS)] = counted
+        counts[:, RULES.index(MAX_BYTES)] = np.where(self.below, left, 0)
+        counts[:, RULES.index(MAX_MSGS_PER_SUBJECT)] = np.where(self.below, 0, own)
+        counts[:, RULES.index(MAX_AGE)] = np.where(self.below, 0, left - own)
+        return np.where(whole[:, None], counts, 0)
+
+
+def one_pass(spans: Spans, policy: Policy, as_of_ns: int, counts: pa.Table | None) -> OnePass:
+    """Decide what metadata can (NATS STREAM.UPDATE from an unlimited config; docs/semantics/limits.md).
+
+    Args:
+        spans: the stream.
+        policy: what lets messages go.
+        as_of_ns: the pass's one instant.
+        counts: subject digests (`file`, `subject`, `messages`), needed if the policy limits messages per subject.
+    """
+    trims_head = policy.discard == "old"
+    by_messages = _cut(policy.max_msgs if trims_head else None, spans.messages)
+    by_bytes = _cut(policy.max_bytes if trims_head else None, spans.bytes)
+    start = max(by_messages.whole, by_bytes.whole)
+    numbers = np.arange(len(spans))
+    boundary = (numbers >= start) & (_falls_into(by_messages, numbers) | _falls_into(by_bytes, numbers))
+    below = numbers < start
+    beyond = _beyond(policy, spans, counts)
+    taken = np.zeros(len(spans), dtype=np.int64) if beyond is None else beyond.messages
+    spent = ~below & ~boundary & (taken == spans.messages)
+    touched = ~below & ~spent & (boundary | (taken > 0))
+    ask = touched
+    age = None
+    if policy.max_age_ns is not None:
+        age = age_scan(as_of_ns - policy.max_age_ns, spans, below | spent, touched)
+        ask = age.ask | (touched & ~_surely_whole(age, spans, touched & ~age.whole, boundary))
+    return OnePass(spans, by_messages, by_bytes, beyond, age, below, spent, ask)
+
+
+def _cut(limit: int | None, amounts: Array) -> HeadCut:
+    return _NO_CUT if limit is None else head_cut(limit, amounts)
+
+
+def _falls_into(cut: HeadCut, numbers: Array) -> Array:
+    return (numbers == cut.whole) & (cut.rest > 0)
+
+
+def _beyond(policy: Policy, spans: Spans, counts: pa.Table | None) -> Surplus | None:
+    if policy.max_msgs_per_subject is None or counts is None:
+        return None
+    return surplus(policy.max_msgs_per_subject, counts, spans.span_of_file, len(spans))
+
+
+def _surely_whole(age: AgeScan, spans: Spans, doubtful: Array, boundary: Array) -> Array:
+    """Spans that expire whole whatever the rows of others say: no span before them may end the scan."""
+    may_stop = np.flatnonzero(doubtful & (spans.max_ts_ns > age.cutoff_ns))
+    first = int(may_stop[0]) if len(may_stop) else len(spans)
+    return age.whole & ~boundary & (np.arange(len(spans)) < first)
+
+
+def _share(cut: HeadCut, span: int, amounts: Array) -> int:
+    """How much of a span a head trim takes."""
+    if span == cut.whole:
+        return cut.rest
+    return int(amounts[span]) if span < cut.whole else 0

@@ -1,0 +1,88 @@
+"""Spans: the smallest stretches of a stream's sequence that whole files cover, with their summed statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Spans:
+    """One entry a span, ascending by sequence; no sequence lies in two spans.
+
+    A span is one file, or several files of a segment whose sequences interleave (another writer's shuffle leaves
+    such files). Each array has one int64 per span, except `first_file`, which has one more: span `i` is made of the
+    inventory's files `first_file[i]` to `first_file[i + 1] - 1`.
+    """
+
+    first_file: Array
+    partition: Array
+    segment: Array
+    messages: Array
+    bytes: Array
+    min_seq: Array
+    max_seq: Array
+    min_ts_ns: Array
+    max_ts_ns: Array
+    never: Array
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def span_of_file(self) -> Array:
+        """For each file of the inventory, the number of its span."""
+        return np.repeat(np.arange(len(self)), np.diff(self.first_file))
+
+
+def spans_of(files: pa.Table) -> Spans:
+    """Group an inventory's files (`FILE_STATS`, sorted by partition, segment, lowest sequence) into spans."""
+    column = {name: files[name].to_numpy() for name in _COLUMNS}
+    starts = np.flatnonzero(_begins(column))
+
+    def folded(name: str, fold: np.ufunc) -> Array:
+        return fold.reduceat(column[name], starts) if len(starts) else column[name]
+
+    return Spans(
+        first_file=np.append(starts, files.num_rows),
+        partition=column["partition"][starts].astype(np.int64),
+        segment=column["segment"][starts],
+        messages=folded("messages", np.add),
+        bytes=folded("bytes", np.add),
+        min_seq=column["min_seq"][starts],
+        max_seq=folded("max_seq", np.maximum),
+        min_ts_ns=folded("min_ts_ns", np.minimum),
+        max_ts_ns=folded("max_ts_ns", np.maximum),
+        never=folded("never", np.add),
+    )
+
+
+_COLUMNS = (
+    "partition",
+    "segment",
+    "messages",
+    "bytes",
+    "min_seq",
+    "max_seq",
+    "min_ts_ns",
+    "max_ts_ns",
+    "never",
+)
+
+
+def _begins(column: dict[str, Array]) -> Array:
+    """Which files begin a span: in a new partition, or above every sequence of the files before it."""
+    if not len(column["partition"]):
+        return np.zeros(0, dtype=bool)
+    begins = np.ones(len(column["partition"]), dtype=bool)
+    bounds = np.append(np.flatnonzero(np.diff(column["partition"])) + 1, len(begins))
+    start = 0
+    for end in bounds:
+        highest_before = np.maximum.accumulate(column["max_seq"][start:end])[:-1]
+        begins[start + 1 : end] = column["min_seq"][start + 1 : end] > highest_before
+        start = end
+    return begins

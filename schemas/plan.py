@@ -1,0 +1,34 @@
+"""The Arrow schemas of a plan: the files it touches, and the sequences that rewrites leave out."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.files import FILE_STATS
+
+RULE_NAMES = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age")
+
+PLANNED_FILES = pa.schema(
+    [
+        *FILE_STATS,
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("removed_messages", pa.int64(), nullable=False),
+        pa.field("removed_bytes", pa.int64(), nullable=False),
+        *[pa.field(f"by_{rule}", pa.int64(), nullable=False) for rule in RULE_NAMES],
+    ]
+)
+"""A file that a plan touches: `action` is `drop` (it goes whole) or `rewrite` (a copy without some rows takes its
+place); `by_<rule>` counts the messages that each rule removes, and they add up to `removed_messages`."""
+
+REMOVED_RANGES = pa.schema(
+    [
+        pa.field("file", pa.int64(), nullable=False),
+        pa.field("rule", pa.int8(), nullable=False),
+        pa.field("first_seq", pa.int64(), nullable=False),
+        pa.field("last_seq", pa.int64(), nullable=False),
+        pa.field("messages", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+    ]
+)
+"""What a rewrite leaves out: `file` is a row number of the plan's files, `rule` an index into `RULE_NAMES`; both
+sequences are inclusive, and every sequence between them is a message that the rule removes."""

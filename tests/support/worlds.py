@@ -1,0 +1,225 @@
+"""Small worlds: streams of a few messages in a few files, and the server's update pass written as plainly as can be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from retention.plan import Plan
+from retention.planning import make_plan
+from retention.policy import Policy
+from retention.rules.judge import Answer, judge, ranges_of
+from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.spans import spans_of
+from retention.segments import Counters, Inventory, ReadCount
+from schemas.files import FILE_STATS
+from schemas.messages import NEVER
+from schemas.plan import REMOVED_RANGES
+
+
+@dataclass(frozen=True)
+class Message:
+    seq: int
+    subject: str
+    ts_ns: int
+    size: int
+    never: bool
+
+
+@dataclass(frozen=True)
+class World:
+    """Files in order: each is (segment base, its messages)."""
+
+    files: tuple[tuple[int, tuple[Message, ...]], ...]
+    open_base: int
+
+    @property
+    def messages(self) -> list[Message]:
+        return sorted((m for _, file in self.files for m in file), key=lambda m: m.seq)
+
+    def without(self, gone: set[int]) -> World:
+        kept = [(base, tuple(m for m in file if m.seq not in gone)) for base, file in self.files]
+        return World(tuple((base, file) for base, file in kept if file), self.open_base)
+
+    @property
+    def inventory(self) -> Inventory:
+        rows = [_stats(number, base, file) for number, (base, file) in enumerate(self.files)]
+        table = pa.Table.from_pylist(rows, schema=FILE_STATS)
+        table = table.sort_by([(name, "ascending") for name in ("partition", "segment", "min_seq", "path")])
+        return Inventory("WORLD", "table", 1, table, Counters({0: 10_000}, {0: self.open_base}))
+
+    def rows(self, path: str) -> pa.Table:
+        _, file = self.files[int(path)]
+        return rows_of(file)
+
+
+def rows_of(messages: tuple[Message, ...]) -> pa.Table:
+    ordered = sorted(messages, key=lambda m: m.seq)
+    return pa.table(
+        {
+            "seq": pa.array([m.seq for m in ordered], pa.int64()),
+            "subject": pa.array([m.subject for m in ordered], pa.string()),
+            "ts_ns": pa.array([m.ts_ns for m in ordered], pa.int64()),
+            "size": pa.array([m.size for m in ordered], pa.int64()),
+            "deadline_ns": pa.array([NEVER if m.never else None for m in ordered], pa.int64()),
+        }
+    )
+
+
+def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, object]:
+    ordered = sorted(file, key=lambda m: m.seq)
+    times = [m.ts_ns for m in ordered]
+    return {
+        "path": str(number),
+        "partition": 0,
+        "segment": base,
+        "file_bytes": 100,
+        "modified_ms": 0,
+        "messages": len(file),
+        "bytes": sum(m.size for m in file),
+        "min_seq": ordered[0].seq,
+        "max_seq": ordered[-1].seq,
+        "min_ts_ns": min(times),
+        "max_ts_ns": max(times),
+        "first_ts_ns": times[0],
+        "last_ts_ns": times[-1],
+        "never": sum(m.never for m in file),
+        "deadlines": 0,
+        "markers": 0,
+        "in_time_order": times == sorted(times),
+    }
+
+
+def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
+    """STREAM.UPDATE from an unlimited config, message by message: sequence → the rule that removes it."""
+    gone: dict[int, str] = {}
+    left = list(messages)
+
+    def remove(message: Message, rule: str) -> None:
+        left.remove(message)
+        gone[message.seq] = rule
+
+    if policy.discard == "old":
+        while policy.max_msgs is not None and len(left) > policy.max_msgs:
+            remove(left[0], "max_msgs")
+        while policy.max_bytes is not None and sum(m.size for m in left) > policy.max_bytes:
+            remove(left[0], "max_bytes")
+    if policy.max_msgs_per_subject is not None:
+        held = Counter(m.subject for m in left)
+        for message in list(left):
+            if held[message.subject] > policy.max_msgs_per_subject:
+                held[message.subject] -= 1
+                remove(message, "max_msgs_per_subject")
+    if policy.max_age_ns is not None:
+        for message in list(left):
+            if message.ts_ns > as_of_ns - policy.max_age_ns:
+                break
+            if not message.never:
+                remove(message, "max_age")
+    return gone
+
+
+def digests(world: World, inventory: Inventory) -> pa.Table:
+    found = []
+    for number, path in enumerate(inventory.files["path"].to_pylist()):
+        counts = Counter(world.rows(path)["subject"].to_pylist())
+        found += [{"file": number, "subject": s, "messages": n, "last_seq": 0} for s, n in sorted(counts.items())]
+    schema = pa.schema([("file", pa.int64()), ("subject", pa.string()), ("messages", pa.int64()), ("last_seq", pa.int64())])
+    return pa.Table.from_pylist(found, schema=schema)
+
+
+def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
+    inventory = world.inventory
+    return one_pass(spans_of(inventory.files), policy, as_of_ns, digests(world, inventory))
+
+
+def answers(world: World, decided: OnePass) -> list[Answer]:
+    return [_answer(world, decided, int(span)) for span in np.flatnonzero(decided.ask)]
+
+
+def _answer(world: World, decided: OnePass, span: int) -> Answer:
+    first, end = decided.spans.first_file[span : span + 2]
+    paths = world.inventory.files["path"].to_pylist()[first:end]
+    tables = [world.rows(path) for path in paths]
+    rows = pa.concat_tables(tables)
+    order = np.argsort(rows["seq"].to_numpy(), kind="stable")
+    of_row = np.repeat(np.arange(first, end), [t.num_rows for t in tables])[order]
+    rows = rows.take(pa.array(order))
+    verdicts, until = judge(rows, decided.question(span))
+    parts = []
+    for number in range(first, end):
+        mask = of_row == number
+        ranges = ranges_of(rows.filter(pa.array(mask)), verdicts[mask])
+        numbers = pa.array([number] * ranges.num_rows, pa.int64())
+        parts.append(ranges.add_column(0, "file", numbers).cast(REMOVED_RANGES))
+    return Answer(span, pa.concat_tables(parts), until is not None, ReadCount())
+
+
+def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
+    decided = decide(world, policy, as_of_ns)
+    return make_plan(world.inventory, policy, as_of_ns, decided, answers(world, decided))
+
+
+def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
+    """Sequence → rule for what a plan removes; the rule is None where a file goes whole."""
+    gone: dict[int, str | None] = {}
+    rules = [name[3:] for name in plan.files.column_names if name.startswith("by_")]
+    for number, row in enumerate(plan.files.to_pylist()):
+        if row["action"] == "drop":
+            gone |= dict.fromkeys(world.rows(row["path"])["seq"].to_pylist())
+        else:
+            for part in plan.removed.filter(pa.compute.equal(plan.removed["file"], number)).to_pylist():
+                for seq in range(part["first_seq"], part["last_seq"] + 1):
+                    gone[seq] = rules[part["rule"]]
+    return gone
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    count = draw(st.integers(0, 14))
+    seqs = np.cumsum([draw(st.integers(1, 3)) for _ in range(count)]).tolist()
+    messages = [
+        Message(
+            seq,
+            draw(st.sampled_from("abc")),
+            draw(st.integers(0, 20)),
+            draw(st.integers(1, 9)),
+            draw(st.sampled_from([False, False, False, True])),
+        )
+        for seq in seqs
+    ]
+    files: list[tuple[int, tuple[Message, ...]]] = []
+    base = 0
+    while messages:
+        length = draw(st.integers(1, 6))
+        segment, messages = messages[:length], messages[length:]
+        base = segment[0].seq
+        files += _split(draw, base, segment)
+    sealed = draw(st.booleans())
+    return World(tuple(files), base + 10 if sealed else max(base, 1))
+
+
+def _split(draw: st.DrawFn, base: int, segment: list[Message]) -> list[tuple[int, tuple[Message, ...]]]:
+    """Lay a segment's messages into one, two adjoining, or two interleaved files."""
+    how = draw(st.sampled_from(["one", "adjoining", "interleaved"]))
+    if how == "one" or len(segment) < 2:
+        return [(base, tuple(segment))]
+    if how == "adjoining":
+        return [(base, tuple(segment[:1])), (base, tuple(segment[1:]))]
+    return [(base, tuple(segment[::2])), (base, tuple(segment[1::2]))]
+
+
+limit = st.none() | st.integers(1, 10)
+policies = st.builds(
+    Policy,
+    max_msgs=limit,
+    max_bytes=st.none() | st.integers(1, 50),
+    max_msgs_per_subject=st.none() | st.integers(1, 4),
+    max_age_ns=st.none() | st.integers(1, 20),
+    discard=st.sampled_from(["old", "old", "new"]),
+)
+instants = st.integers(0, 30)
