@@ -1,0 +1,64 @@
+"""Choosing an engine by the work at hand, and owning the Spark session that a run had to start."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Literal
+
+from retention.engines.local import LocalEngine
+from retention.ports import Engine
+
+EngineName = Literal["auto", "spark", "local"]
+
+
+class Engines:
+    """A context in which engines are picked; a session that it had to start is stopped at its end, any other is not."""
+
+    def __init__(self, setting: EngineName | None = None) -> None:
+        """Remember the setting that beats every stream's own.
+
+        Args:
+            setting: `auto`, `spark` or `local`; None leaves it to each stream's configuration.
+        """
+        self._setting = setting
+        self._spark: Engine | None = None
+        self._stack = ExitStack()
+
+    def pick(self, setting: EngineName, bytes_to_read: int, local_limit: int) -> Engine:
+        """The engine for one piece of work.
+
+        Under `auto`, an active Spark session or more than `local_limit` bytes to read mean Spark.
+        """
+        wanted = self._setting or setting
+        if wanted == "local" or not bytes_to_read:
+            return LocalEngine()
+        if wanted == "auto" and bytes_to_read <= local_limit and not _session_is_active():
+            return LocalEngine()
+        return self._spark_engine()
+
+    def _spark_engine(self) -> Engine:
+        if self._spark is None:
+            from retention.engines.session import session  # noqa: PLC0415  (loads Spark)
+            from retention.engines.spark import SparkEngine  # noqa: PLC0415
+
+            self._spark = SparkEngine(self._stack.enter_context(session()))
+        return self._spark
+
+    def __enter__(self) -> Engines:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._spark = None
+        self._stack.close()
+
+
+def _session_is_active() -> bool:
+    pyspark = sys.modules.get("pyspark.sql")
+    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None

@@ -1,0 +1,93 @@
+"""The Spark engine: groups of tasks become Spark tasks, which run the very functions that run locally."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from retention.engines.balance import groups
+from retention.errors import RetentionError
+from retention.ports import Result, Task
+
+_RESULT = "number long, outcome binary"
+
+
+class SparkEngine:
+    """Runs tasks on the executors of a session that somebody else owns.
+
+    Only pickled tasks (file names, ranges) go out and pickled results (statistics, ranges) come back: rows stay
+    between the executors and the storage.
+    """
+
+    name = "spark"
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], weights: Sequence[int]
+    ) -> list[Result]:
+        """Apply `function` to each task; results in order of tasks.
+
+        Raises:
+            RetentionError: what a task raised.
+        """
+        if not tasks:
+            return []
+        shares = groups(weights, self._workers())
+        sent = pa.table(
+            {
+                "group": pa.array(range(len(shares)), pa.int64()),
+                "share": pa.array(
+                    [pickle.dumps([(number, tasks[number]) for number in share]) for share in shares],
+                    pa.binary(),
+                ),
+            }
+        )
+        # A range has exactly one partition a group, and a broadcast join leaves its partitions alone.
+        slots = self._session.range(0, len(shares), 1, len(shares)).withColumnRenamed("id", "group")
+        placed = slots.join(F.broadcast(self._session.createDataFrame(sent)), on="group", how="inner")
+        received = placed.select("share").mapInArrow(_worker(function), _RESULT).toArrow()
+        return _in_order(received)
+
+    def _workers(self) -> int:
+        return int(self._session.sparkContext.defaultParallelism)
+
+
+def _worker(
+    function: Callable[[Any], Any],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that a Spark task runs over its share."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch.column("share").to_pylist():
+                for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
+                    outcome = pickle.dumps(_outcome(function, task))
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array([number], pa.int64()), pa.array([outcome], pa.binary())],
+                        names=["number", "outcome"],
+                    )
+
+    return run
+
+
+def _outcome(function: Callable[[Any], Any], task: Any) -> Any:
+    """A task's result, or the error that it raised on purpose: errors keep their class on the way to the driver."""
+    try:
+        return function(task)
+    except RetentionError as error:
+        return error
+
+
+def _in_order(received: pa.Table) -> list[Any]:
+    outcomes = [pickle.loads(raw) for raw in received.sort_by("number")["outcome"].to_pylist()]  # noqa: S301
+    for outcome in outcomes:
+        if isinstance(outcome, RetentionError):
+            raise outcome
+    return outcomes
