@@ -1,0 +1,37 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench format lock
+
+PYTHON ?= python3
+BIN := .venv/bin
+QUICK := not spark and not slow and not live
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## Make .venv ready: packages, Java if there is none, Delta (a minute, once)
+	@$(PYTHON) scripts/bootstrap.py
+
+demo: setup  ## See it work on the flights of 2013
+	@$(BIN)/python scripts/demo.py
+
+test: check  ## Run every check and every test
+	$(BIN)/pytest -m "not ($(QUICK))"
+
+check: setup  ## Check format, lint, types, imports and all tests that need no Spark (seconds)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --cache-dir .import_linter_cache
+	$(BIN)/pytest -m "$(QUICK)"
+
+bench: setup  ## Measure against the same work done by hand with other libraries
+	$(BIN)/python -m benchmarks
+
+format: setup  ## Format the code and mend what lint can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lock: setup  ## Write requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+		--extra demo --extra dev --extra bench --extra java --no-annotate \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock

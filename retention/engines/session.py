@@ -1,0 +1,152 @@
+"""The Spark session that work runs in: the active one, or one tuned for this machine and stopped at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retention.engines.java import delta_jars, find_java, tested_delta
+from retention.errors import RetentionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GIB = 1024**3
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+@contextlib.contextmanager
+def session(app_name: str = "retention") -> Iterator[SparkSession]:
+    """The active session, left running; or a new one, stopped at the end.
+
+    Raises:
+        UsageError: Java or Delta's JARs are missing, or this Spark version was never tested.
+        RetentionError: Spark did not start.
+    """
+    running = active_session()
+    if running is not None:
+        yield running
+        return
+    started = build_session(app_name)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def active_session() -> SparkSession | None:
+    """The session that the caller already has; pyspark is not loaded to find that there is none.
+
+    Raises:
+        UsageError: there is one, of a Spark version that was never tested.
+    """
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        running = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    tested_delta(running.version)
+    return running
+
+
+def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:
+    """Start a session with Delta, tuned for the machine it is on; under `spark-submit`, for the one it names.
+
+    `java_options` are more flags for the driver's JVM.
+
+    Raises:
+        UsageError: Java or Delta's JARs are missing, or this Spark version was never tested.
+        RetentionError: Spark did not start.
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = dict(_EVERYWHERE)
+    environment: dict[str, str] = {}
+    if not submitted:
+        settings |= _local_settings(java_options)
+        environment = _local_environment()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        with _environment(environment):
+            started = builder.getOrCreate()
+    except PySparkException as error:
+        raise RetentionError(
+            f"Spark did not start ({error.getCondition()}): run `{sys.executable} -m pyspark` to see why."
+        ) from error
+    tested_delta(started.version)
+    return started
+
+
+_EVERYWHERE = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def _local_settings(java_options: str) -> dict[str, str]:
+    """Settings for one machine; Spark's defaults are for a cluster and ten times slower here."""
+    cores = os.cpu_count() or 1
+    options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {java_options}".strip()
+    return {
+        "spark.master": "local[*]",
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.driver.memory": f"{_driver_memory() // 1024**2}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": options,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "retention-spark-warehouse")),
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+
+
+def _local_environment() -> dict[str, str]:
+    """What Spark reads from the environment only; workers must run the Python that runs this."""
+    import pyspark
+
+    return {
+        "JAVA_HOME": str(find_java()),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+def _driver_memory() -> int:
+    """A quarter of the machine's memory in bytes, between 1 and 4 GiB: the driver's JVM also runs the tasks."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(max(memory // 4, GIB), 4 * GIB)
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the time it takes to start Spark."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

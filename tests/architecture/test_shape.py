@@ -1,0 +1,104 @@
+"""Layers, sizes and independence of the code, held by looking at the code itself."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CODE = ("retention", "schemas", "jobs", "airflow_dags", "scripts", "benchmarks")
+MODULES = sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
+PROSE = {
+    ".py",
+    ".md",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".json",
+    ".ipynb",
+    ".sh",
+    ".lock",
+    ".properties",
+    "",
+}
+MOST_MODULE_LINES = 300
+MOST_FUNCTION_LINES = 60
+# Spelled in parts, so that this file does not contain them.
+FOREIGN = [
+    "".join(parts)
+    for parts in [
+        ("../", "shared"),
+        ("/work", "/"),
+        ("fresh", "-clone"),
+        ("pypi", ".org"),
+        ("python", "hosted"),
+        ("repo1", ".maven"),
+        ("maven", ".apache"),
+        ("registry.", "npmjs"),
+        ("crates", ".io"),
+        ("proxy.", "golang"),
+    ]
+]
+
+
+def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def texts() -> Iterator[Path]:
+    """Every text file that belongs to the project."""
+    for entry in ROOT.iterdir():
+        if entry.is_file() or entry.name == ".ci" or not entry.name.startswith("."):
+            yield from (
+                path
+                for path in [entry, *entry.rglob("*")]
+                if path.is_file() and path.suffix in PROSE
+            )
+
+
+def test_the_code_is_where_these_tests_look() -> None:
+    assert ROOT / "retention" / "errors.py" in MODULES
+
+
+def test_imports_point_down() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_can_be_read_in_one_sitting(module: Path) -> None:
+    lines = len(module.read_text(encoding="utf-8").splitlines())
+    assert lines <= MOST_MODULE_LINES, f"{module} has {lines} lines: split it"
+    for function in functions(module):
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        assert length <= MOST_FUNCTION_LINES, (
+            f"{module}:{function.lineno} {function.name} has {length} lines"
+        )
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_says_what_it_owns(module: Path) -> None:
+    assert ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))), (
+        f"{module} opens with no sentence"
+    )
+
+
+def test_the_project_stands_alone() -> None:
+    """No path outside of it, and no package registry's address: those are the machine's affair."""
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in texts()
+        for word in FOREIGN
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert found == []

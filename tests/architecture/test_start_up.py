@@ -1,0 +1,67 @@
+"""Saying what a command does must cost nothing: no Spark, no Arrow, no table library is loaded for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pyspark", "py4j", "delta", "pyarrow", "deltalake", "pandas", "numpy")
+REPORT = f"""
+import sys
+print(*(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)
+"""
+RUN_COMMAND = f"""
+import sys
+from retention.cli.main import main
+sys.argv = ["retention", *sys.argv[1:]]
+try:
+    main()
+finally:
+    {REPORT.strip().replace(chr(10), chr(10) + "    ")}
+"""
+
+
+def loaded_by(code: str, *arguments: str, **environment: str) -> tuple[str, list[str]]:
+    """Standard output of a fresh interpreter that runs `code`, and the heavy modules it ended with."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, done.stderr.split()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "retention",
+        "retention.engines.session",
+        "retention.policy",
+        "retention.units",
+        "retention.subjects",
+    ],
+)
+def test_importing_a_light_module_loads_nothing_heavy(module: str) -> None:
+    assert loaded_by(f"import {module}\n{REPORT}")[1] == []
+
+
+def test_help_loads_nothing_heavy() -> None:
+    said, heavy = loaded_by(RUN_COMMAND, "--help")
+    assert "apply" in said
+    assert heavy == []
+
+
+def test_tab_completion_loads_nothing_heavy() -> None:
+    asked = {
+        "_RETENTION_COMPLETE": "complete_bash",
+        "COMP_WORDS": "retention ap",
+        "COMP_CWORD": "1",
+    }
+    said, heavy = loaded_by(RUN_COMMAND, **asked)
+    assert "apply" in said
+    assert heavy == []

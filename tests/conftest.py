@@ -1,0 +1,41 @@
+"""What all tests share: an odd time zone, one Spark session, an empty warehouse."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A time zone 5 h 45 min off: a time that lost its zone on the way shows itself.
+os.environ["TZ"] = "Asia/Kathmandu"
+time.tzset()
+
+# Times vary on shared machines; how long an example takes is no property of the code.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the test run."""
+    from retention.engines.session import build_session
+
+    started = build_session("tests", java_options="-XX:TieredStopAtLevel=1")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """An empty folder for a warehouse."""
+    folder = tmp_path / "warehouse"
+    folder.mkdir()
+    return folder
