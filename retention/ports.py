@@ -111,6 +111,10 @@ class Store(Protocol):
         """
         ...
 
+    def find_commit(self, run: str) -> int | None:
+        """The version that the commit of that run made, None if it never committed."""
+        ...
+
     def discard(self, paths: Sequence[str]) -> None:
         """Delete staged files that no commit named."""
         ...

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal
 
 from retention.engines.local import LocalEngine
+from retention.engines.session import active_session, session
 from retention.ports import Engine
 
 EngineName = Literal["auto", "spark", "local"]
@@ -34,14 +34,13 @@ class Engines:
         wanted = self._setting or setting
         if wanted == "local" or not bytes_to_read:
             return LocalEngine()
-        if wanted == "auto" and bytes_to_read <= local_limit and not _session_is_active():
+        if wanted == "auto" and bytes_to_read <= local_limit and active_session() is None:
             return LocalEngine()
         return self._spark_engine()
 
     def _spark_engine(self) -> Engine:
         if self._spark is None:
-            from retention.engines.session import session  # noqa: PLC0415  (loads Spark)
-            from retention.engines.spark import SparkEngine  # noqa: PLC0415
+            from retention.engines.spark import SparkEngine  # noqa: PLC0415  (loads pyspark)
 
             self._spark = SparkEngine(self._stack.enter_context(session()))
         return self._spark
@@ -58,7 +57,3 @@ class Engines:
         self._spark = None
         self._stack.close()
 
-
-def _session_is_active() -> bool:
-    pyspark = sys.modules.get("pyspark.sql")
-    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None

@@ -1,0 +1,84 @@
+"""The run history: what every run set out to do and what became of it, append-only, one stream at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from retention import files
+from retention.errors import DamagedError
+from retention.subjects import path_name
+
+_BEGUN = ".begun.json"
+_DONE = ".done.json"
+
+
+@dataclass(frozen=True)
+class History:
+    """The records of one stream's runs, `<warehouse>/runs/<stream>/`.
+
+    A run that commits writes two records: one before the commit, with everything that undoing it needs, and one
+    after it, with the outcome. A run without its second record was interrupted; whether it committed is a question
+    to the table. Run names sort by time.
+    """
+
+    directory: str
+
+    def begin(self, run: str, record: Mapping[str, Any]) -> None:
+        """Record what a run is about to commit; durable when this returns."""
+        self._write(run + _BEGUN, {"run": run, **record})
+
+    def finish(self, run: str, record: Mapping[str, Any]) -> None:
+        """Record a run's outcome; durable when this returns."""
+        self._write(run + _DONE, {"run": run, **record})
+
+    def begun(self, run: str) -> dict[str, Any] | None:
+        """What a run set out to do, None if there is no such run."""
+        return self._read(run + _BEGUN)
+
+    def done(self, run: str) -> dict[str, Any] | None:
+        """A run's outcome, None if there is none."""
+        return self._read(run + _DONE)
+
+    def unfinished(self) -> list[str]:
+        """Runs that began and have no outcome, oldest first."""
+        names = files.names(self.directory)
+        done = {name.removesuffix(_DONE) for name in names if name.endswith(_DONE)}
+        begun = (name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN))
+        return [run for run in begun if run not in done]
+
+    def outcomes(self) -> Iterator[dict[str, Any]]:
+        """Outcomes, newest first."""
+        for name in reversed(files.names(self.directory)):
+            if name.endswith(_DONE) and (record := self._read(name)) is not None:
+                yield record
+
+    def last_as_of_ns(self) -> int | None:
+        """The latest instant that a run applied rules at; None if there was none."""
+        latest = next((record for record in self.outcomes() if "latest_as_of_ns" in record), None)
+        return None if latest is None else int(latest["latest_as_of_ns"])
+
+    def _write(self, name: str, record: Mapping[str, Any]) -> None:
+        text = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False)
+        files.replace(files.join(self.directory, name), text.encode())
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        location = files.join(self.directory, name)
+        content = files.read_bytes(location)
+        if content is None:
+            return None
+        try:
+            record: dict[str, Any] = json.loads(content)
+        except ValueError as error:
+            raise DamagedError(
+                f"{location}: this record of the run history is damaged ({error}); nothing was changed; restore it "
+                "from a copy, or remove it if the run does not matter any more"
+            ) from error
+        return record
+
+
+def history_of(warehouse: str, stream: str) -> History:
+    """The run history of one stream of a warehouse."""
+    return History(files.join(warehouse, "runs", path_name(stream)))

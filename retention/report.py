@@ -1,0 +1,44 @@
+"""What a run did to one stream: numbers as data, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one run on one stream; `as_json` has the keys of the command contract."""
+
+    run: str
+    stream: str
+    plan_id: str
+    as_of_ns: int
+    removed_messages: int
+    removed_bytes: int
+    by_rule: Mapping[str, int]
+    segments: Mapping[str, int]
+    files_read: int
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+    version_before: int
+    version_after: int
+    markers: int = 0
+    error: Mapping[str, Any] | None = None
+    """What went wrong, if it did: `exit_code` and `message`."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """Files dropped and rewritten."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The report's entry in the JSON output."""
+        entry = {name: value for name, value in vars(self).items() if name not in ("as_of_ns", "error")}
+        return entry | ({"error": dict(self.error)} if self.error else {})
+
+
+def document(as_of_ns: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The JSON document of `plan` and `apply`."""
+    return {"format_version": FORMAT_VERSION, "as_of_ns": as_of_ns, "streams": list(entries)}

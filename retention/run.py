@@ -1,0 +1,236 @@
+"""Runs: plan a stream, carry a plan out, undo a run; orchestration only, every decision lies below."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from retention.engines.choice import Engines
+from retention.errors import CommitUnknownError
+from retention.guards import Guards, check_instant, check_policy, refuse_unbuilt
+from retention.history import History, history_of
+from retention.opened import OpenedStream
+from retention.parquet_files import Copy, Description, copy_without, stats_table
+from retention.plan import Plan, empty_plan
+from retention.planning import make_plan
+from retention.policy import Policy
+from retention.ports import Snapshot, Swap
+from retention.probe import Probe, answer
+from retention.report import Report
+from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.spans import spans_of
+from retention.segments import DataFile, Inventory, ReadCount
+from retention.stores.lease import lease
+from retention.undo import keep_for_undo
+from retention.units import format_instant
+from retention.verify import check_copy, check_pins
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+NANOSECONDS = 1_000_000_000
+
+
+def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
+    """Plan one pass; nothing is written but caches.
+
+    Raises:
+        RefusedError: the stream's configuration or its table needs what this version cannot do.
+        DamagedError: a file that had to be read is damaged.
+    """
+    policy = opened.config.policy()
+    refuse_unbuilt(opened.name, policy)
+    if not opened.store.exists():
+        return empty_plan(opened.name, as_of_ns, policy)
+    inventory = opened.store.inventory(opened.store.snapshot())
+    decided = decide(opened, inventory, policy, as_of_ns)
+    probes = _probes(opened, inventory, decided)
+    weights = [sum(inventory.files["file_bytes"].take(probe.numbers).to_pylist()) for probe in probes]
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    return make_plan(inventory, policy, as_of_ns, decided, engine.map(answer, probes, weights))
+
+
+def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:
+    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
+    per_subject = policy.max_msgs_per_subject is not None
+    counts = opened.store.subject_counts(inventory.files) if per_subject else None
+    return one_pass(spans_of(inventory.files), policy, as_of_ns, counts)
+
+
+def probe_of(opened: OpenedStream, inventory: Inventory, decided: OnePass, span: int) -> Probe:
+    """The probe that asks the rows of one span."""
+    first, end = (int(number) for number in decided.spans.first_file[span : span + 2])
+    found = opened.store.data_files(inventory.files.slice(first, end - first))
+    return Probe(decided.question(span), tuple(found), tuple(range(first, end)))
+
+
+def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> Report:
+    """Plan and apply in one go, under the stream's maintenance lease.
+
+    Raises:
+        BusyError: another run holds the lease, or the table keeps moving.
+        RefusedError: `as_of_ns` lies in the future or before the last applied instant, or a guard of the table.
+        VerificationError: a staged copy does not hold what the plan says; nothing was committed.
+    """
+    started = opened.clock()
+    history = history_of(opened.warehouse, opened.name)
+    check_instant(opened, history, as_of_ns, guards)
+    if not opened.store.exists():
+        plan = plan_stream(opened, as_of_ns, engines)
+        return _report(opened, plan, _run_name(started), _Work(), started)
+    with lease(opened.root, "maintenance"):
+        settle_interrupted(opened, history)
+        plan = plan_stream(opened, as_of_ns, engines)
+        return _carry_out(opened, plan, engines, history, started)
+
+
+def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> Report:
+    """Apply a plan that was made earlier, unchanged.
+
+    Raises:
+        StalePlanError: the files that it pinned moved, or the stream's policy has changed since.
+        BusyError, RefusedError, VerificationError: as `apply_now`.
+    """
+    started = opened.clock()
+    history = history_of(opened.warehouse, opened.name)
+    check_instant(opened, history, plan.as_of_ns, guards)
+    with lease(opened.root, "maintenance"):
+        settle_interrupted(opened, history)
+        return _carry_out(opened, plan, engines, history, started)
+
+
+def settle_interrupted(opened: OpenedStream, history: History) -> None:
+    """Give every interrupted run its outcome: the table knows whether it committed."""
+    for run in history.unfinished():
+        begun = history.begun(run) or {}
+        version = opened.store.find_commit(run)
+        if version is None:
+            history.finish(run, {**begun, "status": "abandoned"})
+        else:
+            history.finish(run, {**begun, "status": "done", "version_after": version, "settled": True})
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What carrying a plan out did."""
+
+    read: ReadCount = field(default_factory=ReadCount)
+    bytes_written: int = 0
+    version_before: int = -1
+    version_after: int = -1
+
+
+def _probes(opened: OpenedStream, inventory: Inventory, decided: OnePass) -> list[Probe]:
+    return [probe_of(opened, inventory, decided, int(span)) for span in np.flatnonzero(decided.ask)]
+
+
+def _carry_out(
+    opened: OpenedStream, plan: Plan, engines: Engines, history: History, started: int
+) -> Report:
+    snapshot = opened.store.snapshot()
+    check_pins(plan, snapshot.files)
+    check_policy(opened, plan)
+    run = _run_name(started)
+    if plan.is_empty:
+        work = _Work(version_before=snapshot.version, version_after=snapshot.version)
+        report = _report(opened, plan, run, work, started)
+        _finish(history, report)
+        return report
+    copies = _copies(opened, plan)
+    try:
+        written = _stage(opened, plan, copies, engines)
+        version = _commit(opened, plan, run, written, snapshot, history)
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        opened.store.discard([copy.target.path for copy in copies])
+        raise
+    work = _Work(
+        read=sum((copy.read for copy in written), ReadCount()),
+        bytes_written=sum(copy.stats["file_bytes"] for copy in written),
+        version_before=snapshot.version,
+        version_after=version,
+    )
+    report = _report(opened, plan, run, work, started)
+    _finish(history, report)
+    opened.store.finish()
+    return report
+
+
+def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
+    rewrites = plan.rewrites
+    sources: list[DataFile] = opened.store.data_files(rewrites)
+    return [
+        Copy(source, opened.store.stage(source.partition, source.segment), plan.ranges_of(number))
+        for source, number in zip(sources, rewrites["number"].to_pylist(), strict=True)
+    ]
+
+
+def _stage(opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines) -> list[Description]:
+    rewrites = plan.rewrites
+    weights = rewrites["file_bytes"].to_pylist()
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    written = engine.map(copy_without, copies, weights)
+    for planned, copy in zip(rewrites.to_pylist(), written, strict=True):
+        check_copy(opened.name, planned, copy.stats)
+    return written
+
+
+def _commit(
+    opened: OpenedStream,
+    plan: Plan,
+    run: str,
+    written: list[Description],
+    snapshot: Snapshot,
+    history: History,
+) -> int:
+    added = stats_table([copy.stats for copy in written])
+    metadata = {"run": run, "plan_id": plan.plan_id, "as_of_ns": plan.as_of_ns, "by_rule": plan.by_rule}
+    keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), added)
+    history.begin(run, _record(plan) | {"status": "begun"})
+    swap = Swap(remove=plan.files.select(LOGGED_FILES.names), add=added, metadata=metadata)
+    return opened.store.commit(swap, snapshot)
+
+
+def _record(plan: Plan) -> dict[str, Any]:
+    return plan.summary() | {"kind": "apply", "as_of_ns": plan.as_of_ns, "policy": plan.policy.as_json()}
+
+
+def _finish(history: History, report: Report) -> None:
+    latest = max(report.as_of_ns, history.last_as_of_ns() or report.as_of_ns)
+    record = report.as_json() | {
+        "kind": "apply",
+        "status": "done",
+        "as_of_ns": report.as_of_ns,
+        "latest_as_of_ns": latest,
+    }
+    history.finish(report.run, record)
+
+
+def _report(opened: OpenedStream, plan: Plan, run: str, work: _Work, started: int) -> Report:
+    read = plan.read + work.read
+    segments: Mapping[str, int] = asdict(plan.segments)
+    return Report(
+        run=run,
+        stream=opened.name,
+        plan_id=plan.plan_id,
+        as_of_ns=plan.as_of_ns,
+        removed_messages=plan.removed_messages,
+        removed_bytes=plan.removed_bytes,
+        by_rule=plan.by_rule,
+        segments=segments,
+        files_read=read.files,
+        bytes_read=read.bytes,
+        bytes_written=work.bytes_written,
+        seconds=round((opened.clock() - started) / NANOSECONDS, 6),
+        version_before=work.version_before,
+        version_after=work.version_after,
+    )
+
+
+def _run_name(started_ns: int) -> str:
+    instant = format_instant(started_ns // NANOSECONDS * NANOSECONDS)
+    digits = "".join(character for character in instant if character.isdigit() or character == "T")
+    return f"{digits}.{started_ns % NANOSECONDS:09d}Z-{secrets.token_hex(3)}"
