@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from retention.units import format_duration, format_size, parse_size
+from retention.units import format_size, parse_size, spell_duration
 
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
@@ -62,7 +62,7 @@ def _removals(policy: Policy) -> str:
 def _head_limits(policy: Policy) -> list[str]:
     reasons = []
     if policy.max_age_ns is not None:
-        reasons.append(f"{format_duration(policy.max_age_ns)} after it was stored")
+        reasons.append(f"{spell_duration(policy.max_age_ns)} after it was stored")
     if policy.discard == "new":
         return reasons
     if policy.max_msgs is not None:
@@ -90,7 +90,7 @@ def _expiry(policy: Policy) -> list[str]:
     if policy.allow_msg_ttl:
         sentences.append("a message with a Nats-TTL goes when that has passed")
     if policy.subject_delete_marker_ttl_ns is not None:
-        kept = format_duration(policy.subject_delete_marker_ttl_ns)
+        kept = spell_duration(policy.subject_delete_marker_ttl_ns)
         sentences.append(
             "when age or TTL takes the last message of a subject, a delete marker takes its place"
             f" and stays {kept}"

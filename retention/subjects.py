@@ -60,6 +60,19 @@ def overlap(first: str, second: str) -> bool:
     return len(first_tokens) == len(second_tokens)
 
 
+def is_subset(inner: str, outer: str) -> bool:
+    """Whether every subject that matches `inner` matches `outer` too."""
+    inner_tokens, outer_tokens = inner.split("."), outer.split(".")
+    for position, wanted in enumerate(outer_tokens):
+        if wanted == ">":
+            return len(inner_tokens) > position
+        if position == len(inner_tokens) or inner_tokens[position] == ">":
+            return False
+        if wanted not in {"*", inner_tokens[position]}:
+            return False
+    return len(inner_tokens) == len(outer_tokens)
+
+
 def to_regex(subject_filter: str) -> str:
     """The anchored regular expression (RE2 and Python) of the subjects that match a filter."""
     return f"^{_unanchored(subject_filter)}$"
@@ -73,7 +86,7 @@ def _unanchored(subject_filter: str) -> str:
 
 def valid_mask(subjects: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """`is_valid_subject` for a whole column; a null is not valid."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - values load without pyarrow
+    import pyarrow.compute as pc
 
     broken = pc.match_substring_regex(subjects, _LITERAL_FORBIDDEN)
     too_long = pc.greater(pc.binary_length(subjects), MAX_SUBJECT_BYTES)
@@ -84,8 +97,8 @@ def matching_mask(
     subjects: pa.Array | pa.ChunkedArray, filters: Iterable[str]
 ) -> pa.Array | pa.ChunkedArray:
     """Which subjects of a column match at least one of `filters`; a null matches none."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     wanted = sorted(set(filters))
     literals = pa.array([one for one in wanted if is_literal(one)], subjects.type)

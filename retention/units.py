@@ -38,6 +38,15 @@ _DURATION_UNITS = {
     "d": DAY,
     "w": WEEK,
 }
+_SPELLED_UNITS = {
+    "day": DAY,
+    "hour": HOUR,
+    "minute": MINUTE,
+    "second": SECOND,
+    "millisecond": MILLISECOND,
+    "microsecond": MICROSECOND,
+    "nanosecond": 1,
+}
 _BARE_NAMES = {"ns": "nanoseconds", "us": "microseconds"}
 _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
@@ -121,6 +130,17 @@ def format_duration(ns: int) -> str:
     if rest or not text:
         text += _format_seconds(rest) if rest else "0s"
     return f"-{text}" if ns < 0 else text
+
+
+def spell_duration(ns: int) -> str:
+    """Write a duration exactly and in words: `30 days`, `1 hour 30 minutes`."""
+    rest, words = abs(ns), []
+    for name, length in _SPELLED_UNITS.items():
+        count, rest = divmod(rest, length)
+        if count:
+            words.append(f"{count} {name}" if count == 1 else f"{count} {name}s")
+    text = " ".join(words) or "0 seconds"
+    return f"minus {text}" if ns < 0 else text
 
 
 def _format_seconds(ns: int) -> str:

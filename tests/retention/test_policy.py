@@ -18,7 +18,7 @@ def test_a_policy_is_json_in_the_order_of_its_names() -> None:
 
 def test_age_and_count_are_said_together() -> None:
     assert describe(Policy(max_age_ns=30 * DAY, max_msgs=1_000_000)) == [
-        "a message goes 30d after it was stored, or when 1,000,000 newer ones exist;"
+        "a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
         " a later limit never brings it back"
     ]
 
@@ -36,7 +36,7 @@ def test_without_limits_nothing_goes() -> None:
         ({"max_msgs_per_subject": 5}, "when 5 newer ones on its subject exist"),
         ({"whole_segments": True, "max_age_ns": DAY}, "a sealed segment goes as a whole"),
         ({"allow_msg_ttl": True}, "Nats-TTL"),
-        ({"subject_delete_marker_ttl_ns": HOUR}, "stays 1h"),
+        ({"subject_delete_marker_ttl_ns": HOUR}, "stays 1 hour"),
         ({"retention": "interest"}, "every consumer that wants it"),
         ({"retention": "workqueue"}, "its consumer has acknowledged it"),
     ],

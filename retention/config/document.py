@@ -1,0 +1,161 @@
+"""A YAML or JSON file as plain values, and the line on which each of them stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from retention.errors import ConfigError
+
+Place: TypeAlias = tuple[str | int, ...]
+"""The keys and positions that lead to a value, from the top of a file."""
+
+_MERGE = "tag:yaml.org,2002:merge"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_DEEPEST = 64
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Something to correct at a place."""
+
+    place: Place
+    text: str
+
+
+@dataclass
+class Document:
+    """A file's values, lines and the mistakes that lie in its form."""
+
+    path: Path
+    values: Any = None
+    lines: dict[Place, int] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def line(self, place: Place) -> int:
+        """The line of a place, or of the nearest place around it that is written."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place, 1)
+
+
+def read_document(path: Path) -> Document:
+    """Read a file as YAML 1.2, of which JSON is a part.
+
+    Raises:
+        ConfigError: there is no such file, or it is no YAML at all.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}): name a configuration that exists, or"
+            " write one with `retention init DIR`"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text: {error}") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise ConfigError(f"{path}:{line}: is not YAML: {error.problem or error}") from error
+    except YAMLError as error:
+        raise ConfigError(f"{path}:1: is not YAML: {error}") from error
+    document = Document(path)
+    document.values = _Reader(document, yaml.constructor).value(root, ()) if root else {}
+    return document
+
+
+class _Reader:
+    """Turns nodes into values; notes lines and mistakes in the document on the way."""
+
+    def __init__(self, document: Document, constructor: Any) -> None:
+        self._document = document
+        self._constructor = constructor
+
+    def value(self, node: Node, place: Place) -> Any:
+        self._document.lines.setdefault(place, node.start_mark.line + 1)
+        if len(place) > _DEEPEST:
+            raise ConfigError(
+                f"{self._document.path}:{node.start_mark.line + 1}: nests more than {_DEEPEST}"
+                " deep, or an alias contains itself; write the values out"
+            )
+        match node:
+            case MappingNode():
+                return self._mapping(node, place)
+            case SequenceNode():
+                return [self.value(item, (*place, at)) for at, item in enumerate(node.value)]
+            case ScalarNode():
+                return self._scalar(node, place)
+            case _:
+                raise TypeError(f"{node!r} is no YAML node")
+
+    def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        inherited: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                inherited |= self._merged(value_node, place)
+                continue
+            key = str(key_node.value)
+            line = key_node.start_mark.line + 1
+            if key in values:
+                first = self._document.line((*place, key))
+                self._note((*place, key), line, f"is there already, on line {first}; remove one")
+                continue
+            self._document.lines[*place, key] = line
+            values[key] = self.value(value_node, (*place, key))
+        return inherited | values
+
+    def _merged(self, node: Node, place: Place) -> dict[str, Any]:
+        parts = node.value if isinstance(node, SequenceNode) else [node]
+        merged: dict[str, Any] = {}
+        for part in reversed(parts):
+            if isinstance(part, MappingNode):
+                merged |= self._mapping(part, (*place, "<<"))
+            else:
+                self._note((*place, "<<"), part.start_mark.line + 1, "<< merges mappings only")
+        return merged
+
+    def _scalar(self, node: ScalarNode, place: Place) -> Any:
+        if node.tag == _TIMESTAMP:
+            return node.value
+        try:
+            return self._constructor.construct_object(node)
+        except YAMLError:
+            text = f"the tag {node.tag} is not supported; write a plain value"
+            self._note(place, node.start_mark.line + 1, text)
+            return None
+
+    def _note(self, place: Place, line: int, text: str) -> None:
+        """Note a mistake on its own line, which need not be the first one of its place."""
+        own_place = (*place, f"line {line}")
+        self._document.lines[own_place] = line
+        self._document.mistakes.append(Mistake(own_place, text))
+
+
+def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
+    """All mistakes in the order of their lines, each as `file:line: key: what is wrong`."""
+    told = {(document.line(mistake.place), _tell(document, mistake)): None for mistake in mistakes}
+    return "\n".join(f"{document.path}:{line}: {text}" for line, text in sorted(told))
+
+
+def _tell(document: Document, mistake: Mistake) -> str:
+    place = tuple(part for part in mistake.place if not str(part).startswith("line "))
+    if place[:1] != ("streams",) or len(place) == 1:
+        return f"{_dotted(place)}: {mistake.text}" if place else mistake.text
+    stream = document.values["streams"][place[1]]
+    config = stream.get("config", stream) if isinstance(stream, Mapping) else {}
+    name = config.get("name") if isinstance(config, Mapping) else None
+    key = _dotted(place[2:]) or f"streams.{place[1]}"
+    return f"{key}: stream {name}: {mistake.text}" if name else f"{key}: {mistake.text}"
+
+
+def _dotted(place: Place) -> str:
+    return ".".join(str(part) for part in place)

@@ -1,0 +1,123 @@
+"""The kinds of values in a configuration: how each is read, refused and described to editors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from retention.errors import UsageError
+from retention.units import (
+    DURATION_PATTERN,
+    INT64_MAX,
+    SIZE_PATTERN,
+    parse_duration,
+    parse_size,
+)
+
+UNLIMITED = -1
+"""How the server writes a limit that is off."""
+INT32_MAX = 2**31 - 1
+UINT64_MAX = 2**64 - 1
+
+
+class Part(BaseModel):
+    """A mapping in a configuration: no unknown keys, never changed; an empty value is an absent one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+
+def refuse(text: str) -> PydanticCustomError:
+    """A refusal in our words, for a validator to raise."""
+    return PydanticCustomError("refused", "{text}", {"text": text})
+
+
+def _reader(parse: Callable[[Any], int], low: int, high: int) -> BeforeValidator:
+    def read(value: object) -> int:
+        try:
+            number = parse(value)
+        except UsageError as error:
+            raise refuse(str(error)) from error
+        if not low <= number <= high:
+            raise refuse(f"{value!r} is out of range, {low} to {high}")
+        return number
+
+    return BeforeValidator(read)
+
+
+def _parse_count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    example = int(value) if isinstance(value, float) and value.is_integer() else 1_000_000
+    raise UsageError(f"{value!r} is no count: write an integer, such as {example}")
+
+
+def _limit(parse: Callable[[Any], int], high: int) -> BeforeValidator:
+    """A limit of the server: 0 and everything below -1 mean -1, unlimited (STREAM.CREATE)."""
+
+    def read(value: object) -> int:
+        number = parse(value)
+        return number if number > 0 else UNLIMITED
+
+    return _reader(read, UNLIMITED, high)
+
+
+def _parse_span(value: object) -> int:
+    return 0 if value == "off" else parse_duration(value)  # type: ignore[arg-type]
+
+
+_INTEGER = {"type": "integer"}
+_DURATION_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [_INTEGER, {"type": "string", "pattern": f"^{DURATION_PATTERN}$"}],
+        "description": "a duration: 30d, 1h30m, 1.5s, or an integer of nanoseconds",
+    }
+)
+_SIZE_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [_INTEGER, {"type": "string", "pattern": f"^{SIZE_PATTERN}$"}],
+        "description": "a size: 10GiB, 1.5 TiB, or an integer of bytes",
+    }
+)
+_SPAN_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [_INTEGER, {"type": "string", "pattern": f"^(off|{DURATION_PATTERN})$"}],
+        "description": "a duration, or off",
+    }
+)
+
+Flag = Annotated[bool, Strict()]
+Duration = Annotated[int, _reader(parse_duration, -INT64_MAX, INT64_MAX), _DURATION_SCHEMA]
+"""Nanoseconds."""
+Grace = Annotated[int, _reader(parse_duration, 0, INT64_MAX), _DURATION_SCHEMA]
+"""Nanoseconds, not negative."""
+Span = Annotated[int, _reader(_parse_span, 0, INT64_MAX), _SPAN_SCHEMA]
+"""Nanoseconds; 0 means off."""
+Size = Annotated[int, _reader(parse_size, 1, INT64_MAX), _SIZE_SCHEMA]
+"""Bytes, at least one."""
+Budget = Annotated[int, _reader(parse_size, 0, INT64_MAX), _SIZE_SCHEMA]
+"""Bytes, possibly none."""
+Count = Annotated[int, _reader(_parse_count, -INT64_MAX, INT64_MAX), WithJsonSchema(_INTEGER)]
+Sequence = Annotated[int, _reader(_parse_count, 0, UINT64_MAX), WithJsonSchema(_INTEGER)]
+Limit = Annotated[int, _limit(_parse_count, INT64_MAX), WithJsonSchema(_INTEGER)]
+"""A count, or -1."""
+ByteLimit = Annotated[int, _limit(parse_size, INT64_MAX), _SIZE_SCHEMA]
+"""Bytes, or -1."""
+SmallByteLimit = Annotated[int, _limit(parse_size, INT32_MAX), _SIZE_SCHEMA]
+"""Bytes below 2 GiB, or -1."""

@@ -1,0 +1,216 @@
+"""`retention.yaml` as a whole: where the warehouse is, and which streams are configured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
+from retention.config.fields import Part, refuse
+from retention.config.mistakes import read_model
+from retention.config.neighbours import neighbour_mistakes
+from retention.config.stream import StorageSettings, StreamConfig
+from retention.errors import ConfigError
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")
+_BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
+
+
+def _checked_location(warehouse: str) -> str:
+    if not _is_location(warehouse):
+        raise refuse(f"{warehouse!r} {_BAD_LOCATION}")
+    return warehouse
+
+
+class StreamInfo(Part):
+    """What `nats stream info --json` prints; only `config` matters here."""
+
+    config: StreamConfig
+    type: Any = None
+    created: Any = None
+    state: Any = None
+    cluster: Any = None
+    domain: Any = None
+    mirror: Any = None
+    sources: Any = None
+    alternates: Any = None
+    ts: Any = None
+    offset: Any = None
+    limit: Any = None
+    total: Any = None
+    stream_name: Any = None
+
+
+class ConfigFile(Part):
+    """The keys of `retention.yaml`."""
+
+    model_config = ConfigDict(title="retention.yaml")
+
+    warehouse: Annotated[str, AfterValidator(_checked_location)] = Field(
+        default=".", description="a directory, relative to this file, or s3://bucket/prefix"
+    )
+    defaults: StorageSettings = Field(
+        default=StorageSettings(), description="for every stream that does not say otherwise"
+    )
+    streams: tuple[StreamConfig | StreamInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A warehouse and its streams."""
+
+    warehouse: str
+    """An absolute path, or an `s3://` URI without a slash at the end."""
+    streams: tuple[StreamConfig, ...] = ()
+    defaults: StorageSettings = field(default_factory=StorageSettings)
+
+    @classmethod
+    def without_file(cls, warehouse: str) -> Config:
+        """A configuration that names no stream.
+
+        Raises:
+            ConfigError: the warehouse is neither a path nor an `s3://` URI.
+        """
+        if not _is_location(warehouse):
+            raise ConfigError(f"the warehouse {warehouse!r} {_BAD_LOCATION}")
+        return cls(_locate(warehouse, Path.cwd()))
+
+    def stream(self, name: str) -> StreamConfig | None:
+        """The stream of that name, if it is listed."""
+        return self._by_name.get(name)
+
+    def default_stream(self, name: str) -> StreamConfig:
+        """The configuration of a stream that is not listed: defaults, any subject, no limit.
+
+        Raises:
+            ConfigError: no stream can be called so.
+        """
+        values = {"name": name, "subjects": [">"], "no_ack": True}
+        return _with_defaults(parse_stream(values, f"stream {name!r}"), self.defaults)
+
+    @cached_property
+    def _by_name(self) -> dict[str, StreamConfig]:
+        return {stream.name: stream for stream in self.streams}
+
+
+def load_config(path: str | Path) -> Config:
+    """Read `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
+
+    Raises:
+        ConfigError: one line for every mistake in the file: `file:line: key: what, why, and the
+            nearest valid choice`.
+    """
+    document = read_document(Path(path))
+    mistakes = list(document.mistakes)
+    if not isinstance(document.values, dict):
+        raise ConfigError(f"{path}:1: is no mapping; begin with `warehouse:` and `streams:`")
+    _lift_single_stream(document)
+    head = _read_head(document, mistakes)
+    streams = _read_streams(document, mistakes)
+    if head is not None:
+        streams = {at: _with_defaults(stream, head.defaults) for at, stream in streams.items()}
+        mistakes += _format_mistakes(head, streams)
+    if mistakes or head is None:
+        raise ConfigError(describe_mistakes(document, mistakes))
+    warehouse = _locate(head.warehouse, document.path.resolve().parent)
+    return Config(warehouse, tuple(streams.values()), head.defaults)
+
+
+def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
+    """Read one stream's configuration as the server writes it, alone or in a stream info.
+
+    Args:
+        values: the parsed JSON.
+        origin: where it comes from, for error messages.
+
+    Raises:
+        ConfigError: all mistakes, one a line.
+    """
+    config = values.get("config")
+    inner = config if isinstance(config, Mapping) else values
+    stream, mistakes = read_model(StreamConfig, inner, ())
+    if stream is None:
+        lines = [f"{'.'.join(map(str, found.place))}: {found.text}" for found in mistakes]
+        raise ConfigError("\n".join(f"{origin}: {line}" for line in lines))
+    return stream
+
+
+def _lift_single_stream(document: Document) -> None:
+    """Take a file that is one stream's info, or its bare config, for a list of that stream."""
+    values = document.values
+    is_info = "config" in values and "streams" not in values
+    if is_info or ("name" in values and not values.keys() & ConfigFile.model_fields.keys()):
+        document.values = {"streams": [values]}
+        lifted = {("streams", 0, *place): line for place, line in document.lines.items()}
+        document.lines.update(lifted)
+
+
+def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None:
+    values = dict(document.values)
+    if isinstance(values.get("streams"), list):
+        values["streams"] = []
+    if values.pop("topics", None):
+        text = "Iggy topics are not supported yet; keep only `streams:` here"
+        mistakes.append(Mistake(("topics",), text))
+    head, found = read_model(ConfigFile, values, ())
+    mistakes += found
+    return head
+
+
+def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, StreamConfig]:
+    listed = document.values.get("streams")
+    streams: dict[Place, StreamConfig] = {}
+    written: dict[Place, Mapping[str, Any]] = {}
+    for at, item in enumerate(listed if isinstance(listed, list) else []):
+        place: Place = ("streams", at)
+        if not isinstance(item, dict):
+            mistakes.append(Mistake(place, f"{item!r} is no mapping; write `- name: …`"))
+            continue
+        if isinstance(item.get("config"), dict):
+            mistakes += _unknown_info_keys(item, place)
+            place = (*place, "config")
+        written[place] = item["config"] if place[-1] == "config" else item
+        stream, found = read_model(StreamConfig, written[place], place)
+        mistakes += found
+        if stream is not None:
+            streams[place] = stream
+    mistakes += neighbour_mistakes(written, streams)
+    return streams
+
+
+def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
+    text = "there is no such key beside `config`; settings of ours go into it"
+    return [Mistake((*place, key), text) for key in info if key not in StreamInfo.model_fields]
+
+
+def _with_defaults(stream: StreamConfig, defaults: StorageSettings) -> StreamConfig:
+    unsaid = StorageSettings.model_fields.keys() - stream.model_fields_set
+    return stream.model_copy(update={key: getattr(defaults, key) for key in unsaid})
+
+
+def _format_mistakes(head: ConfigFile, streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
+    if not head.warehouse.startswith("s3://"):
+        return
+    text = "parquet is refused on object stores, where nothing can be renamed; write format: delta"
+    if head.defaults.format == "parquet":
+        yield Mistake(("defaults", "format"), text)
+    for place, stream in streams.items():
+        if stream.format == "parquet" != head.defaults.format:
+            yield Mistake((*place, "format"), text)
+
+
+def _is_location(warehouse: str) -> bool:
+    uri = _URI.fullmatch(warehouse)
+    return bool(warehouse) and (uri is None or (uri[1] == "s3" and bool(uri[2].strip("/"))))
+
+
+def _locate(warehouse: str, base: Path) -> str:
+    if warehouse.startswith("s3://"):
+        return warehouse.rstrip("/")
+    return str((base / Path(warehouse).expanduser()).resolve())

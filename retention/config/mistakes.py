@@ -1,0 +1,125 @@
+"""Values into models: every mistake of a mapping at once, with the nearest valid choice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from retention.config.document import Mistake, Place
+from retention.config.refusals import Refusal
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_CLOSE = 0.6
+_NO_LIST = "{0!r} is no list; write [{0}]"
+_NO_MAPPING = "{0!r} is no mapping; write {{key: value}}"
+_TEXTS = {
+    "missing": "is missing; every stream and every origin has one",
+    "bool_type": "{0!r} is neither true nor false; write one of them",
+    "string_type": '{0!r} is no text; quote it: "{0}"',
+    "tuple_type": _NO_LIST,
+    "list_type": _NO_LIST,
+    "model_type": _NO_MAPPING,
+    "dict_type": _NO_MAPPING,
+}
+
+
+def read_model(
+    model: type[Model], values: Mapping[str, Any], place: Place
+) -> tuple[Model | None, list[Mistake]]:
+    """Validate a mapping.
+
+    Where fields cannot be read, the others are validated without them, so that refusals that
+    rest on several fields are told in the same breath.
+
+    Returns:
+        The model, or None and the mistakes.
+    """
+    try:
+        return model.model_validate(values), []
+    except ValidationError as error:
+        details = error.errors()
+    mistakes = [mistake for detail in details for mistake in _mistakes(model, detail, place)]
+    broken = {str(detail["loc"][0]) for detail in details if detail["loc"]}
+    unsure = broken | {nearest(key, model.model_fields) or key for key in broken}
+    return None, [*mistakes, *_remaining(model, values, place, unsure)] if broken else mistakes
+
+
+def _remaining(
+    model: type[BaseModel], values: Mapping[str, Any], place: Place, unsure: set[str]
+) -> Iterator[Mistake]:
+    """Refusals that stand whatever the values of the keys in `unsure` turn out to be."""
+    required = dict.fromkeys(unsure & {"name"}, "unnamed")
+    sound = {key: value for key, value in values.items() if key not in unsure} | required
+    try:
+        model.model_validate(sound)
+    except ValidationError as error:
+        for refusal in _refusals(error.errors()):
+            if not unsure & set(refusal.keys):
+                yield _mistake(refusal, values, place)
+
+
+def _refusals(details: Iterable[ErrorDetails]) -> Iterator[Refusal]:
+    for detail in details:
+        yield from detail.get("ctx", {}).get("refusals", ())
+
+
+def _mistake(refusal: Refusal, values: Mapping[str, Any], place: Place) -> Mistake:
+    written = [key for key in refusal.keys if key in values]
+    return Mistake((*place, (written or refusal.keys)[0]), refusal.text)
+
+
+def _mistakes(model: type[BaseModel], detail: ErrorDetails, place: Place) -> Iterator[Mistake]:
+    if detail["type"] == "refusals":
+        values = detail["input"] if isinstance(detail["input"], Mapping) else {}
+        for refusal in _refusals([detail]):
+            yield _mistake(refusal, values, place)
+        return
+    yield Mistake((*place, *detail["loc"]), _text(model, detail))
+
+
+def _text(model: type[BaseModel], detail: ErrorDetails) -> str:
+    kind, value = detail["type"], detail.get("input")
+    if kind == "extra_forbidden":
+        return _unknown(str(detail["loc"][-1]), _keys_at(model, detail["loc"]))
+    if kind == "literal_error":
+        return _not_among(value, re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
+    return _TEXTS[kind].format(value) if kind in _TEXTS else detail["msg"]
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    close = nearest(key, known)
+    hint = f"did you mean `{close}`?" if close else "docs/configuration.md lists the keys"
+    return f"there is no such key; {hint}"
+
+
+def _not_among(value: object, choices: list[str]) -> str:
+    close = nearest(str(value), choices)
+    hint = f"; did you mean `{close}`?" if close else ""
+    return f"{value!r} is none of {', '.join(choices)}{hint}"
+
+
+def nearest(written: str, choices: Iterable[str]) -> str | None:
+    """The choice that somebody most likely meant; case and separators do not count."""
+    plain = {re.sub("[-_ ]", "", choice).lower(): choice for choice in choices}
+    close = get_close_matches(re.sub("[-_ ]", "", written).lower(), plain, 1, _CLOSE)
+    return plain[close[0]] if close else None
+
+
+def _keys_at(model: type[BaseModel], place: tuple[str | int, ...]) -> Iterable[str]:
+    for part in place[:-1]:
+        if isinstance(part, str):
+            model = next(_models_in(model.model_fields[part].annotation), model)
+    return model.model_fields
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

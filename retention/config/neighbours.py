@@ -1,0 +1,76 @@
+"""What the server refuses because of the other streams of an account."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from retention.config.document import Mistake, Place
+from retention.config.refusals import refusal
+from retention.config.stream import StreamConfig
+from retention.subjects import is_valid_filter, overlap
+
+Written = Mapping[Place, Mapping[str, Any]]
+"""Streams as they are written, some of them wrong in other ways."""
+
+
+def neighbour_mistakes(
+    written: Written, streams: Mapping[Place, StreamConfig]
+) -> Iterator[Mistake]:
+    """Names used twice, subjects that overlap, and origins with larger messages."""
+    yield from _names(written)
+    yield from _subjects(written)
+    yield from _message_sizes(streams)
+
+
+def _names(written: Written) -> Iterator[Mistake]:
+    seen = set()
+    for place, values in written.items():
+        name = str(values.get("name"))
+        if name in seen and "name" in values:
+            text = "another stream has this name; rename or remove one"
+            yield Mistake((*place, "name"), refusal("name", text, 10058).text)
+        seen.add(name)
+
+
+def _subjects(written: Written) -> Iterator[Mistake]:
+    by_first_token: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for place, values in written.items():
+        subjects = _effective_subjects(values)
+        for subject in subjects:
+            taken = _candidates(by_first_token, subject.split(".")[0])
+            rival = next((one for one in taken if overlap(one[1], subject)), None)
+            if rival is not None:
+                text = f"{subject!r} overlaps with {rival[1]!r} of stream {rival[0]}; change one"
+                yield Mistake((*place, "subjects"), refusal("subjects", text, 10065).text)
+        for subject in subjects:
+            by_first_token[subject.split(".")[0]].append((str(values.get("name")), subject))
+
+
+def _effective_subjects(values: Mapping[str, Any]) -> list[str]:
+    listed = values.get("subjects")
+    if not listed and not values.get("mirror") and not values.get("sources"):
+        listed = [values.get("name")]
+    subjects = listed if isinstance(listed, list) else []
+    return [one for one in subjects if isinstance(one, str) and is_valid_filter(one)]
+
+
+def _candidates(
+    by_first_token: Mapping[str, list[tuple[str, str]]], first: str
+) -> Iterator[tuple[str, str]]:
+    tokens = by_first_token if first in {"*", ">"} else (first, "*", ">")
+    for token in tokens:
+        yield from by_first_token.get(token, ())
+
+
+def _message_sizes(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
+    sizes = {stream.name: stream.max_msg_size for stream in streams.values()}
+    for place, stream in streams.items():
+        origins = [("mirror", stream.mirror, 10030)] if stream.mirror else []
+        origins += [("sources", source, 10046) for source in stream.sources]
+        for key, origin, code in origins:
+            size = sizes.get(origin.name, 0) if origin.external is None else 0
+            if 0 < stream.max_msg_size < size:
+                text = f"{stream.max_msg_size} is below that of {origin.name}; write {size}"
+                yield Mistake((*place, "max_msg_size"), refusal(key, text, code).text)

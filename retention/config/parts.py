@@ -1,0 +1,77 @@
+"""The mappings inside a stream's configuration, by the server's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from retention.config.fields import Count, Duration, Flag, Part, Sequence
+
+
+class SubjectTransform(Part):
+    """Which subjects are renamed on their way in, and to what."""
+
+    src: str = ""
+    dest: str = ""
+
+
+class ExternalStream(Part):
+    """Where a stream of another account or domain is reached."""
+
+    api: str = ""
+    deliver: str = ""
+
+
+class SourceConsumer(Part):
+    """The durable consumer through which an origin is read."""
+
+    name: str = ""
+    deliver_subject: str = ""
+
+
+class StreamSource(Part):
+    """The origin of a mirror, or one of the origins of a stream with sources."""
+
+    name: str
+    opt_start_seq: Sequence = 0
+    opt_start_time: str | None = None
+    filter_subject: str = ""
+    subject_transforms: tuple[SubjectTransform, ...] = ()
+    external: ExternalStream | None = None
+    consumer: SourceConsumer | None = None
+
+
+class Republish(Part):
+    """Where stored messages are published again."""
+
+    src: str = ""
+    dest: str = ""
+    headers_only: Flag = False
+
+
+class Placement(Part):
+    """Where in a cluster a stream lives."""
+
+    cluster: str = ""
+    tags: tuple[str, ...] = ()
+    preferred: str = ""
+
+
+class ConsumerLimits(Part):
+    """Bounds and defaults of the stream's consumers."""
+
+    inactive_threshold: Duration = 0
+    max_ack_pending: Count = 0
+
+
+class Described(Part):
+    """What only people read."""
+
+    description: str = ""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    template_owner: str = ""
+
+
+Consumers = tuple[dict[str, Any], ...]
+"""Consumer configurations, kept as they are written."""

@@ -1,0 +1,195 @@
+"""What the server refuses in a stream's own fields, and what we refuse beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from retention.subjects import MAX_NAME_LENGTH, is_subset, is_valid_filter, is_valid_name, overlap
+from retention.units import MILLISECOND, SECOND, format_duration
+
+if TYPE_CHECKING:
+    from retention.config.stream import StreamConfig
+
+INVALID_CONFIG = 10052
+MAX_REPLICAS = 5
+MAX_DESCRIPTION_BYTES = 4 * 1024
+MAX_METADATA_BYTES = 128 * 1024
+SHORTEST_NS = 100 * MILLISECOND
+"""The shortest age and duplicate window that the server takes."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why a stream cannot be: the keys it rests on, the offending one first."""
+
+    keys: tuple[str, ...]
+    text: str
+
+
+def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
+    """A refusal of the server, with its error code, or ours (None)."""
+    return Refusal(tuple(keys.split()), text if code is None else f"{text} (server error {code})")
+
+
+def stream_refusals(stream: StreamConfig) -> Iterator[Refusal]:
+    """Everything wrong with a stream by itself, its origins aside (server: checkStreamCfg)."""
+    yield from _names(stream)
+    yield from _durations(stream)
+    yield from _replicas(stream)
+    yield from _discard(stream)
+    yield from _markers(stream)
+    yield from _counters(stream)
+    yield from _schedules(stream)
+    yield from _persistence(stream)
+    yield from _subjects(stream)
+    yield from _ours(stream)
+
+
+def _names(stream: StreamConfig) -> Iterator[Refusal]:
+    if not is_valid_name(stream.name):
+        yield refusal(
+            "name",
+            f"{stream.name!r} is no name: write 1 to {MAX_NAME_LENGTH} bytes without whitespace"
+            " and without any of . * > / \\",
+        )
+    if len(stream.description.encode()) > MAX_DESCRIPTION_BYTES:
+        yield refusal("description", f"is longer than {MAX_DESCRIPTION_BYTES} bytes; shorten it")
+    length = sum(len(f"{key}{value}".encode()) for key, value in stream.metadata.items())
+    if length > MAX_METADATA_BYTES:
+        yield refusal("metadata", f"is longer than {MAX_METADATA_BYTES} bytes; shorten it")
+
+
+def _durations(stream: StreamConfig) -> Iterator[Refusal]:
+    if stream.max_age < 0 or 0 < stream.max_age < SHORTEST_NS:
+        yield refusal(
+            "max_age",
+            f"{format_duration(stream.max_age)} is too short; write at least 100ms, or 0 for"
+            " no limit",
+        )
+    window = stream.duplicate_window
+    if window < 0 or 0 < window < SHORTEST_NS:
+        yield refusal(
+            "duplicate_window", f"{format_duration(window)} is too short; write at least 100ms"
+        )
+    if stream.max_age and window > stream.max_age:
+        yield refusal(
+            "duplicate_window max_age",
+            f"{format_duration(window)} is longer than max_age; write at most"
+            f" {format_duration(stream.max_age)}, or leave it out",
+        )
+
+
+def _replicas(stream: StreamConfig) -> Iterator[Refusal]:
+    if stream.num_replicas > MAX_REPLICAS:
+        yield refusal(
+            "num_replicas", f"{stream.num_replicas} is too many; write at most {MAX_REPLICAS}"
+        )
+    if stream.num_replicas < 0:
+        yield refusal("num_replicas", "must not be negative; write 1", 10133)
+    if stream.placement is not None and stream.placement.preferred:
+        yield refusal("placement", "a preferred server cannot be configured; leave it out")
+
+
+def _discard(stream: StreamConfig) -> Iterator[Refusal]:
+    if not stream.discard_new_per_subject:
+        return
+    if stream.discard != "new":
+        yield refusal("discard_new_per_subject discard", "works only with discard: new; add that")
+    if stream.max_msgs_per_subject <= 0:
+        yield refusal(
+            "discard_new_per_subject max_msgs_per_subject",
+            "works only with a limit per subject; add max_msgs_per_subject: 1 or more",
+        )
+
+
+def _markers(stream: StreamConfig) -> Iterator[Refusal]:
+    marker_ttl = stream.subject_delete_marker_ttl
+    if marker_ttl < 0 or 0 < marker_ttl < SECOND:
+        yield refusal(
+            "subject_delete_marker_ttl",
+            f"{format_duration(marker_ttl)} is too short; write at least 1s, or 0 for no markers",
+        )
+    if stream.deny_purge and stream.allow_rollup_hdrs:
+        yield refusal(
+            "deny_purge allow_rollup_hdrs",
+            "roll-ups purge, so this excludes allow_rollup_hdrs; choose one of the two",
+        )
+
+
+def _counters(stream: StreamConfig) -> Iterator[Refusal]:
+    if not stream.allow_msg_counter:
+        return
+    if stream.discard == "new":
+        yield refusal("allow_msg_counter discard", "counters exclude discard: new; write old")
+    if stream.allow_msg_ttl:
+        yield refusal("allow_msg_counter allow_msg_ttl", "counters exclude allow_msg_ttl")
+    if stream.allow_msg_schedules:
+        yield refusal(
+            "allow_msg_counter allow_msg_schedules", "counters exclude allow_msg_schedules"
+        )
+    if stream.retention != "limits":
+        yield refusal(
+            "allow_msg_counter retention", "counters work only with retention: limits; write that"
+        )
+
+
+def _schedules(stream: StreamConfig) -> Iterator[Refusal]:
+    if stream.allow_msg_schedules and stream.discard == "new":
+        yield refusal("allow_msg_schedules discard", "schedules exclude discard: new; write old")
+
+
+def _persistence(stream: StreamConfig) -> Iterator[Refusal]:
+    if stream.persist_mode != "async":
+        return
+    if stream.storage != "file":
+        yield refusal("persist_mode storage", "async works only with storage: file")
+    if stream.num_replicas > 1:
+        yield refusal("persist_mode num_replicas", "async works only with one replica")
+    if stream.allow_atomic:
+        yield refusal("persist_mode allow_atomic", "async excludes allow_atomic")
+
+
+def _subjects(stream: StreamConfig) -> Iterator[Refusal]:
+    valid = [subject for subject in stream.subjects if is_valid_filter(subject)]
+    for subject in stream.subjects:
+        if subject not in valid:
+            yield refusal(
+                "subjects",
+                f"{subject!r} is no subject: tokens between dots must not be empty or hold"
+                " whitespace, and > stands only at the end",
+            )
+    for first, second in combinations(valid, 2):
+        if overlap(first, second):
+            yield refusal("subjects", f"{first!r} overlaps with {second!r}; remove one")
+    if ">" in valid and stream.num_replicas > 1:
+        yield refusal("subjects num_replicas", "'>' works only with one replica")
+    if not stream.no_ack:
+        yield from _reserved_subjects(valid)
+
+
+def _reserved_subjects(subjects: list[str]) -> Iterator[Refusal]:
+    for subject in subjects:
+        if subject == ">":
+            yield refusal("subjects no_ack", "'>' captures everything: that needs no_ack: true")
+            continue
+        for reserved in ("$JS.>", "$JSC.>", "$NRG.>", "$SYS.>"):
+            exempt = "$SYS.ACCOUNT.>" if reserved == "$SYS.>" else "$JS.EVENT.>"
+            if overlap(subject, reserved) and not is_subset(subject, exempt):
+                yield refusal(
+                    "subjects no_ack",
+                    f"{subject!r} overlaps with the server's own {reserved}: that needs"
+                    " no_ack: true",
+                )
+
+
+def _ours(stream: StreamConfig) -> Iterator[Refusal]:
+    if stream.whole_segments and stream.subject_delete_marker_ttl:
+        yield refusal(
+            "whole_segments subject_delete_marker_ttl",
+            "whole segments go without reading a message, so no delete marker can be written;"
+            " remove whole_segments or subject_delete_marker_ttl",
+            None,
+        )

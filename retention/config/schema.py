@@ -1,0 +1,19 @@
+"""The JSON Schema of `retention.yaml`: `python -m retention.config.schema` prints it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from retention.config.file import ConfigFile
+
+
+def json_schema() -> str:
+    """The schema as the text of `schemas/json/retention.schema.json`."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema |= ConfigFile.model_json_schema()
+    return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json_schema())

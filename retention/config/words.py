@@ -1,0 +1,36 @@
+"""A configuration in words, for people who want to know what it will do."""
+
+from __future__ import annotations
+
+from retention.config.file import Config
+from retention.config.stream import StreamConfig
+from retention.policy import describe
+from retention.units import format_size, spell_duration
+
+
+def explain_config(config: Config) -> list[str]:
+    """Say what each stream will do, a line each."""
+    if not config.streams:
+        return [f"{config.warehouse}: no stream is listed, so nothing is ever removed"]
+    return [explain_stream(stream) for stream in config.streams]
+
+
+def explain_stream(stream: StreamConfig) -> str:
+    """Say what one stream will do: its rules first, then how it is kept."""
+    first, *others = [*describe(stream.policy()), *_facts(stream)]
+    sentences = [first, *(text[0].upper() + text[1:] for text in others)]
+    return f"{stream.name}: {'. '.join(sentences)}."
+
+
+def _facts(stream: StreamConfig) -> list[str]:
+    facts = []
+    if stream.sealed:
+        facts.append("it is sealed: nothing can be published")
+    if stream.discard_new_per_subject:
+        facts.append("a message on a subject that is full is refused")
+    span = f" or {spell_duration(stream.segment_span)}" if stream.segment_span else ""
+    facts.append(
+        f"kept as {stream.format.capitalize()} in segments of {format_size(stream.segment_size)}"
+        f"{span}; removed files stay {spell_duration(stream.grace)}"
+    )
+    return facts

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
+from retention.errors import ConfigError
+from retention.policy import UNLIMITED, Policy
+from retention.units import DAY, HOUR, MINUTE, SECOND
+
+WHOLE = """\
+warehouse: ./warehouse
+defaults: {format: parquet, segment_size: 1MiB, segment_span: "off", grace: 1d, engine: local}
+streams:
+  - name: ORDERS
+    subjects: [orders.>]
+    retention: limits
+    max_age: 30d
+    max_msgs: 1000000
+    max_bytes: 10GiB
+    max_msgs_per_subject: 5
+    discard: old
+    allow_msg_ttl: true
+    subject_delete_marker_ttl: 1h
+    consumers: [{durable_name: billing, filter_subject: orders.paid, ack_policy: explicit}]
+  - {name: CLICKS, format: delta, segment_span: 1h}
+"""
+
+INFO: dict[str, Any] = {
+    "config": {
+        "name": "EVENTS",
+        "subjects": ["events.>"],
+        "retention": "limits",
+        "max_consumers": -1,
+        "max_msgs_per_subject": -1,
+        "max_msgs": 1000,
+        "max_bytes": -1,
+        "max_age": 86400000000000,
+        "max_msg_size": -1,
+        "storage": "file",
+        "discard": "old",
+        "num_replicas": 1,
+        "duplicate_window": 120000000000,
+        "placement": {"cluster": "C1", "tags": ["ssd"]},
+        "sealed": False,
+        "deny_delete": False,
+        "deny_purge": False,
+        "allow_rollup_hdrs": False,
+        "allow_direct": True,
+        "mirror_direct": False,
+        "consumer_limits": {"inactive_threshold": 5000000000, "max_ack_pending": 10},
+        "compression": "s2",
+        "metadata": {"_nats.level": "1"},
+        "persist_mode": "default",
+        "republish": {"src": "events.>", "dest": "copy.>", "headers_only": True},
+        "subject_transform": {"src": "events.*", "dest": "events.{{wildcard(1)}}"},
+    },
+    "created": "2026-11-20T10:00:00.123456789Z",
+    "state": {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0, "consumer_count": 0},
+    "cluster": {"leader": "n1"},
+    "ts": "2026-11-20T10:00:00Z",
+}
+
+
+def load(folder: Path, text: str, name: str = "retention.yaml") -> Config:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return load_config(path)
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        load(folder, text)
+    prefix = f"{folder / 'retention.yaml'}:"
+    lines = str(error.value).splitlines()
+    assert all(line.startswith(prefix) for line in lines)
+    return [line.removeprefix(prefix) for line in lines]
+
+
+def test_every_key_of_a_stream_reaches_its_policy(tmp_path: Path) -> None:
+    config = load(tmp_path, WHOLE)
+    orders = config.stream("ORDERS")
+    assert orders is not None
+    assert orders.policy() == Policy(
+        max_age_ns=30 * DAY,
+        max_msgs=1_000_000,
+        max_bytes=10 * 2**30,
+        max_msgs_per_subject=5,
+        allow_msg_ttl=True,
+        subject_delete_marker_ttl_ns=HOUR,
+    )
+    assert orders.consumers[0]["filter_subject"] == "orders.paid"
+    assert orders.duplicate_window_ns == 2 * MINUTE
+
+
+def test_a_stream_overrides_the_defaults_that_others_take(tmp_path: Path) -> None:
+    config = load(tmp_path, WHOLE)
+    orders, clicks = config.streams
+    assert (orders.format, orders.segment_size, orders.segment_span_ns) == ("parquet", 2**20, None)
+    assert (orders.grace_ns, orders.engine, orders.local_limit) == (DAY, "local", 64 * 2**20)
+    assert (clicks.format, clicks.segment_span_ns, clicks.grace_ns) == ("delta", HOUR, DAY)
+
+
+def test_a_stream_that_is_not_listed_takes_the_defaults_and_keeps_everything(
+    tmp_path: Path,
+) -> None:
+    config = load(tmp_path, WHOLE)
+    assert config.stream("OTHER") is None
+    other = config.default_stream("OTHER")
+    assert other.policy() == UNLIMITED
+    assert other.format == "parquet"
+    with pytest.raises(ConfigError, match=r"stream 'a\.b'.*is no name"):
+        config.default_stream("a.b")
+
+
+def test_the_warehouse_is_relative_to_the_file(tmp_path: Path) -> None:
+    assert load(tmp_path, WHOLE).warehouse == str(tmp_path / "warehouse")
+    assert load(tmp_path, "streams: []").warehouse == str(tmp_path)
+    assert load(tmp_path, "warehouse: /srv/w/").warehouse == "/srv/w"
+    assert load(tmp_path, "warehouse: s3://bucket/w/").warehouse == "s3://bucket/w"
+
+
+def test_a_warehouse_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Config.without_file("w") == Config(str(tmp_path / "w"))
+    with pytest.raises(ConfigError, match="neither a path nor s3"):
+        Config.without_file("gs://bucket/w")
+
+
+@pytest.mark.parametrize("document", [INFO, INFO["config"]])
+@pytest.mark.parametrize("indent", [None, 2, "\t"])
+def test_what_the_server_says_of_a_stream_is_taken_as_it_is(
+    tmp_path: Path, document: dict[str, Any], indent: int | str | None
+) -> None:
+    alone = load(tmp_path, json.dumps(document, indent=indent), "info.json")
+    listed = load(tmp_path, json.dumps({"streams": [document]}, indent=indent))
+    assert alone.streams == listed.streams == (parse_stream(document, "backup.json"),)
+    assert alone.streams[0].policy() == Policy(max_age_ns=DAY, max_msgs=1000)
+
+
+def test_a_mistake_in_json_is_found_on_its_line(tmp_path: Path) -> None:
+    broken = INFO | {"config": INFO["config"] | {"max_age": "1 day"}}
+    path = tmp_path / "info.json"
+    path.write_text(json.dumps(broken, indent=2))
+    line = 1 + [*map(str.strip, path.read_text().splitlines())].index('"max_age": "1 day",')
+    with pytest.raises(ConfigError, match=rf"info\.json:{line}: config\.max_age: .*\"1d\""):
+        load_config(path)
+
+
+def test_all_mistakes_of_a_file_are_told_together(tmp_path: Path) -> None:
+    text = """\
+warehouse: gs://bucket
+defaults: {formt: delta}
+streams:
+  - name: ORDERS
+    subjects: [orders.>]
+    max_age: 30 days
+    max_byte: 10GiB
+    max_msgs: 1e6
+    max_age: 5d
+    discard_new_per_subject: true
+    retention: limit
+    deny_purge: yes
+    allow_atomic: true
+    persist_mode: async
+  - {name: PAID, subjects: [orders.paid], mirorr: {name: X}}
+"""
+    found = mistakes(tmp_path, text)
+    expected = [
+        "1: warehouse: 'gs://bucket' is neither a path nor s3://bucket/prefix",
+        "2: defaults.formt: there is no such key; did you mean `format`?",
+        "6: max_age: stream ORDERS: '30 days' is no duration: write a number with a unit",
+        "7: max_byte: stream ORDERS: there is no such key; did you mean `max_bytes`?",
+        "8: max_msgs: stream ORDERS: 1000000.0 is no count: write an integer, such as 1000000",
+        "9: max_age: stream ORDERS: is there already, on line 6; remove one",
+        "10: discard_new_per_subject: stream ORDERS: works only with a limit per subject",
+        "10: discard_new_per_subject: stream ORDERS: works only with discard: new",
+        "11: retention: stream ORDERS: 'limit' is none of limits, interest, workqueue;"
+        " did you mean `limits`?",
+        "12: deny_purge: stream ORDERS: 'yes' is neither true nor false",
+        "14: persist_mode: stream ORDERS: async excludes allow_atomic",
+        "15: mirorr: stream PAID: there is no such key; did you mean `mirror`?",
+        "15: subjects: stream PAID: 'orders.paid' overlaps with 'orders.>' of stream ORDERS;"
+        " change one (server error 10065)",
+    ]
+    assert len(found) == len(expected)
+    for line, beginning in zip(found, expected, strict=True):
+        assert line.startswith(beginning)
+
+
+def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path: Path) -> None:
+    per_subject = "discard_new_per_subject: true, max_msgs_per_subject: 1"
+    text = f"streams: [{{name: A, discard: nwe, {per_subject}}}]"
+    (only,) = mistakes(tmp_path, text)
+    assert "did you mean `new`?" in only
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("streams: [a", "1: is not YAML"),
+        ("- a", "1: is no mapping"),
+        ("streams: {a: 1}", "1: streams: {'a': 1} is no list"),
+        ("streams:\n  - a", "2: streams.0: 'a' is no mapping"),
+        ("streams:\n  - max_age: 1d", "2: name: is missing"),
+        ("streams: [{name: 5}]", '1: name: stream 5: 5 is no text; quote it: "5"'),
+        ("streams: [{name: A, subjects: a.>}]", "1: subjects: stream A: 'a.>' is no list; write [a.>]"),
+        ("streams: [{name: A, mirror: B}]", "1: mirror: stream A: 'B' is no mapping"),
+        ("streams: [{name: A, mirror: {nam: B}}]", "1: mirror.nam: stream A: there is no such key; did"),
+        ("streams: [{name: A, maxAge: 1d}]", "1: maxAge: stream A: there is no such key; did you mean `max_age`"),
+        ("streams: [{name: A, zzz: 1d}]", "1: zzz: stream A: there is no such key; docs/configuration.md"),
+        ("streams: [{name: A}, {name: A}]", "1: name: stream A: another stream has this name"),
+        ("streams: [{name: A, max_age: !x 1d}]", "1: max_age: stream A: the tag !x is not supported"),
+        ("streams: &a [*a]", "1: nests more than 64 deep"),
+        ("topics: [{name: t}]", "1: topics: Iggy topics are not supported yet"),
+        ("warehouse: s3://\n", "1: warehouse: 's3://' is neither"),
+        ("warehouse: s3://b\ndefaults:\n  format: parquet", "3: defaults.format: parquet is refused"),
+        ("warehouse: s3://b\nstreams: [{name: A, format: parquet}]", "2: format: stream A: parquet"),
+        ("streams: [{name: A, segment_size: 0}]", "1: segment_size: stream A: 0 is out of range"),
+        ("streams: [{name: A, grace: -1d}]", "1: grace: stream A: '-1d' is out of range"),
+        ("streams: [{name: A, max_msg_size: 4GiB}]", "1: max_msg_size: stream A: '4GiB' is out of"),
+        ("streams: [{name: A, first_seq: -1}]", "1: first_seq: stream A: -1 is out of range"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_its_line_its_key_and_the_way_out(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    assert mistakes(tmp_path, text)[0].startswith(complaint)
+
+
+def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_config(tmp_path / "retention.yaml")
+    (tmp_path / "retention.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_config(tmp_path / "retention.yaml")
+
+
+def test_topics_may_be_there_as_long_as_they_are_empty(tmp_path: Path) -> None:
+    assert load(tmp_path, "topics: []").streams == ()
+
+
+def test_anchors_are_merged_and_what_is_written_wins(tmp_path: Path) -> None:
+    text = """\
+streams:
+  - &base {name: NO, description: no, max_age: 1d, max_msgs: 010}
+  - {<<: *base, name: ON, max_age: 2d}
+"""
+    first, second = load(tmp_path, text).streams
+    assert (first.description, first.max_msgs) == ("no", 10)
+    assert (second.max_age_ns, second.max_msgs) == (2 * DAY, 10)
+
+
+def test_an_empty_value_is_an_absent_one(tmp_path: Path) -> None:
+    (stream,) = load(tmp_path, "streams:\n  - name: A\n    max_age:\n    mirror: null").streams
+    assert stream.policy() == UNLIMITED
+
+
+def test_streams_are_values() -> None:
+    stream = StreamConfig(name="A", max_age=SECOND)
+    with pytest.raises(ValueError, match="frozen"):
+        stream.max_age = 5
+
+
+def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
+    text = "streams: [{name: ORDERS, max_age: 30d, max_msgs: 1000000}]"
+    assert explain_config(load(tmp_path, text)) == [
+        "ORDERS: a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
+        " a later limit never brings it back. Kept as Delta in segments of 256 MiB or 1 day;"
+        " removed files stay 7 days."
+    ]
+    (nothing,) = explain_config(load(tmp_path, ""))
+    assert "no stream is listed" in nothing
+
+
+def test_reading_a_configuration_loads_no_table_library() -> None:
+    code = (
+        "import sys, retention.config, retention.subjects;"
+        "print(sorted({'pyarrow', 'pyspark', 'deltalake', 'pandas'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_json_schema_that_is_checked_in_is_current() -> None:
+    from retention.config.schema import json_schema
+
+    kept = Path(__file__).parents[2] / "schemas" / "json" / "retention.schema.json"
+    assert kept.read_text(encoding="utf-8") == json_schema()
