@@ -30,7 +30,7 @@ class SegmentCounts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one pass over one stream does; made by `planning.make_plan`, carried out by `run.apply_plan`."""
+    """What one pass over one stream does; made by `verdicts.make_plan`, carried out by `run.apply_plan`."""
 
     stream: str
     table_id: str

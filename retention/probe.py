@@ -33,11 +33,12 @@ def answer(probe: Probe) -> Answer:
     """
     rows, file_of_row, read = read_span(probe.files)
     verdicts, until = judge(rows, probe.question)
+    stop_seq = None if until is None else rows["seq"][until].as_py()
     parts = [
         _numbered(number, ranges_of(rows.filter(pa.array(file_of_row == at)), verdicts[file_of_row == at]))
         for at, number in enumerate(probe.numbers)
     ]
-    return Answer(probe.question.span, pa.concat_tables(parts), until is not None, read)
+    return Answer(probe.question.span, pa.concat_tables(parts), stop_seq, read)
 
 
 def read_span(files: tuple[DataFile, ...]) -> tuple[pa.Table, Array, ReadCount]:

@@ -1,4 +1,4 @@
-"""Runs: plan a stream, carry a plan out, undo a run; orchestration only, every decision lies below."""
+"""Runs: carry plans out, one commit each, and settle what an interrupted run left; every decision lies below."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError
-from retention.guards import Guards, check_instant, check_policy, refuse_unbuilt
+from retention.guards import Guards, check_instant, check_policy
 from retention.history import History, history_of
 from retention.opened import OpenedStream
 from retention.parquet_files import Copy, Description, copy_without, stats_table
-from retention.plan import Plan, empty_plan
-from retention.planning import make_plan
-from retention.policy import Policy
+from retention.plan import Plan
+from retention.planning import plan_stream
 from retention.ports import Snapshot, Swap
-from retention.probe import Probe, answer
 from retention.report import Report
-from retention.rules.one_pass import OnePass, one_pass
-from retention.rules.spans import spans_of
-from retention.segments import DataFile, Inventory, ReadCount
+from retention.segments import DataFile, ReadCount
 from retention.stores.lease import lease
 from retention.undo import keep_for_undo
 from retention.units import format_instant
@@ -31,39 +25,6 @@ from retention.verify import check_copy, check_pins
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 NANOSECONDS = 1_000_000_000
-
-
-def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass; nothing is written but caches.
-
-    Raises:
-        RefusedError: the stream's configuration or its table needs what this version cannot do.
-        DamagedError: a file that had to be read is damaged.
-    """
-    policy = opened.config.policy()
-    refuse_unbuilt(opened.name, policy)
-    if not opened.store.exists():
-        return empty_plan(opened.name, as_of_ns, policy)
-    inventory = opened.store.inventory(opened.store.snapshot())
-    decided = decide(opened, inventory, policy, as_of_ns)
-    probes = _probes(opened, inventory, decided)
-    weights = [sum(inventory.files["file_bytes"].take(probe.numbers).to_pylist()) for probe in probes]
-    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    return make_plan(inventory, policy, as_of_ns, decided, engine.map(answer, probes, weights))
-
-
-def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:
-    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
-    per_subject = policy.max_msgs_per_subject is not None
-    counts = opened.store.subject_counts(inventory.files) if per_subject else None
-    return one_pass(spans_of(inventory.files), policy, as_of_ns, counts)
-
-
-def probe_of(opened: OpenedStream, inventory: Inventory, decided: OnePass, span: int) -> Probe:
-    """The probe that asks the rows of one span."""
-    first, end = (int(number) for number in decided.spans.first_file[span : span + 2])
-    found = opened.store.data_files(inventory.files.slice(first, end - first))
-    return Probe(decided.question(span), tuple(found), tuple(range(first, end)))
 
 
 def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> Report:
@@ -120,10 +81,6 @@ class _Work:
     bytes_written: int = 0
     version_before: int = -1
     version_after: int = -1
-
-
-def _probes(opened: OpenedStream, inventory: Inventory, decided: OnePass) -> list[Probe]:
-    return [probe_of(opened, inventory, decided, int(span)) for span in np.flatnonzero(decided.ask)]
 
 
 def _carry_out(

@@ -41,8 +41,8 @@ class Answer:
     span: int
     removed: pa.Table
     """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
-    stops: bool
-    """Whether the age scan ends in this span."""
+    stop_seq: int | None
+    """The message at which the age scan ends, if it ends in this span."""
     read: ReadCount
 
 

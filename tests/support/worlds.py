@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from retention.plan import Plan
-from retention.planning import make_plan
+from retention.verdicts import make_plan
 from retention.policy import Policy
 from retention.rules.judge import Answer, judge, ranges_of
 from retention.rules.one_pass import OnePass, one_pass
@@ -156,7 +156,7 @@ def _answer(world: World, decided: OnePass, span: int) -> Answer:
         ranges = ranges_of(rows.filter(pa.array(mask)), verdicts[mask])
         numbers = pa.array([number] * ranges.num_rows, pa.int64())
         parts.append(ranges.add_column(0, "file", numbers).cast(REMOVED_RANGES))
-    return Answer(span, pa.concat_tables(parts), until is not None, ReadCount())
+    return Answer(span, pa.concat_tables(parts), None if until is None else rows["seq"][until].as_py(), ReadCount())
 
 
 def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
