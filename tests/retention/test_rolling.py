@@ -28,7 +28,9 @@ def bases_one_by_one(
     active: Active | None, messages: list[tuple[int, int]], rule: RollRule, first_seq: int
 ) -> list[int]:
     found = []
-    base, held, first = (active.base, active.bytes, active.first_ts_ns) if active else (None, 0, None)
+    base, held, first = (
+        (active.base, active.bytes, active.first_ts_ns) if active else (None, 0, None)
+    )
     for seq, (size, ts_ns) in enumerate(messages, first_seq):
         full = first is not None and (
             held >= rule.segment_size
@@ -66,7 +68,13 @@ def test_an_emptied_active_segment_is_gone_on_with() -> None:
 
 
 def test_a_message_one_span_younger_opens_the_next_segment() -> None:
-    assert bases(None, [(1, 0), (1, 9), (1, 10), (1, 19), (1, 20)], RollRule(100, 10)) == [1, 1, 3, 3, 5]
+    assert bases(None, [(1, 0), (1, 9), (1, 10), (1, 19), (1, 20)], RollRule(100, 10)) == [
+        1,
+        1,
+        3,
+        3,
+        5,
+    ]
 
 
 def test_an_older_message_behind_a_younger_one_stays_in_the_segment() -> None:
@@ -102,7 +110,9 @@ def test_batches_make_no_difference_to_where_segments_begin(
     rule = RollRule(90, 30)
     active: Active | None = None
     found: list[int] = []
-    for start, end in pairwise([0, *sorted(min(cut, len(messages)) for cut in cuts), len(messages)]):
+    for start, end in pairwise(
+        [0, *sorted(min(cut, len(messages)) for cut in cuts), len(messages)]
+    ):
         sizes, times = np.array(messages[start:end], dtype=np.int64).reshape(-1, 2).T
         for piece in roll(active, np.arange(start + 1, end + 1), sizes, times, rule):
             active = piece.active

@@ -1,0 +1,144 @@
+"""Messages that have their sequences, on their way into files: cut into segments, written, read back and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import parquet_files
+from retention.errors import VerificationError
+from retention.ports import Store
+from retention.rolling import Active, RollRule, roll
+from retention.segments import DataFile
+from schemas.messages import FILE_COLUMNS
+
+PARTITION = 0
+"""Streams have one partition."""
+
+
+class Staging:
+    """The files that one attempt writes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.files: list[DataFile] = []
+
+    def new(self, segment: int) -> DataFile:
+        """A new file of `segment`, to be written."""
+        file = self._store.stage(PARTITION, segment)
+        self.files.append(file)
+        return file
+
+    def discard(self) -> None:
+        """Delete the files, which no commit named."""
+        self._store.discard([file.path for file in self.files])
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Messages in files that a commit can add."""
+
+    stats: Sequence[dict[str, Any]]
+    """Rows of `FILE_STATS` as read back, ascending by sequence."""
+    active: Active | None
+    """The segment that is active after them; None if the stream has none yet."""
+    next_seq: int
+    """The next sequence to assign after them."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages were staged."""
+        return sum(row["messages"] for row in self.stats)
+
+    @property
+    def bytes(self) -> int:
+        """Their size by the broker's accounting."""
+        return sum(row["bytes"] for row in self.stats)
+
+
+def numbered(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
+    """Give rows consecutive sequences from `first_seq` on, in their order; shape `FILE_COLUMNS`."""
+    for batch in batches:
+        seqs = pa.array(np.arange(first_seq, first_seq + batch.num_rows), pa.int64())
+        first_seq += batch.num_rows
+        yield batch.add_column(0, "seq", seqs).select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
+
+
+def stage_rows(
+    staging: Staging, rows: Iterable[pa.Table], active: Active | None, rule: RollRule, next_seq: int
+) -> Staged:
+    """Write rows, one file for each segment that they touch, and read the files back.
+
+    Args:
+        staging: where files come from.
+        rows: tables of shape `FILE_COLUMNS`, ascending by `seq`; one at a time is held.
+        active: the segment that the first of them goes to, unless it is full.
+        rule: when a segment is full.
+        next_seq: what the next sequence is if there are no rows.
+
+    Raises:
+        VerificationError: a file does not hold what was written to it.
+    """
+    stats: list[dict[str, Any]] = []
+    for _, pieces in groupby(_pieces(rows, active, rule), key=lambda piece: piece[0].base):
+        tally = _Tally(pieces)
+        file = staging.new(tally.active.base)
+        parquet_files.write_messages(file.location, tally.rows())
+        stats.append(parquet_files.describe(file).stats)
+        check(file, stats[-1], tally.wrote)
+        active = tally.active
+        next_seq = tally.wrote["max_seq"] + 1
+    return Staged(stats, active, next_seq)
+
+
+def check(file: DataFile, read: dict[str, Any], wrote: dict[str, int]) -> None:
+    """Compare what a staged file holds with the numbers that were to be written to it.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    found = {name: read[name] for name in wrote}
+    if found != wrote:
+        raise VerificationError(
+            f"{file.location}: read back as {found}, written as {wrote}; nothing was committed; check the disk and "
+            "the memory of this machine, then try again"
+        )
+
+
+class _Tally:
+    """Pieces of one segment, counted while they pass."""
+
+    def __init__(self, pieces: Iterable[tuple[Active, pa.Table]]) -> None:
+        self._pieces = iter(pieces)
+        self._first = next(self._pieces)
+        self.active = self._first[0]
+        self.wrote = {"messages": 0, "bytes": 0, "min_seq": self._first[1]["seq"][0].as_py()}
+
+    def rows(self) -> Iterator[pa.Table]:
+        yield self._counted(*self._first)
+        for piece in self._pieces:
+            yield self._counted(*piece)
+
+    def _counted(self, active: Active, rows: pa.Table) -> pa.Table:
+        self.active = active
+        self.wrote["messages"] += rows.num_rows
+        self.wrote["bytes"] += pc.sum(rows["size"]).as_py()
+        self.wrote["max_seq"] = rows["seq"][-1].as_py()
+        return rows
+
+
+def _pieces(
+    rows: Iterable[pa.Table], active: Active | None, rule: RollRule
+) -> Iterator[tuple[Active, pa.Table]]:
+    """Rows cut where segments begin, each piece with its segment as it is after them."""
+    for table in rows:
+        seqs, sizes, ts_ns = (table[name].to_numpy() for name in ("seq", "size", "ts_ns"))
+        for piece in roll(active, seqs, sizes, ts_ns, rule):
+            active = piece.active
+            yield active, table.slice(piece.start, piece.end - piece.start)

@@ -1,0 +1,150 @@
+"""A store without a table format: files in a folder, versions in a list, and rivals and faults on demand."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention.config.stream import StreamConfig
+from retention.errors import ConflictError
+from retention.opened import OpenedStream
+from retention.ports import Snapshot, Swap
+from retention.segments import Counters, DataFile, Inventory
+from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from schemas.messages import FILE_COLUMNS
+
+
+@dataclass
+class PlainStore:
+    """One stream in a folder; `before_commit` runs first in each commit, and may raise or let a rival commit."""
+
+    folder: Path
+    stream: str = "ORDERS"
+    versions: list[tuple[pa.Table, Counters]] = field(default_factory=list)
+    swaps: list[Swap] = field(default_factory=list)
+    before_commit: list[Callable[[], None]] = field(default_factory=list)
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+    subject_reads: int = 0
+
+    def exists(self) -> bool:
+        return bool(self.versions)
+
+    def create(self) -> None:
+        if not self.versions:
+            self.versions.append((FILE_STATS.empty_table(), Counters()))
+
+    def snapshot(self) -> Snapshot:
+        files, counters = self.versions[-1]
+        return Snapshot(len(self.versions) - 1, "plain", files, counters)
+
+    def inventory(self, snapshot: Snapshot) -> Inventory:
+        files, counters = self.versions[snapshot.version]
+        return Inventory(self.stream, "plain", snapshot.version, files, counters)
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        self.subject_reads += 1
+        parts = []
+        for number, file in enumerate(self.data_files(files)):
+            digest = pq.read_table(file.digest_location, schema=SUBJECT_COUNTS)
+            numbers = pa.array([number] * digest.num_rows, pa.int64())
+            parts.append(digest.add_column(0, "file", numbers))
+        empty = pa.schema([("file", pa.int64()), *SUBJECT_COUNTS]).empty_table()
+        return pa.concat_tables([empty, *parts], promote_options="permissive")
+
+    def stage(self, partition: int, segment: int) -> DataFile:
+        return self._file(
+            f"partition={partition}/segment={segment}/{uuid.uuid4().hex}.parquet",
+            partition,
+            segment,
+        )
+
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        return [
+            self._file(row["path"], row["partition"], row["segment"]) for row in files.to_pylist()
+        ]
+
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        if self.before_commit:
+            self.before_commit.pop(0)()
+        if snapshot.version != len(self.versions) - 1:
+            raise ConflictError(f"{self.stream}: a rival came first; try again")
+        files, old = self.versions[-1]
+        live = files.filter(pc.invert(pc.is_in(files["path"], swap.remove["path"])))
+        counters = Counters(
+            {**old.next_seq, **swap.next_seq},
+            {**old.open_base, **swap.open_base},
+            {**old.batches, **swap.batches},
+        )
+        self.versions.append((pa.concat_tables([live, swap.add]), counters))
+        self.swaps.append(swap)
+        if self.after_commit:
+            self.after_commit.pop(0)()
+        return len(self.versions) - 1
+
+    def discard(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            (self.folder / path).unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        pass
+
+    def rows(self) -> pa.Table:
+        """All live messages, ascending by sequence, with their `segment`."""
+        parts = [FILE_COLUMNS.empty_table().append_column("segment", pa.array([], pa.int64()))]
+        for file in self.data_files(self.versions[-1][0]):
+            table = pq.ParquetFile(file.location).read()
+            parts.append(
+                table.append_column(
+                    "segment", pa.array([file.segment] * table.num_rows, pa.int64())
+                )
+            )
+        return pa.concat_tables(parts).sort_by("seq")
+
+    def leftovers(self) -> list[Path]:
+        """Data files in the folder that no version names."""
+        named = {path for files, _ in self.versions for path in files["path"].to_pylist()}
+        found = self.folder.rglob("segment=*/*.parquet")
+        return [file for file in found if str(file.relative_to(self.folder)) not in named]
+
+    def _file(self, path: str, partition: int, segment: int) -> DataFile:
+        location = self.folder / path
+        location.parent.mkdir(parents=True, exist_ok=True)
+        digest = self.folder / "digests" / f"{location.stem}.parquet"
+        return DataFile(path, partition, segment, str(location), str(digest))
+
+
+def opened_stream(folder: Path, now_ns: int = 0, **config: object) -> OpenedStream:
+    """A stream ORDERS on a plain store, its clock stopped."""
+    settings = {"name": "ORDERS", "subjects": ("orders.>",), **config}
+    root = folder / "streams" / "ORDERS"
+    return OpenedStream(
+        name="ORDERS",
+        config=StreamConfig.model_validate(settings),
+        store=PlainStore(root / "messages"),
+        root=str(root),
+        warehouse=str(folder),
+        clock=lambda: now_ns,
+    )
+
+
+def store_of(opened: OpenedStream) -> PlainStore:
+    """The plain store behind a stream."""
+    assert isinstance(opened.store, PlainStore)
+    return opened.store
+
+
+def at(opened: OpenedStream, now_ns: int) -> OpenedStream:
+    """The same stream at another time of the clock."""
+    return replace(opened, clock=lambda: now_ns)
+
+
+def configured(opened: OpenedStream, **config: object) -> OpenedStream:
+    """The same stream under another configuration."""
+    settings = {"name": "ORDERS", "subjects": ("orders.>",), **config}
+    return replace(opened, config=StreamConfig.model_validate(settings))
