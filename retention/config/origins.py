@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from retention.config.refusals import INVALID_CONFIG, Refusal, refusal
 from retention.subjects import (
-    is_literal,
     is_subset,
     is_valid_filter,
     is_valid_name,
@@ -186,5 +185,5 @@ def _republish(stream: StreamConfig) -> Iterator[Refusal]:
     subjects = stream.subjects or (() if stream.mirror or stream.sources else (stream.name,))
     if any(overlap(destination, subject) for subject in subjects):
         yield refusal("republish subjects", f"dest {destination!r} comes back into the stream")
-    elif not is_literal(source) and not _is_mapping(source, destination):
+    elif not _is_mapping(source, destination):
         yield refusal("republish", f"dest {destination!r} does not fit src {source!r}")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from retention.config.stream import StreamConfig
 
 INVALID_CONFIG = 10052
+PATH_SEPARATOR_IN_NAME = 10128
 MAX_REPLICAS = 5
 MAX_DESCRIPTION_BYTES = 4 * 1024
 MAX_METADATA_BYTES = 128 * 1024
@@ -54,6 +55,7 @@ def _names(stream: StreamConfig) -> Iterator[Refusal]:
             "name",
             f"{stream.name!r} is no name: write 1 to {MAX_NAME_LENGTH} bytes without whitespace"
             " and without any of . * > / \\",
+            PATH_SEPARATOR_IN_NAME if {"/", "\\"} & set(stream.name) else INVALID_CONFIG,
         )
     if len(stream.description.encode()) > MAX_DESCRIPTION_BYTES:
         yield refusal("description", f"is longer than {MAX_DESCRIPTION_BYTES} bytes; shorten it")

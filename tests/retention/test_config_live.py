@@ -1,0 +1,190 @@
+"""A real server and our configuration must agree: what is accepted, as what, and why not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.config import load_config, parse_stream
+from retention.errors import ConfigError
+from tests.support.nats_oracle import Nats, ServerError, server
+
+pytestmark = pytest.mark.live
+
+Json = dict[str, Any]
+Answer = tuple[Json, int | None]
+
+SECOND = 1_000_000_000
+B = {"name": "B"}
+"""An origin that the server does not know."""
+
+CASES: list[Json] = [
+    {},
+    {"subjects": []},
+    {"max_msgs": 0, "max_bytes": -5, "max_msgs_per_subject": -2, "max_msg_size": 0},
+    {"max_consumers": 0, "num_replicas": 0},
+    {"max_msgs": 7, "max_bytes": 1024, "max_msgs_per_subject": 3, "max_msg_size": 100},
+    {"max_age": -1},
+    {"max_age": SECOND // 10},
+    {"max_age": SECOND // 10 - 1},
+    {"max_age": 60 * SECOND},
+    {"max_age": 60 * SECOND, "duplicate_window": 61 * SECOND},
+    {"max_age": 60 * SECOND, "duplicate_window": 60 * SECOND},
+    {"duplicate_window": SECOND // 10 - 1},
+    {"duplicate_window": -1},
+    {"duplicate_window": 3600 * SECOND},
+    {"discard": "new", "max_msgs": 5},
+    {"discard_new_per_subject": True},
+    {"discard_new_per_subject": True, "discard": "new"},
+    {"discard_new_per_subject": True, "max_msgs_per_subject": 1},
+    {"discard_new_per_subject": True, "discard": "new", "max_msgs_per_subject": 1},
+    {"subject_delete_marker_ttl": SECOND},
+    {"subject_delete_marker_ttl": SECOND - 1},
+    {"subject_delete_marker_ttl": -1},
+    {"subject_delete_marker_ttl": SECOND, "deny_purge": True},
+    {"subject_delete_marker_ttl": SECOND, "allow_msg_counter": True},
+    {"subject_delete_marker_ttl": SECOND, "mirror": B},
+    {"subject_delete_marker_ttl": SECOND, "sources": [B]},
+    {"allow_rollup_hdrs": True, "deny_purge": True},
+    {"allow_msg_ttl": True},
+    {"allow_msg_ttl": True, "allow_msg_counter": True},
+    {"allow_msg_counter": True, "discard": "new"},
+    {"allow_msg_counter": True, "retention": "interest"},
+    {"allow_msg_schedules": True},
+    {"allow_msg_schedules": True, "discard": "new"},
+    {"allow_msg_schedules": True, "allow_msg_counter": True},
+    {"allow_msg_schedules": True, "sources": [B]},
+    {"persist_mode": "async"},
+    {"persist_mode": "async", "storage": "memory"},
+    {"persist_mode": "async", "allow_atomic": True},
+    {"retention": "workqueue", "compression": "s2", "storage": "memory"},
+    {"sealed": True},
+    {"sealed": True, "max_age": 60 * SECOND, "allow_rollup_hdrs": True, "discard": "old"},
+    {"sealed": True, "subject_delete_marker_ttl": 2 * SECOND},
+    {"num_replicas": 6},
+    {"num_replicas": -1},
+    {"first_seq": 10},
+    {"subjects": ["a", "a"]},
+    {"subjects": ["a.*", "*.b"]},
+    {"subjects": ["a.*", "a.b.>"]},
+    {"subjects": ["a..b"]},
+    {"subjects": ["a b"]},
+    {"subjects": ["a.>.b"]},
+    {"subjects": ["a.b*", "a.>>"]},
+    {"subjects": [">"]},
+    {"subjects": [">"], "no_ack": True},
+    {"subjects": ["*.a"]},
+    {"subjects": ["*.a"], "no_ack": True},
+    {"subjects": ["$JS.API.x"]},
+    {"subjects": ["$JS.EVENT.>"]},
+    {"subjects": ["$SYS.ACCOUNT.x"]},
+    {"subjects": ["$SYS.>"]},
+    {"subjects": ["$KV.B.>"], "discard": "new", "allow_rollup_hdrs": True, "deny_delete": True},
+    {"name": "é"},
+    {"name": "a:b"},
+    {"name": "a/b"},
+    {"name": "x" * 256},
+    {"description": "x" * 4097},
+    {"metadata": {"k": "x" * 131_072}},
+    {"mirror": B},
+    {"mirror": B, "duplicate_window": SECOND},
+    {"mirror": B, "subjects": ["a"]},
+    {"mirror": B, "sources": [B]},
+    {"mirror": B, "first_seq": 5},
+    {"mirror": B, "allow_msg_counter": True},
+    {"mirror": B, "allow_atomic": True},
+    {"mirror": B, "allow_batched": True},
+    {"mirror": B, "allow_msg_schedules": True},
+    {"mirror": {"name": "b.c"}},
+    {"mirror": B | {"filter_subject": "a", "subject_transforms": [{"src": "b", "dest": "c"}]}},
+    {"mirror": B | {"subject_transforms": [{"src": "b..", "dest": "c"}]}},
+    {"mirror": B | {"subject_transforms": [{"src": "b", "dest": "c.*"}]}},
+    {"mirror": B | {"subject_transforms": [{"src": "b.*"}, {"src": "b.c"}]}},
+    {"mirror": B | {"external": {"api": "$JS.API", "deliver": ""}}},
+    {"mirror": B | {"external": {"api": "$JS.hub.API", "deliver": "x.*"}}},
+    {"sources": [B]},
+    {"sources": [B], "subjects": ["own"], "duplicate_window": SECOND},
+    {"sources": [B, B]},
+    {"sources": [B, B | {"filter_subject": "a"}]},
+    {"sources": [{"name": ""}]},
+    {"sources": [B | {"filter_subject": "a", "subject_transforms": [{"src": "b", "dest": "c"}]}]},
+    {"sources": [B | {"subject_transforms": [{"src": "b.*", "dest": "c.$2"}]}]},
+    {"sources": [B | {"subject_transforms": [{"src": "b.>"}, {"src": "b.c"}]}]},
+    {"subject_transform": {"src": "a.*", "dest": "b.$1"}},
+    {"subject_transform": {"src": "a.*", "dest": "b.{{wildcard(2)}}"}},
+    {"subject_transform": {"src": "a.>", "dest": "b"}},
+    {"subject_transform": {"src": "a.*", "dest": "b.{{partition(3,1)}}"}},
+    {"subject_transform": {"src": "a.*", "dest": "b.{{nothing(1)}}"}},
+    {"subject_transform": {"src": ".", "dest": "b"}},
+    {"republish": {"src": ">", "dest": "copy.>"}},
+    {"republish": {"src": "a.*", "dest": "copy.{{wildcard(1)}}"}},
+    {"republish": {"src": ">", "dest": "orders.>"}, "subjects": ["orders.>"]},
+    {"republish": {"src": "a", "dest": "copy.>"}},
+    {"placement": {"preferred": "n1"}},
+    {"consumer_limits": {"inactive_threshold": SECOND, "max_ack_pending": 5}},
+]  # fmt: skip
+
+COMPARED = (
+    "subjects", "retention", "max_age", "max_msgs", "max_bytes", "max_msgs_per_subject",
+    "max_msg_size", "max_consumers", "discard", "discard_new_per_subject", "storage",
+    "num_replicas", "no_ack", "duplicate_window", "first_seq", "sealed", "deny_delete",
+    "deny_purge", "allow_rollup_hdrs", "allow_msg_ttl", "subject_delete_marker_ttl",
+    "compression",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[Answer]:
+    """The config that the server makes of each case, or the code of its error."""
+    with server() as nats:
+        return [answer(nats, {"name": "S"} | case) for case in CASES]
+
+
+def answer(nats: Nats, config: Json) -> Answer:
+    name = config["name"]
+    try:
+        info = nats.request(f"STREAM.CREATE.{name}", config | {"sealed": False})
+        if "sealed" in config:
+            info = nats.request(f"STREAM.UPDATE.{name}", config)
+    except ServerError as error:
+        return {}, error.code
+    nats.delete(name)
+    return info["config"], None
+
+
+def ours(case: Json) -> tuple[Json, set[int]]:
+    """Our normal form of a case, or the error codes of our refusal."""
+    try:
+        stream = parse_stream({"name": "S"} | case, "case")
+    except ConfigError as error:
+        return {}, {int(code) for code in re.findall(r"server error (\d+)", str(error))}
+    return stream.model_dump(mode="json"), set()
+
+
+@pytest.mark.parametrize("at", range(len(CASES)), ids=[json.dumps(case)[:70] for case in CASES])
+def test_the_server_and_we_say_the_same_of_a_stream(at: int, answers: list[Answer]) -> None:
+    accepted, code = answers[at]
+    normal, codes = ours(CASES[at])
+    if code is not None:
+        assert code in codes
+        return
+    assert not codes
+    told = {key: accepted.get(key, type(normal[key])()) for key in COMPARED}
+    assert {key: normal[key] for key in COMPARED} == told
+
+
+def test_subjects_that_another_stream_has_are_refused_by_both(tmp_path: Path) -> None:
+    streams = [{"name": "TAKEN", "subjects": ["taken.>"]}, {"name": "S", "subjects": ["taken.x"]}]
+    path = tmp_path / "retention.yaml"
+    path.write_text(json.dumps({"streams": streams}))
+    with pytest.raises(ConfigError, match="10065"):
+        load_config(path)
+    with server() as nats:
+        nats.request("STREAM.CREATE.TAKEN", streams[0])
+        with pytest.raises(ServerError) as error:
+            nats.request("STREAM.CREATE.S", streams[1])
+    assert error.value.code == 10065
