@@ -73,7 +73,9 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     return opened
 
 
-def read_columns(file: DataFile, columns: Sequence[str] = RULE_COLUMNS) -> tuple[pa.Table, ReadCount]:
+def read_columns(
+    file: DataFile, columns: Sequence[str] = RULE_COLUMNS
+) -> tuple[pa.Table, ReadCount]:
     """Read some columns of a whole data file, ascending by `seq`, and tell what that cost.
 
     Raises:
@@ -84,7 +86,9 @@ def read_columns(file: DataFile, columns: Sequence[str] = RULE_COLUMNS) -> tuple
         table = opened.read(columns=list(columns)).select(columns)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(file, error) from error
-    table = table.cast(pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns]))
+    table = table.cast(
+        pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
+    )
     return _in_sequence_order(table), ReadCount(1, _compressed_bytes(opened, columns))
 
 
@@ -128,7 +132,9 @@ def copy_without(task: Copy) -> Description:
     source = open_messages(task.source)
     write_messages(task.target.location, _surviving(task, source))
     written = describe(task.target)
-    return Description(written.stats, written.read + ReadCount(1, _compressed_bytes(source, FILE_COLUMNS.names)))
+    return Description(
+        written.stats, written.read + ReadCount(1, _compressed_bytes(source, FILE_COLUMNS.names))
+    )
 
 
 def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
@@ -158,7 +164,9 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
                 f"{file.location}: the column {wanted.name} is missing; another writer appended this file, nothing "
                 "was changed; rewrite it with all columns of a message table, or remove it from the table"
             )
-        if schema.field(at).type != wanted.type and not _readable_as(schema.field(at).type, wanted.type):
+        if schema.field(at).type != wanted.type and not _readable_as(
+            schema.field(at).type, wanted.type
+        ):
             raise ForeignRowsError(
                 f"{file.location}: the column {wanted.name} is {schema.field(at).type}, not {wanted.type}; another "
                 "writer appended this file, nothing was changed; rewrite it with the types of a message table"
@@ -168,7 +176,9 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
 def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
     text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
     octets = pa.types.is_large_binary(given) and pa.types.is_binary(wanted)
-    microseconds = pa.types.is_timestamp(given) and given.unit == "us" and pa.types.is_timestamp(wanted)
+    microseconds = (
+        pa.types.is_timestamp(given) and given.unit == "us" and pa.types.is_timestamp(wanted)
+    )
     return text or octets or microseconds
 
 
@@ -176,7 +186,11 @@ def _in_sequence_order(table: pa.Table) -> pa.Table:
     if "seq" not in table.column_names or table["seq"].null_count:
         return table
     seqs = table["seq"].to_numpy()
-    return table if bool(np.all(seqs[1:] > seqs[:-1])) else table.take(pa.array(np.argsort(seqs, kind="stable")))
+    return (
+        table
+        if bool(np.all(seqs[1:] > seqs[:-1]))
+        else table.take(pa.array(np.argsort(seqs, kind="stable")))
+    )
 
 
 def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
@@ -192,7 +206,8 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
             "changed; restore the file from a copy, or remove the doubled row"
         )
     never = pc.equal(rows["deadline_ns"], NEVER)
-    dated = rows["deadline_ns"].filter(pc.fill_null(pc.not_equal(rows["deadline_ns"], NEVER), False))  # noqa: FBT003
+    with_deadline = pc.fill_null(pc.not_equal(rows["deadline_ns"], NEVER), fill_value=False)
+    dated = rows["deadline_ns"].filter(with_deadline)
     bounds = pc.min_max(dated)
     return {
         "messages": rows.num_rows,

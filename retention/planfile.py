@@ -27,8 +27,8 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
     The JSON comes last and carries the digests of the other two, so that a half-written plan is not a plan.
     """
     digests = {}
-    for part in _PARTS:
-        content = _parquet([getattr(plan, part) for plan in plans], _PARTS[part])
+    for part, schema in _PARTS.items():
+        content = _parquet([getattr(plan, part) for plan in plans], schema)
         files.replace(_beside(location, part), content)
         digests[part] = hashlib.sha256(content).hexdigest()
     document = {
@@ -53,7 +53,9 @@ def load_plans(location: str) -> list[Plan]:
     plans = [_plan(header, number, tables) for number, header in enumerate(document["plans"])]
     for plan, header in zip(plans, document["plans"], strict=True):
         if plan.plan_id != header["plan_id"]:
-            raise _damaged(location, f"the plan of {plan.stream} does not have the identity it claims")
+            raise _damaged(
+                location, f"the plan of {plan.stream} does not have the identity it claims"
+            )
     return plans
 
 
@@ -69,7 +71,10 @@ def _header(plan: Plan) -> dict[str, Any]:
 
 
 def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> Plan:
-    mine = {part: table.filter(pc.equal(table["plan"], number)).drop(["plan"]) for part, table in tables.items()}
+    mine = {
+        part: table.filter(pc.equal(table["plan"], number)).drop(["plan"])
+        for part, table in tables.items()
+    }
     return Plan(
         stream=header["stream"],
         table_id=header["table_id"],
@@ -85,12 +90,16 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
 def _document(location: str) -> dict[str, Any]:
     content = files.read_bytes(location)
     if content is None:
-        raise UsageError(f"{location}: there is no such stream and no such plan file; `retention state` lists streams")
+        raise UsageError(
+            f"{location}: there is no such stream and no such plan file; `retention state` lists streams"
+        )
     try:
         document: dict[str, Any] = json.loads(content)
         kind, version = document["kind"], document["format_version"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{location}: not a plan file; `retention plan -o FILE` writes one") from error
+        raise UsageError(
+            f"{location}: not a plan file; `retention plan -o FILE` writes one"
+        ) from error
     if kind != "retention plan":
         raise UsageError(f"{location}: not a plan file; `retention plan -o FILE` writes one")
     if version > FORMAT_VERSION:
@@ -125,4 +134,6 @@ def _beside(location: str, part: str) -> str:
 
 
 def _damaged(location: str, what: str) -> DamagedError:
-    return DamagedError(f"{location}: this saved plan is damaged: {what}; nothing was changed; plan again")
+    return DamagedError(
+        f"{location}: this saved plan is damaged: {what}; nothing was changed; plan again"
+    )

@@ -27,4 +27,6 @@ def groups(weights: Sequence[int], workers: int) -> list[list[int]]:
     for task in sorted(range(len(weights)), key=lambda task: (-weights[task], task)):
         weight, number, members = heapq.heappop(filled)
         heapq.heappush(filled, (weight + weights[task], number, [*members, task]))
-    return [sorted(members) for _, _, members in sorted(filled, key=lambda group: group[1]) if members]
+    return [
+        sorted(members) for _, _, members in sorted(filled, key=lambda group: group[1]) if members
+    ]

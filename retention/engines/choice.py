@@ -40,7 +40,7 @@ class Engines:
 
     def _spark_engine(self) -> Engine:
         if self._spark is None:
-            from retention.engines.spark import SparkEngine  # noqa: PLC0415  (loads pyspark)
+            from retention.engines.spark import SparkEngine
 
             self._spark = SparkEngine(self._stack.enter_context(session()))
         return self._spark
@@ -56,4 +56,3 @@ class Engines:
     ) -> None:
         self._spark = None
         self._stack.close()
-

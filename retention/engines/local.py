@@ -21,7 +21,7 @@ class LocalEngine:
     ) -> list[Result]:
         """Apply `function` to each task; results in order of tasks."""
         del weights
-        if len(tasks) < 2:
+        if len(tasks) <= 1:
             return [function(task) for task in tasks]
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(function, tasks))

@@ -60,48 +60,36 @@ def active_session() -> SparkSession | None:
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:
-    """Start a session with Delta, tuned for the machine it is on; under `spark-submit`, for the one it names.
+    """Start a session with Delta, tuned for this machine; under `spark-submit`, the one that was submitted.
 
-    `java_options` are more flags for the driver's JVM.
+    Args:
+        app_name: what Spark calls it.
+        java_options: more flags for the JVM.
 
     Raises:
         UsageError: Java or Delta's JARs are missing, or this Spark version was never tested.
         RetentionError: Spark did not start.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = dict(_EVERYWHERE)
-    environment: dict[str, str] = {}
-    if not submitted:
-        settings |= _local_settings(java_options)
-        environment = launch_environment()
+    environment = {} if submitted else launch_environment()
+    settings = {} if submitted else _settings(java_options)
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app_name)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     try:
         with _environment(environment):
-            started = builder.getOrCreate()
+            started = SparkSession.builder.appName(app_name).config(map=settings).getOrCreate()
     except PySparkException as error:
         raise RetentionError(
-            f"Spark did not start ({error.getCondition()}): run `{sys.executable} -m pyspark` to see why."
+            f"Spark did not start ({error.getCondition()}): `{sys.executable} -m pyspark` shows why."
         ) from error
     tested_delta(started.version)
     return started
 
 
-_EVERYWHERE = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
-
-
-def _local_settings(java_options: str) -> dict[str, str]:
-    """Settings for one machine; Spark's defaults are for a cluster and ten times slower here."""
-    cores = os.cpu_count() or 1
+def _settings(java_options: str) -> dict[str, str]:
+    """Settings for one machine; Spark's defaults are for a cluster, and up to ten times slower here."""
+    cores = str(os.cpu_count() or 1)
     options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {java_options}".strip()
     return {
         "spark.master": "local[*]",
@@ -111,9 +99,13 @@ def _local_settings(java_options: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "retention-spark-warehouse")),
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.databricks.delta.snapshotPartitions": "2",
     }

@@ -44,14 +44,19 @@ class SparkEngine:
             {
                 "group": pa.array(range(len(shares)), pa.int64()),
                 "share": pa.array(
-                    [pickle.dumps([(number, tasks[number]) for number in share]) for share in shares],
+                    [
+                        pickle.dumps([(number, tasks[number]) for number in share])
+                        for share in shares
+                    ],
                     pa.binary(),
                 ),
             }
         )
         # A range has exactly one partition a group, and a broadcast join leaves its partitions alone.
         slots = self._session.range(0, len(shares), 1, len(shares)).withColumnRenamed("id", "group")
-        placed = slots.join(F.broadcast(self._session.createDataFrame(sent)), on="group", how="inner")
+        placed = slots.join(
+            F.broadcast(self._session.createDataFrame(sent)), on="group", how="inner"
+        )
         received = placed.select("share").mapInArrow(_worker(function), _RESULT).toArrow()
         return _in_order(received)
 

@@ -42,7 +42,9 @@ class OnePass:
             lose_messages=_share(self.by_messages, span, self.spans.messages),
             lose_bytes=_share(self.by_bytes, span, self.spans.bytes),
             surplus=self.surplus.of_span(span) if some and self.surplus is not None else None,
-            cutoff_ns=self.age.cutoff_ns if self.age is not None and span < self.age.reach else None,
+            cutoff_ns=self.age.cutoff_ns
+            if self.age is not None and span < self.age.reach
+            else None,
         )
 
     def whole(self, stopped_at: int | None) -> Array:
@@ -53,7 +55,9 @@ class OnePass:
         """
         gone = self.below | self.spent
         if self.age is not None:
-            reached = np.arange(len(self.spans)) < (len(self.spans) if stopped_at is None else stopped_at)
+            reached = np.arange(len(self.spans)) < (
+                len(self.spans) if stopped_at is None else stopped_at
+            )
             gone = gone | (self.age.whole & reached & ~self.ask)
         return gone & ~self.ask
 
@@ -87,7 +91,9 @@ def one_pass(spans: Spans, policy: Policy, as_of_ns: int, counts: pa.Table | Non
     by_bytes = _cut(policy.max_bytes if trims_head else None, spans.bytes)
     start = max(by_messages.whole, by_bytes.whole)
     numbers = np.arange(len(spans))
-    boundary = (numbers >= start) & (_falls_into(by_messages, numbers) | _falls_into(by_bytes, numbers))
+    boundary = (numbers >= start) & (
+        _falls_into(by_messages, numbers) | _falls_into(by_bytes, numbers)
+    )
     below = numbers < start
     beyond = _beyond(policy, spans, counts)
     taken = np.zeros(len(spans), dtype=np.int64) if beyond is None else beyond.messages

@@ -7,14 +7,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retention.policy import Policy
-from tests.support.worlds import World, decide, instants, plan_of, policies, removed_by, update, worlds
+from tests.support.worlds import (
+    World,
+    decide,
+    instants,
+    plan_of,
+    policies,
+    removed_by,
+    update,
+    worlds,
+)
 
 EXAMPLES = settings(max_examples=2_000, deadline=None)
 
 
 @EXAMPLES
-@given(worlds(), policies, instants)
-def test_a_plan_removes_exactly_what_the_server_would(world: World, policy: Policy, as_of: int) -> None:
+@given(worlds, policies, instants)
+def test_a_plan_removes_exactly_what_the_server_would(
+    world: World, policy: Policy, as_of: int
+) -> None:
     expected = update(world.messages, policy, as_of)
     plan = plan_of(world, policy, as_of)
     gone = removed_by(world, plan)
@@ -27,21 +38,25 @@ def test_a_plan_removes_exactly_what_the_server_would(world: World, policy: Poli
 
 
 @EXAMPLES
-@given(worlds(), policies, instants)
-def test_a_second_pass_at_the_same_instant_removes_nothing(world: World, policy: Policy, as_of: int) -> None:
+@given(worlds, policies, instants)
+def test_a_second_pass_at_the_same_instant_removes_nothing(
+    world: World, policy: Policy, as_of: int
+) -> None:
     after = world.without(set(removed_by(world, plan_of(world, policy, as_of))))
     assert plan_of(after, policy, as_of).is_empty
 
 
 @EXAMPLES
-@given(worlds(), policies, instants, st.integers(0, 20))
-def test_a_later_instant_never_lets_less_go(world: World, policy: Policy, as_of: int, later: int) -> None:
+@given(worlds, policies, instants, st.integers(0, 20))
+def test_a_later_instant_never_lets_less_go(
+    world: World, policy: Policy, as_of: int, later: int
+) -> None:
     now = set(removed_by(world, plan_of(world, policy, as_of)))
     assert now <= set(removed_by(world, plan_of(world, policy, as_of + later)))
 
 
 @EXAMPLES
-@given(worlds(), policies, instants)
+@given(worlds, policies, instants)
 def test_whole_segments_go_exactly_when_every_message_of_a_sealed_one_would(
     world: World, policy: Policy, as_of: int
 ) -> None:
@@ -55,7 +70,7 @@ def test_whole_segments_go_exactly_when_every_message_of_a_sealed_one_would(
 
 
 @EXAMPLES
-@given(worlds(), policies, instants)
+@given(worlds, policies, instants)
 def test_metadata_decides_as_rows_would(world: World, policy: Policy, as_of: int) -> None:
     expected = update(world.messages, policy, as_of)
     decided = decide(world, policy, as_of)

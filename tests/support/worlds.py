@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from retention.plan import Plan
-from retention.verdicts import make_plan
 from retention.policy import Policy
 from retention.rules.judge import Answer, judge, ranges_of
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
 from retention.segments import Counters, Inventory, ReadCount
+from retention.verdicts import make_plan
 from schemas.files import FILE_STATS
 from schemas.messages import NEVER
 from schemas.plan import REMOVED_RANGES
@@ -45,11 +47,13 @@ class World:
         kept = [(base, tuple(m for m in file if m.seq not in gone)) for base, file in self.files]
         return World(tuple((base, file) for base, file in kept if file), self.open_base)
 
-    @property
+    @cached_property
     def inventory(self) -> Inventory:
         rows = [_stats(number, base, file) for number, (base, file) in enumerate(self.files)]
         table = pa.Table.from_pylist(rows, schema=FILE_STATS)
-        table = table.sort_by([(name, "ascending") for name in ("partition", "segment", "min_seq", "path")])
+        table = table.sort_by(
+            [(name, "ascending") for name in ("partition", "segment", "min_seq", "path")]
+        )
         return Inventory("WORLD", "table", 1, table, Counters({0: 10_000}, {0: self.open_base}))
 
     def rows(self, path: str) -> pa.Table:
@@ -57,6 +61,7 @@ class World:
         return rows_of(file)
 
 
+@cache
 def rows_of(messages: tuple[Message, ...]) -> pa.Table:
     ordered = sorted(messages, key=lambda m: m.seq)
     return pa.table(
@@ -96,39 +101,62 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
 
 def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
     """STREAM.UPDATE from an unlimited config, message by message: sequence → the rule that removes it."""
+    steps = (_trim_count, _trim_bytes, _trim_subjects, _expire)
     gone: dict[int, str] = {}
     left = list(messages)
-
-    def remove(message: Message, rule: str) -> None:
-        left.remove(message)
-        gone[message.seq] = rule
-
-    if policy.discard == "old":
-        while policy.max_msgs is not None and len(left) > policy.max_msgs:
-            remove(left[0], "max_msgs")
-        while policy.max_bytes is not None and sum(m.size for m in left) > policy.max_bytes:
-            remove(left[0], "max_bytes")
-    if policy.max_msgs_per_subject is not None:
-        held = Counter(m.subject for m in left)
-        for message in list(left):
-            if held[message.subject] > policy.max_msgs_per_subject:
-                held[message.subject] -= 1
-                remove(message, "max_msgs_per_subject")
-    if policy.max_age_ns is not None:
-        for message in list(left):
-            if message.ts_ns > as_of_ns - policy.max_age_ns:
-                break
-            if not message.never:
-                remove(message, "max_age")
+    for step in steps:
+        removed, rule = step(left, policy, as_of_ns)
+        gone |= dict.fromkeys((m.seq for m in removed), rule)
+        left = [m for m in left if m not in removed]
     return gone
+
+
+def _trim_count(left: list[Message], policy: Policy, _: int) -> tuple[list[Message], str]:
+    limit = policy.max_msgs if policy.discard == "old" else None
+    return left[: max(0, len(left) - limit)] if limit is not None else [], "max_msgs"
+
+
+def _trim_bytes(left: list[Message], policy: Policy, _: int) -> tuple[list[Message], str]:
+    removed: list[Message] = []
+    limit = policy.max_bytes if policy.discard == "old" else None
+    while limit is not None and sum(m.size for m in left[len(removed) :]) > limit:
+        removed.append(left[len(removed)])
+    return removed, "max_bytes"
+
+
+def _trim_subjects(left: list[Message], policy: Policy, _: int) -> tuple[list[Message], str]:
+    limit, held, removed = policy.max_msgs_per_subject, Counter(m.subject for m in left), []
+    for message in left:
+        if limit is not None and held[message.subject] > limit:
+            held[message.subject] -= 1
+            removed.append(message)
+    return removed, "max_msgs_per_subject"
+
+
+def _expire(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Message], str]:
+    if policy.max_age_ns is None:
+        return [], "max_age"
+    cutoff = as_of_ns - policy.max_age_ns
+    old = itertools.takewhile(lambda m: m.ts_ns <= cutoff, left)
+    return [m for m in old if not m.never], "max_age"
 
 
 def digests(world: World, inventory: Inventory) -> pa.Table:
     found = []
     for number, path in enumerate(inventory.files["path"].to_pylist()):
         counts = Counter(world.rows(path)["subject"].to_pylist())
-        found += [{"file": number, "subject": s, "messages": n, "last_seq": 0} for s, n in sorted(counts.items())]
-    schema = pa.schema([("file", pa.int64()), ("subject", pa.string()), ("messages", pa.int64()), ("last_seq", pa.int64())])
+        found += [
+            {"file": number, "subject": s, "messages": n, "last_seq": 0}
+            for s, n in sorted(counts.items())
+        ]
+    schema = pa.schema(
+        [
+            ("file", pa.int64()),
+            ("subject", pa.string()),
+            ("messages", pa.int64()),
+            ("last_seq", pa.int64()),
+        ]
+    )
     return pa.Table.from_pylist(found, schema=schema)
 
 
@@ -156,7 +184,12 @@ def _answer(world: World, decided: OnePass, span: int) -> Answer:
         ranges = ranges_of(rows.filter(pa.array(mask)), verdicts[mask])
         numbers = pa.array([number] * ranges.num_rows, pa.int64())
         parts.append(ranges.add_column(0, "file", numbers).cast(REMOVED_RANGES))
-    return Answer(span, pa.concat_tables(parts), None if until is None else rows["seq"][until].as_py(), ReadCount())
+    return Answer(
+        span,
+        pa.concat_tables(parts),
+        None if until is None else rows["seq"][until].as_py(),
+        ReadCount(),
+    )
 
 
 def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
@@ -172,47 +205,54 @@ def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
         if row["action"] == "drop":
             gone |= dict.fromkeys(world.rows(row["path"])["seq"].to_pylist())
         else:
-            for part in plan.removed.filter(pa.compute.equal(plan.removed["file"], number)).to_pylist():
+            for part in plan.removed.filter(
+                pa.compute.equal(plan.removed["file"], number)
+            ).to_pylist():
                 for seq in range(part["first_seq"], part["last_seq"] + 1):
                     gone[seq] = rules[part["rule"]]
     return gone
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> World:
-    count = draw(st.integers(0, 14))
-    seqs = np.cumsum([draw(st.integers(1, 3)) for _ in range(count)]).tolist()
-    messages = [
-        Message(
-            seq,
-            draw(st.sampled_from("abc")),
-            draw(st.integers(0, 20)),
-            draw(st.integers(1, 9)),
-            draw(st.sampled_from([False, False, False, True])),
-        )
-        for seq in seqs
-    ]
+message_parts = st.tuples(
+    st.integers(1, 3),
+    st.sampled_from("abc"),
+    st.integers(0, 20),
+    st.integers(1, 9),
+    st.sampled_from([False, False, False, True]),
+)
+layouts = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from(["one", "adjoining", "interleaved"])),
+    min_size=14,
+    max_size=14,
+)
+
+
+def _world(
+    parts: list[tuple[int, str, int, int, bool]], layout: list[tuple[int, str]], *, sealed: bool
+) -> World:
+    seqs = itertools.accumulate(step for step, *_ in parts)
+    messages = [Message(seq, *rest) for seq, (_, *rest) in zip(seqs, parts, strict=True)]
     files: list[tuple[int, tuple[Message, ...]]] = []
-    base = 0
-    while messages:
-        length = draw(st.integers(1, 6))
+    base = 1
+    for length, how in layout:
         segment, messages = messages[:length], messages[length:]
-        base = segment[0].seq
-        files += _split(draw, base, segment)
-    sealed = draw(st.booleans())
-    return World(tuple(files), base + 10 if sealed else max(base, 1))
+        if segment:
+            base = segment[0].seq
+            files += [(base, part) for part in _split(how, segment)]
+    return World(tuple(files), base + 10 if sealed else base)
 
 
-def _split(draw: st.DrawFn, base: int, segment: list[Message]) -> list[tuple[int, tuple[Message, ...]]]:
+def _split(how: str, segment: list[Message]) -> list[tuple[Message, ...]]:
     """Lay a segment's messages into one, two adjoining, or two interleaved files."""
-    how = draw(st.sampled_from(["one", "adjoining", "interleaved"]))
-    if how == "one" or len(segment) < 2:
-        return [(base, tuple(segment))]
-    if how == "adjoining":
-        return [(base, tuple(segment[:1])), (base, tuple(segment[1:]))]
-    return [(base, tuple(segment[::2])), (base, tuple(segment[1::2]))]
+    cuts = {
+        "one": (segment, []),
+        "adjoining": (segment[:1], segment[1:]),
+        "interleaved": (segment[::2], segment[1::2]),
+    }
+    return [tuple(part) for part in cuts[how] if part]
 
 
+worlds = st.builds(_world, st.lists(message_parts, max_size=14), layouts, sealed=st.booleans())
 limit = st.none() | st.integers(1, 10)
 policies = st.builds(
     Policy,
