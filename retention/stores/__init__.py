@@ -1,0 +1,46 @@
+"""The table formats: a stream's `Store`, by the format that its configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from retention import files
+from retention.errors import UsageError
+from retention.ports import Store
+from retention.stores.layout import Layout, StoreSettings
+
+__all__ = ["StoreSettings", "open_store"]
+
+
+def open_store(
+    root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]
+) -> Store:
+    """The store of one stream; nothing is touched until it is asked something.
+
+    Args:
+        root: `<warehouse>/streams/<percent-encoded name>`, a local path or an `s3://` location.
+        stream: the stream's name.
+        settings: what its configuration says about storage.
+        clock: the wall clock, nanoseconds since the epoch; stamps tombstones and log entries.
+
+    Raises:
+        UsageError: the format does not exist, or cannot be kept safely at that place.
+    """
+    layout = Layout(root.rstrip("/"), stream)
+    if settings.format == "delta":
+        # deltalake is loaded only where a Delta table is used.
+        from retention.stores.delta import DeltaStore  # noqa: PLC0415
+
+        return DeltaStore(layout, settings, clock)
+    if settings.format != "parquet":
+        raise UsageError(
+            f"stream {stream}: format {settings.format!r} does not exist; use delta or parquet"
+        )
+    if files.is_remote(root):
+        raise UsageError(
+            f"stream {stream}: format parquet is not possible at {root}: an object store cannot "
+            "rename, so a plain reader of the directory could see half a run; use format: delta"
+        )
+    from retention.stores.parquet import ParquetStore  # noqa: PLC0415
+
+    return ParquetStore(layout, settings, clock)

@@ -1,0 +1,188 @@
+"""A stream as a Delta table: file actions committed with deltalake, without a JVM."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from retention import files
+from retention.errors import BusyError, ConflictError
+from retention.ports import Snapshot, Swap
+from retention.segments import Counters, DataFile, Inventory
+from retention.stores import delta_table, digests, doubles, index
+from retention.stores.cache import StatisticsCache
+from retention.stores.delta_commit import Attempt, refuse_vectors
+from retention.stores.delta_table import DeltaHandle
+from retention.stores.layout import (
+    Layout,
+    StoreSettings,
+    check_format,
+    check_lengths,
+    identities,
+    new_path,
+    write_format,
+)
+from retention.stores.staging import Staged
+from schemas.files import LOGGED_FILES
+
+LIBRARY_RETRIES = 15
+ATTEMPTS = 20
+CHECKPOINT_EVERY = 10
+_LONGEST_PAUSE_S = 0.4
+_log = logging.getLogger(__name__)
+
+
+class DeltaStore:
+    """Implements `retention.ports.Store`."""
+
+    def __init__(
+        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
+    ) -> None:
+        self._layout = layout
+        self._settings = settings
+        self._clock = clock
+        self._cache = StatisticsCache(layout, clock)
+        self._staged = Staged(layout.stream)
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._layout.stream
+
+    def exists(self) -> bool:
+        """Whether the table is there."""
+        check_format(self._layout, "delta")
+        return delta_table.exists(self._layout)
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there."""
+        if not check_format(self._layout, "delta"):
+            write_format(self._layout, "delta")
+        if not delta_table.exists(self._layout):
+            delta_table.create_table(self._layout, self._settings.grace_ns)
+
+    def snapshot(self) -> Snapshot:
+        """Open the table once."""
+        check_format(self._layout, "delta")
+        handle, live = delta_table.read_handle(self._layout)
+        return Snapshot(
+            handle.table.version(),
+            str(handle.table.metadata().id),
+            live,
+            index.effective(handle.logged, live),
+            handle,
+        )
+
+    def files_with_vectors(self, snapshot: Snapshot) -> list[str]:
+        """Paths of the files of which deletion vectors of another writer hide rows, sorted."""
+        handle: DeltaHandle = snapshot.handle
+        return sorted(handle.vectors)
+
+    def inventory(self, snapshot: Snapshot) -> Inventory:
+        """Complete the snapshot's files to full statistics, from the cache first."""
+        refuse_vectors(self.stream, snapshot.handle, snapshot.files)
+        index.refuse_nulls(self.stream, snapshot.files)
+        logged = snapshot.files.select(LOGGED_FILES.names)
+        known, missing = self._cache.match(logged)
+        described, read = index.describe(self.data_files(missing), missing)
+        self._cache.add(described)
+        table = index.in_order(pa.concat_tables([known, described]))
+        self._cache.tidy(table)
+        overlapping = index.refuse_overlaps(self.stream, table)
+        read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
+        counters = index.effective(snapshot.counters, table)
+        return Inventory(
+            self.stream, snapshot.table_id, snapshot.version, table, counters, read
+        )
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files`, each row with its file's row number."""
+        return digests.subject_counts(self._layout, files, self.data_files)
+
+    def stage(self, partition: int, segment: int) -> DataFile:
+        """A new file at its final place in the table's directory."""
+        path = self._staged.add(new_path(partition, segment))
+        location = self._layout.live(path)
+        files.make_directory(location.rpartition("/")[0])
+        return self._layout.data_file((path, partition, segment), location)
+
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files can be opened now."""
+        found = [
+            self._layout.data_file(row, self._layout.live(row[0])) for row in identities(files)
+        ]
+        check_lengths(self._layout, files, found)
+        return found
+
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        """Check everything again on one handle and commit; the new version."""
+        self._cache.add(swap.add)
+        with self._staged.settling(swap.add["path"].to_pylist()):
+            return self._commit(swap, snapshot.handle, snapshot.files)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete files staged here that no commit named."""
+        gone = self._staged.release(paths)
+        files.delete(self._layout.live(path) for path in gone)
+        files.delete(self._layout.own("subjects", path) for path in gone)
+
+    def finish(self) -> None:
+        """Write a checkpoint of the log when ten versions are new since the last one."""
+        names = files.names(self._layout.live("_delta_log"))
+        versions = [int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdigit()]
+        checkpoints = [
+            int(name[:20]) for name in names if ".checkpoint." in name and name[:20].isdigit()
+        ]
+        if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
+            return
+        try:
+            delta_table.open_table(self._layout).create_checkpoint()
+        except (DeltaError, OSError) as error:
+            _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
+
+    def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
+        if swap.assigns_sequences:
+            try:
+                return self._attempt(swap, handle, live).commit(retries=0, at_ms=self._now_ms())
+            except CommitFailedError as error:
+                raise ConflictError(
+                    f"stream {self.stream}: another commit came first; nothing was changed; try again"
+                ) from error
+        for number in range(ATTEMPTS):
+            if number:
+                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+                handle, live = delta_table.read_handle(self._layout)
+            try:
+                return self._attempt(swap, handle, live).commit(
+                    retries=LIBRARY_RETRIES, at_ms=self._now_ms()
+                )
+            except CommitFailedError as error:
+                refused = error
+        raise BusyError(
+            f"stream {self.stream}: {ATTEMPTS} times another commit came first "
+            f"({delta_table.first_line(refused)}); nothing was changed; try again later"
+        )
+
+    def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:
+        live = self._with_ranges(live)
+        counters: Counters = index.effective(handle.logged, live)
+        return Attempt(self._layout, self._settings, swap, handle, live, counters)
+
+    def _with_ranges(self, live: pa.Table) -> pa.Table:
+        """Fill in sequence ranges that the log does not have, from the statistics cache."""
+        unknown = live.filter(pc.is_null(live["max_seq"]))
+        if not unknown.num_rows:
+            return live
+        known, _ = self._cache.match(unknown.select(LOGGED_FILES.names))
+        names = [*LOGGED_FILES.names, "min_seq", "max_seq"]
+        rest = live.filter(pc.invert(pc.is_in(live["path"], value_set=known["path"])))
+        return pa.concat_tables([rest.select(names), known.select(names)], promote_options="permissive")
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000

@@ -1,0 +1,114 @@
+"""Delta file actions, built from typed values only: a malformed one would ruin the table for every reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from deltalake.transaction import AddAction
+from deltalake._internal import RemoveAction
+
+from retention.errors import VerificationError
+from retention.stores.layout import is_ours
+from schemas.messages import NEVER
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_INT64 = range(-(2**63), 2**63)
+
+
+def add_action(row: Mapping[str, Any], *, data_change: bool) -> AddAction:
+    """Put a file into the table.
+
+    Args:
+        row: one row of `FILE_STATS`.
+        data_change: whether streaming readers see its rows as new.
+
+    Raises:
+        VerificationError: a value is not what the table's columns can hold.
+    """
+    _check(row)
+    return AddAction(
+        path=row["path"],
+        size=row["file_bytes"],
+        partition_values=_partition_values(row),
+        modification_time=row["modified_ms"],
+        data_change=data_change,
+        stats=json.dumps(_stats(row), separators=(",", ":")),
+    )
+
+
+def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> RemoveAction:
+    """Take a file out of the table.
+
+    Args:
+        row: one row of `LOGGED_FILES`.
+        data_change: whether readers of changes see it.
+        at_ms: the wall clock; VACUUM counts the grace from here.
+    """
+    return RemoveAction(
+        path=row["path"],
+        data_change=data_change,
+        deletion_timestamp=at_ms,
+        size=row["file_bytes"],
+        partition_values=_partition_values(row),
+    )
+
+
+def _partition_values(row: Mapping[str, Any]) -> dict[str, str | None]:
+    return {"partition": str(int(row["partition"])), "segment": str(int(row["segment"]))}
+
+
+def _stats(row: Mapping[str, Any]) -> dict[str, Any]:
+    lowest = {"seq": row["min_seq"], "ts_ns": row["min_ts_ns"]}
+    highest = {"seq": row["max_seq"], "ts_ns": row["max_ts_ns"]}
+    without_deadline = row["messages"] - row["never"] - row["deadlines"]
+    nulls = {"seq": 0, "ts_ns": 0, "size": 0, "deadline_ns": without_deadline}
+    if row["never"] or row["deadlines"]:
+        lowest["deadline_ns"] = row["min_deadline_ns"] if row["deadlines"] else NEVER
+        highest["deadline_ns"] = NEVER if row["never"] else row["max_deadline_ns"]
+    if is_ours(row["path"]):
+        # Other writers may have left `time` empty or set it otherwise; ours is always derived from ts_ns.
+        nulls["time"] = 0
+        return {
+            "numRecords": row["messages"],
+            "minValues": lowest | {"time": _instant(row["min_ts_ns"])},
+            "maxValues": highest | {"time": _instant(row["max_ts_ns"])},
+            "nullCount": nulls,
+        }
+    return {
+        "numRecords": row["messages"],
+        "minValues": lowest,
+        "maxValues": highest,
+        "nullCount": nulls,
+    }
+
+
+def _instant(ts_ns: int) -> str:
+    """An instant as Delta statistics write it: microseconds, never fewer digits, in UTC."""
+    moment = _EPOCH + timedelta(microseconds=ts_ns // 1000)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _check(row: Mapping[str, Any]) -> None:
+    for name, value in row.items():
+        optional = name in ("min_deadline_ns", "max_deadline_ns") and not row["deadlines"]
+        if name in ("path", "in_time_order") or (optional and value is None):
+            continue
+        if type(value) is not int or value not in _INT64:
+            raise _malformed(row, f"{name} is {value!r}")
+    place = f"partition={row['partition']}/segment={row['segment']}/"
+    if is_ours(row["path"]) and not row["path"].startswith(place):
+        raise _malformed(row, f"it does not lie in {place}")
+    ordered = row["min_seq"] <= row["max_seq"] and row["min_ts_ns"] <= row["max_ts_ns"]
+    counted = 0 <= row["never"] + row["deadlines"] <= row["messages"]
+    if not (ordered and counted and row["messages"] > 0 and row["file_bytes"] > 0):
+        raise _malformed(row, "its statistics contradict each other")
+
+
+def _malformed(row: Mapping[str, Any], why: str) -> VerificationError:
+    return VerificationError(
+        f"{row['path']}: cannot be committed, {why}; nothing was committed; this is a defect of the program, "
+        "report it"
+    )

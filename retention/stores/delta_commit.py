@@ -1,0 +1,195 @@
+"""One attempt to commit a swap to a Delta table, on one handle, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+from deltalake._internal import RemoveAction
+
+from retention import files
+from retention.errors import CommitUnknownError, RefusedError, RetentionError, UsageError
+from retention.ports import Swap
+from retention.segments import Counters
+from retention.stores import swaps
+from retention.stores.delta_actions import add_action, remove_action
+from retention.stores.delta_table import DeltaHandle, first_line, open_table
+from retention.stores.layout import Layout, StoreSettings
+from schemas.files import FILE_STATS, LOGGED_FILES
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A swap, the version it is held against, and how to commit it."""
+
+    layout: Layout
+    settings: StoreSettings
+    swap: Swap
+    handle: DeltaHandle
+    live: pa.Table
+    """The handle's files, with min_seq and max_seq wherever anybody knows them."""
+    counters: Counters
+    """The effective counters of the handle."""
+
+    def commit(self, *, retries: int, at_ms: int) -> int:
+        """Check everything, then commit; the new version.
+
+        Args:
+            retries: how often deltalake may pass blind appends that came first.
+            at_ms: the wall clock, for tombstones and transactions.
+
+        Raises:
+            CommitFailedError: a rival came first; nothing was committed.
+            RefusedError: the table's properties forbid this swap.
+            CommitUnknownError: nobody can say whether it happened.
+            RetentionError: the storage failed and nothing was committed.
+        """
+        swaps.check(self.layout.stream, self.swap, self.live, self.counters)
+        self._refuse_forbidden()
+        swaps.check_staged(self.swap, [self.layout.live(p) for p in _paths(self.swap.add)])
+        token = uuid.uuid4().hex
+        actions = self._actions(at_ms)
+        properties = CommitProperties(
+            custom_metadata={
+                "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
+                "retentionCommit": token,
+            },
+            max_commit_retries=retries,
+            app_transactions=self._transactions(at_ms),
+        )
+        try:
+            self.handle.table.create_write_transaction(
+                actions,
+                "append",
+                MESSAGES,
+                partition_by=list(PARTITION_COLUMNS),
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError:
+            # On object stores a lost answer makes the second try of our own commit look like a rival.
+            version = self._find(token)
+            if version is None:
+                raise
+            return version
+        except (DeltaError, OSError, ValueError) as error:
+            return self._find_out(token, error)
+        version = self._find(token)
+        return self.handle.table.version() + 1 if version is None else version
+
+    def _refuse_forbidden(self) -> None:
+        stream, rules, swap = self.layout.stream, self.handle.rules, self.swap
+        changes = swap.remove.num_rows > 0
+        if changes and rules.append_only:
+            raise RefusedError(
+                f"stream {stream}: delta.appendOnly is true, so nothing is ever removed from this table; "
+                "nothing was changed; unset that table property"
+            )
+        if changes and self.settings.quiet and rules.change_data_feed:
+            raise RefusedError(
+                f"stream {stream}: quiet: true would hide removals from the change data feed; nothing was "
+                "changed; set quiet: false, or unset delta.enableChangeDataFeed"
+            )
+        if rules.rewrites_only and swap.assigns_sequences and swap.add.num_rows:
+            raise RefusedError(
+                f"stream {stream}: the table has constraints or computed columns, which the engine does not "
+                "evaluate, so no new rows can be written; nothing was changed; drop them first"
+            )
+        refuse_vectors(stream, self.handle, swap.remove)
+
+    def _actions(self, at_ms: int) -> list[AddAction | RemoveAction]:
+        loud = not self.settings.quiet
+        removed = self.swap.remove.select(LOGGED_FILES.names).to_pylist()
+        added = self.swap.add.select(FILE_STATS.names).to_pylist()
+        next_seq = self.counters.next_seq
+        return [
+            *(remove_action(row, data_change=loud, at_ms=at_ms) for row in removed),
+            *(
+                add_action(row, data_change=loud or row["max_seq"] >= next_seq.get(row["partition"], 0))
+                for row in added
+            ),
+        ]
+
+    def _transactions(self, at_ms: int) -> list[Transaction]:
+        """The counters that the swap sets, and those that rows of other writers have raised."""
+        swap, logged, effective = self.swap, self.handle.logged, self.counters
+        values: dict[str, int] = {f"batch/{writer}": n for writer, n in swap.batches.items()}
+        for prefix, current, before, wanted in (
+            ("next_seq", effective.next_seq, logged.next_seq, swap.next_seq),
+            ("open_base", effective.open_base, logged.open_base, swap.open_base),
+        ):
+            values |= _named(prefix, {p: n for p, n in current.items() if n != before.get(p)})
+            values |= _named(prefix, wanted)
+        return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
+
+    def _find(self, token: str) -> int | None:
+        """The version that our commit became, by its token in the log."""
+        version = self.handle.table.version() + 1
+        while True:
+            entry = files.read_bytes(self.layout.live(f"_delta_log/{version:020d}.json"))
+            if entry is None:
+                return None
+            if token.encode() in entry:
+                return version
+            version += 1
+
+    def _find_out(self, token: str, error: Exception) -> int:
+        """Say what became of a commit that failed for another reason than a rival."""
+        stream = self.layout.stream
+        try:
+            version = self._find(token)
+            open_table(self.layout)
+        except (OSError, RetentionError) as unreadable:
+            raise CommitUnknownError(
+                f"stream {stream}: the commit failed ({first_line(error)}) and the log cannot be read now; "
+                "look at the table's history before anything else, and delete no file"
+            ) from unreadable
+        if version is not None:
+            return version
+        if files.is_remote(self.layout.root):
+            raise CommitUnknownError(
+                f"stream {stream}: the object store did not say whether the commit happened "
+                f"({first_line(error)}); look at the table's history in a few minutes, delete no file"
+            ) from error
+        if isinstance(error, ValueError):
+            raise UsageError(f"stream {stream}: {first_line(error)}; nothing was committed") from error
+        raise RetentionError(
+            f"stream {stream}: the commit could not be written ({first_line(error)}); nothing was changed; "
+            "free space or repair the disk, then try again"
+        ) from error
+
+
+def refuse_vectors(stream: str, handle: DeltaHandle, touched: pa.Table) -> None:
+    """Refuse to touch files of which a deletion vector hides rows: removing those does nothing.
+
+    Raises:
+        RefusedError: there are such files.
+    """
+    if not handle.vectors:
+        return
+    paths = pa.array(sorted(handle.vectors), pa.string())
+    bad = touched.filter(pc.is_in(touched["path"], value_set=paths)).num_rows
+    if bad:
+        raise RefusedError(
+            f"stream {stream}: {bad} files carry deletion vectors of another writer, which only Spark can "
+            "resolve; nothing was changed; run with --engine spark, or run REORG TABLE ... APPLY (PURGE)"
+        )
+
+
+def _paths(table: pa.Table) -> list[str]:
+    paths: list[str] = table["path"].to_pylist()
+    return paths
+
+
+def _named(prefix: str, counters: Mapping[int, int]) -> dict[str, int]:
+    return {f"{prefix}/{partition}": value for partition, value in counters.items()}

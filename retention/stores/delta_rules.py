@@ -1,0 +1,118 @@
+"""Which Delta tables the engine may touch: features, properties and columns, each refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from retention.errors import ForeignRowsError, RefusedError
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+ALLOWED_FEATURES = frozenset(
+    {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "generatedColumns",
+        "changeDataFeed",
+        "v2Checkpoint",
+        "timestampNtz",
+        "deletionVectors",
+    }
+)
+_BY_WRITER_VERSION = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+_FEATURE_READER, _FEATURE_WRITER = 3, 7
+"""From these protocol versions on, a table lists its features by name (Delta protocol)."""
+
+
+@dataclass(frozen=True)
+class TableRules:
+    """What a table's own properties allow."""
+
+    append_only: bool
+    rewrites_only: bool
+    change_data_feed: bool
+    may_have_vectors: bool
+
+
+def examine(stream: str, table: DeltaTable) -> TableRules:
+    """Look at a table's protocol, properties and columns.
+
+    Raises:
+        RefusedError: a feature, property or extra column that the engine does not handle safely.
+        ForeignRowsError: a column of a message table is missing or has another type.
+    """
+    features = _features(table)
+    unknown = sorted(features - ALLOWED_FEATURES)
+    if unknown:
+        raise RefusedError(
+            f"stream {stream}: the Delta table uses {', '.join(unknown)}, which the engine does not know "
+            "to handle safely; nothing was changed; drop that table feature, or copy the rows into a new "
+            "stream"
+        )
+    properties = {name: value or "" for name, value in table.metadata().configuration.items()}
+    if "delta.setTransactionRetentionDuration" in properties:
+        raise RefusedError(
+            f"stream {stream}: delta.setTransactionRetentionDuration is set, so the table would forget its "
+            "sequences; nothing was changed; unset that table property"
+        )
+    _check_columns(stream, table)
+    fields = table.schema().fields
+    computed = {"delta.generationExpression", "delta.invariants"}
+    return TableRules(
+        append_only=_is_true(properties, "delta.appendOnly"),
+        rewrites_only=any(name.startswith("delta.constraints.") for name in properties)
+        or any(computed & set(field.metadata or {}) for field in fields),
+        change_data_feed=_is_true(properties, "delta.enableChangeDataFeed"),
+        may_have_vectors="deletionVectors" in features,
+    )
+
+
+def _features(table: DeltaTable) -> set[str]:
+    protocol = table.protocol()
+    named = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if protocol.min_reader_version > _FEATURE_READER:
+        named.add(f"reader version {protocol.min_reader_version}")
+    if protocol.min_writer_version > _FEATURE_WRITER:
+        named.add(f"writer version {protocol.min_writer_version}")
+    if protocol.min_writer_version < _FEATURE_WRITER:
+        for version, implied in _BY_WRITER_VERSION.items():
+            if version <= protocol.min_writer_version:
+                named.update(implied)
+    return named
+
+
+def _is_true(properties: dict[str, str], name: str) -> bool:
+    return properties.get(name, "").lower() == "true"
+
+
+def _check_columns(stream: str, table: DeltaTable) -> None:
+    given = pa.schema(table.schema())
+    for wanted in MESSAGES:
+        at = given.get_field_index(wanted.name)
+        if at < 0 or given.field(at).type != wanted.type:
+            state = "is missing" if at < 0 else f"is {given.field(at).type}, not {wanted.type}"
+            raise ForeignRowsError(
+                f"stream {stream}: the column {wanted.name} of the Delta table {state}; nothing was changed; "
+                "give the table the columns of a message table"
+            )
+    extra = [name for name in given.names if name not in MESSAGES.names]
+    if extra:
+        raise RefusedError(
+            f"stream {stream}: the Delta table has columns that no message has ({', '.join(extra)}); a "
+            "rewrite would lose them, nothing was changed; drop those columns"
+        )
+    partitioned = tuple(table.metadata().partition_columns)
+    if partitioned != PARTITION_COLUMNS:
+        raise RefusedError(
+            f"stream {stream}: the Delta table is partitioned by {', '.join(partitioned) or 'nothing'}, not "
+            f"by {', '.join(PARTITION_COLUMNS)}; nothing was changed; copy the rows into a new stream"
+        )

@@ -1,0 +1,213 @@
+"""Creating and opening a stream's Delta table, and what its log says about files and counters."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from retention import files
+from retention.errors import DamagedError, RefusedError, UsageError
+from retention.segments import Counters
+from retention.stores.delta_rules import TableRules, examine
+from retention.stores.layout import Layout
+from schemas.files import LOGGED_FILES
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+Key = TypeVar("Key", int, str)
+
+_WEEK_S = 7 * 86_400
+_STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
+_FROM_LOG = {
+    "path": "path",
+    "partition": "partition.partition",
+    "segment": "partition.segment",
+    "file_bytes": "size_bytes",
+    "modified_ms": "modification_time",
+    "messages": "num_records",
+    "min_seq": "min.seq",
+    "max_seq": "max.seq",
+    "min_ts_ns": "min.ts_ns",
+    "max_ts_ns": "max.ts_ns",
+    "nulls_seq": "null_count.seq",
+    "nulls_subject": "null_count.subject",
+    "nulls_ts_ns": "null_count.ts_ns",
+    "nulls_size": "null_count.size",
+}
+
+
+class AppTransactions(Mapping[Key, int], Generic[Key]):
+    """Counters kept as Delta app transactions `<prefix>/<key>`, looked up when asked for.
+
+    A Delta log cannot list them: iterating gives those of the keys known so far.
+    """
+
+    def __init__(self, table: DeltaTable, prefix: str, known: list[Key]) -> None:
+        self._table, self._prefix, self._known = table, prefix, known
+
+    def __getitem__(self, key: Key) -> int:
+        value = self._table.transaction_version(f"{self._prefix}/{key}")
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for key in self._known if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True)
+class DeltaHandle:
+    """One opened version of the table; commits on it are checked against exactly that version."""
+
+    table: DeltaTable
+    rules: TableRules
+    logged: Counters
+    """The counters as the log has them."""
+    vectors: frozenset[str]
+    """Paths of live files of which some rows are deleted by a deletion vector."""
+
+
+def exists(layout: Layout) -> bool:
+    """Whether the table is there."""
+    return any(name.endswith(".json") for name in files.names(layout.live("_delta_log")))
+
+
+def create_table(layout: Layout, grace_ns: int) -> None:
+    """Make the empty table; nothing happens if it is there."""
+    _avoid_percent_signs(layout)
+    grace_s = -(-grace_ns // 10**9)
+    DeltaTable.create(
+        _uri(layout),
+        MESSAGES,
+        mode="ignore",
+        partition_by=list(PARTITION_COLUMNS),
+        configuration={
+            "delta.enableDeletionVectors": "false",
+            "delta.deletedFileRetentionDuration": f"interval {grace_s} seconds",
+            "delta.logRetentionDuration": f"interval {grace_s + _WEEK_S} seconds",
+            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+        },
+        storage_options=_options(layout),
+    )
+
+
+def open_table(layout: Layout) -> DeltaTable:
+    """The newest version of the table.
+
+    Raises:
+        UsageError: there is none.
+        DamagedError: its log cannot be read.
+    """
+    try:
+        return DeltaTable(_uri(layout), storage_options=_options(layout))
+    except TableNotFoundError as error:
+        raise UsageError(
+            f"{layout.messages}: there is no Delta table; write to stream {layout.stream} first"
+        ) from error
+    except (DeltaError, OSError, ValueError) as error:
+        raise DamagedError(
+            f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
+            f"({first_line(error)}); nothing was changed; restore the log from a copy"
+        ) from error
+
+
+def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
+    """Open the table once: the handle, and its live files (`LOGGED_FILES` and what the log counts).
+
+    Raises:
+        RefusedError: the table has something that the engine does not handle safely.
+    """
+    table = open_table(layout)
+    rules = examine(layout.stream, table)
+    live = _live_files(layout, table)
+    partitions = sorted({0, *live["partition"].drop_null().unique().to_pylist()})
+    logged = Counters(
+        AppTransactions(table, "next_seq", partitions),
+        AppTransactions(table, "open_base", partitions),
+        AppTransactions(table, "batch", []),
+    )
+    vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
+    return DeltaHandle(table, rules, logged, vectors), live
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, or its name."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    nothing = pa.nulls(actions.num_rows, pa.int64())
+    columns = {
+        name: actions[logged] if logged in actions.column_names else nothing
+        for name, logged in _FROM_LOG.items()
+    }
+    for field in LOGGED_FILES:
+        columns[field.name] = pc.cast(columns[field.name], field.type)
+    path = columns["path"]
+    if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
+        # The log encodes paths as URIs; actions given to deltalake carry them as they are on disk.
+        columns["path"] = pa.array([unquote(one) for one in path.to_pylist()])
+    outside = path.filter(pc.or_(pc.match_substring(path, "://"), pc.starts_with(path, "/")))
+    if len(outside):
+        raise RefusedError(
+            f"stream {layout.stream}: the Delta table refers to {outside[0].as_py()}, outside its directory "
+            "(a shallow clone); nothing was changed; copy the rows into a new stream"
+        )
+    return pa.table(columns)
+
+
+def _with_vectors(table: DeltaTable) -> frozenset[str]:
+    reader = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+    base = table.table_uri.rstrip("/").partition("://")[2] or table.table_uri.rstrip("/")
+    found = set()
+    for batch in reader:
+        for location in batch.column("filepath").to_pylist():
+            whole = location.partition("://")[2] or location
+            found.add(unquote(whole).removeprefix(unquote(base)).lstrip("/"))
+    return frozenset(found)
+
+
+def _uri(layout: Layout) -> str:
+    """Where deltalake finds the table; it cannot open a directory with a percent sign in its path."""
+    if files.is_remote(layout.root):
+        place = layout.messages
+    else:
+        place = str(Path(layout.messages).resolve())
+    if "%" in place:
+        raise UsageError(
+            f"{place}: a Delta table cannot lie below a path with a percent sign (deltalake reads it as an "
+            f"escape); give the stream {layout.stream} a name of A-Z a-z 0-9 _ -, or move the warehouse"
+        )
+    return place
+
+
+def _options(layout: Layout) -> dict[str, str] | None:
+    return files.storage_options() if files.is_remote(layout.root) else None
+
+
+def _avoid_percent_signs(layout: Layout) -> None:
+    """Where the stream's name needs escapes, make `messages` a link to a directory without any."""
+    root, messages = Path(layout.root), Path(layout.messages)
+    if files.is_remote(layout.root) or "%" not in root.name or messages.is_symlink():
+        return
+    table = Path("_tables", f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
+    files.make_directory(str(root.parent / table))
+    files.make_directory(str(root))
+    with suppress(FileExistsError):
+        messages.symlink_to(Path("..", table), target_is_directory=True)
+        files.sync_directory(str(root))
+        return
+    (root.parent / table).rmdir()

@@ -1,0 +1,50 @@
+"""Subject digests: how many messages each subject has in each data file, without opening the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention import files, parquet_files
+from retention.segments import DataFile
+from retention.stores.layout import Layout, identities
+from schemas.files import SUBJECT_COUNTS
+
+_READERS = 2
+_SHAPE = pa.schema([pa.field("file", pa.int64(), nullable=False), *SUBJECT_COUNTS])
+
+
+def subject_counts(
+    layout: Layout, table: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
+) -> pa.Table:
+    """The digests of the files in `table` (shape `FILE_STATS`), each row with its file's number there.
+
+    A digest that is lost, or does not count what the statistics count, is made again from the data file.
+    """
+
+    def digest(number: int) -> pa.Table:
+        row = table.slice(number, 1)
+        name = layout.data_file(identities(row)[0], "").digest_location
+        counted = _read(name)
+        if counted is None or pc.sum(counted["messages"]).as_py() != row["messages"][0].as_py():
+            parquet_files.describe(locate(row)[0])
+            counted = _read(name)
+        assert counted is not None  # noqa: S101
+        return counted.add_column(0, _SHAPE.field("file"), pa.array([number] * len(counted), pa.int64()))
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = list(pool.map(digest, range(table.num_rows)))
+    return pa.concat_tables([_SHAPE.empty_table(), *found])
+
+
+def _read(location: str) -> pa.Table | None:
+    try:
+        with files.open_input(location) as source:
+            return pq.read_table(source).cast(SUBJECT_COUNTS)
+    except (OSError, ValueError, pa.ArrowException):
+        # Whatever cannot be read is learned again from the data file.
+        return None

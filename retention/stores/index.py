@@ -1,0 +1,160 @@
+"""The index of a stream: statistics of every file, held against the storage rules, and what counts next."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import parquet_files
+from retention.errors import DamagedError, ForeignRowsError
+from retention.segments import Counters, DataFile, ReadCount
+from schemas.files import FILE_STATS
+
+_READERS = 2
+_ORDER = [
+    (name, "ascending") for name in ("partition", "segment", "min_seq", "path")
+]
+_REMEDY = "nothing was changed; remove the file from the table, or give its rows valid sequences"
+
+
+def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, ReadCount]:
+    """Read the narrow columns of files that no log and no cache describes.
+
+    Args:
+        found: where the files are.
+        logged: their rows of `LOGGED_FILES`, in the same order; lengths and times are taken from there.
+
+    Returns:
+        Their statistics, shape `FILE_STATS`, and what reading them cost.
+
+    Raises:
+        ForeignRowsError: a column is missing, has another type, or has nulls where none may be.
+        DamagedError: a file cannot be read, or has another length than the log says.
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        described = list(pool.map(parquet_files.describe, found))
+    read = sum((one.read for one in described), ReadCount())
+    rows = parquet_files.stats_table([one.stats for one in described])
+    for file, length, expected in zip(
+        found, rows["file_bytes"].to_pylist(), logged["file_bytes"].to_pylist(), strict=True
+    ):
+        if length != expected:
+            raise DamagedError(
+                f"{file.location}: has {length} bytes instead of the {expected} that were committed; "
+                "nothing was changed; restore the file from a copy"
+            )
+    at = FILE_STATS.get_field_index("modified_ms")
+    return rows.set_column(at, FILE_STATS.field(at), logged["modified_ms"]), read
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Statistics sorted by partition, segment, lowest sequence and path."""
+    return table.take(pc.sort_indices(table, sort_keys=_ORDER))
+
+
+def refuse_nulls(stream: str, files: pa.Table) -> None:
+    """Refuse files that no partition or segment owns, or whose log admits nulls in required columns.
+
+    Args:
+        stream: the stream's name, for the message.
+        files: rows of `LOGGED_FILES`, and `nulls_<column>` (int64) where the log counts nulls.
+
+    Raises:
+        ForeignRowsError: there is such a file.
+    """
+    for name in ("partition", "segment"):
+        if files[name].null_count:
+            path = files.filter(pc.is_null(files[name]))["path"][0].as_py()
+            raise ForeignRowsError(f"stream {stream}: {path} has no {name}; {_REMEDY}")
+    for name in files.column_names:
+        if name.startswith("nulls_"):
+            bad = files.filter(pc.greater(files[name], 0))
+            if bad.num_rows:
+                raise ForeignRowsError(
+                    f"stream {stream}: {bad['path'][0].as_py()} has {bad[name][0].as_py()} rows without "
+                    f"{name.removeprefix('nulls_')}; {_REMEDY}"
+                )
+
+
+def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
+    """Hold the sequence ranges of sorted statistics against the rules of segments.
+
+    Args:
+        stream: the stream's name, for the message.
+        files: shape `FILE_STATS`, sorted as `in_order` does.
+
+    Returns:
+        The files of segments in which ranges of files overlap: only their rows can tell whether a sequence is
+        there twice.
+
+    Raises:
+        ForeignRowsError: a sequence is below its segment's base, or not below the base of the next segment.
+    """
+    partition, segment, low, high = (
+        files[name].to_numpy() for name in ("partition", "segment", "min_seq", "max_seq")
+    )
+    below = np.flatnonzero(low < segment)
+    if len(below):
+        _refuse(stream, files, int(below[0]), "below the base of its segment")
+    reach = _running_maximum(partition, high)
+    same_partition = partition[1:] == partition[:-1]
+    new_segment = same_partition & (segment[1:] != segment[:-1])
+    beyond = np.flatnonzero(new_segment & (reach[:-1] >= segment[1:]))
+    if len(beyond):
+        _refuse(stream, files, int(beyond[0]), f"not below {segment[beyond[0] + 1]}, the next base")
+    overlap = same_partition & ~new_segment & (low[1:] <= reach[:-1])
+    if not overlap.any():
+        return files.slice(0, 0)
+    number = np.cumsum(np.concatenate([[True], ~same_partition | new_segment]))
+    return files.filter(pa.array(np.isin(number, number[1:][overlap])))
+
+
+def effective(counters: Counters, files: pa.Table) -> Counters:
+    """Counters, raised to what the files themselves prove (a mirror appends without raising them).
+
+    Args:
+        counters: those of the log.
+        files: columns partition, segment, and max_seq (null where not known).
+    """
+    bounds = files.select(["partition", "segment", "max_seq"]).group_by("partition")
+    table = bounds.aggregate([("segment", "max"), ("max_seq", "max")])
+    next_seq: dict[int, int] = {}
+    open_base: dict[int, int] = {}
+    for row in table.to_pylist():
+        partition = row["partition"]
+        if partition is None:
+            continue
+        if row["max_seq_max"] is not None:
+            next_seq[partition] = max(
+                row["max_seq_max"] + 1, counters.next_seq.get(partition, 0)
+            )
+        if row["segment_max"] is not None:
+            open_base[partition] = max(
+                row["segment_max"], counters.open_base.get(partition, 0)
+            )
+    return Counters(
+        ChainMap(next_seq, counters.next_seq),  # type: ignore[arg-type]
+        ChainMap(open_base, counters.open_base),  # type: ignore[arg-type]
+        counters.batches,
+    )
+
+
+def _running_maximum(partition: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Highest value so far within each partition; `partition` is sorted."""
+    starts = np.flatnonzero(np.concatenate([[True], partition[1:] != partition[:-1]])[: len(values)])
+    pieces = np.split(values, starts[1:])
+    return np.concatenate([np.maximum.accumulate(piece) for piece in pieces])
+
+
+def _refuse(stream: str, files: pa.Table, at: int, what: str) -> NoReturn:
+    row = files.slice(at, 1).to_pylist()[0]
+    raise ForeignRowsError(
+        f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, {what}; "
+        f"{_REMEDY}"
+    )

@@ -1,0 +1,141 @@
+"""Where a stream's files lie below its root, what new ones are called, and which format it has."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from retention import files
+from retention.errors import DamagedError, RefusedError
+from retention.segments import DataFile
+
+FORMAT_VERSION = 1
+"""The version of this layout; a directory that names a higher one is refused."""
+
+_OURS = re.compile(r"(?:.*/)?[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """What a stream's configuration says about its storage."""
+
+    format: str = "delta"
+    """`delta` or `parquet`."""
+    grace_ns: int = 7 * 86_400 * 10**9
+    """How long removed files stay, nanoseconds."""
+    exclusive: bool = False
+    """No other writer runs: operations that an object store cannot exclude are allowed."""
+    quiet: bool = False
+    """Removals are committed so that streaming readers of the table do not see them."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places below `<warehouse>/streams/<name>`; a `path` is relative to `messages/`."""
+
+    root: str
+    stream: str
+
+    @property
+    def messages(self) -> str:
+        """The table's directory."""
+        return files.join(self.root, "messages")
+
+    def own(self, *parts: str) -> str:
+        """A place in the engine's own directory."""
+        return files.join(self.root, "_retention", *parts)
+
+    def live(self, path: str) -> str:
+        """Where a data file of the table lies."""
+        return files.join(self.messages, path)
+
+    def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
+        """A data file, from path, partition and segment."""
+        path, partition, segment = row
+        return DataFile(path, partition, segment, location, self.own("subjects", path))
+
+
+def new_path(partition: int, segment: int) -> str:
+    """A path never used before, for a new file of a segment."""
+    return f"partition={partition}/segment={segment}/{uuid.uuid4().hex}.parquet"
+
+
+def is_ours(path: str) -> bool:
+    """Whether the engine itself gave a file its name."""
+    return _OURS.fullmatch(path) is not None
+
+
+def identities(table: pa.Table) -> list[tuple[str, int, int]]:
+    """Path, partition and segment of each row, as Python values."""
+    columns = (table[name].to_pylist() for name in ("path", "partition", "segment"))
+    return list(zip(*columns, strict=True))
+
+
+def check_lengths(layout: Layout, table: pa.Table, found: Sequence[DataFile]) -> None:
+    """Hold the data files that are about to be opened against the lengths that the log has.
+
+    Raises:
+        DamagedError: a file is missing, or was changed after it was committed.
+    """
+    lengths = files.lengths([file.location for file in found])
+    for file, length, logged in zip(found, lengths, table["file_bytes"].to_pylist(), strict=True):
+        if length != logged:
+            state = "is missing" if length is None else f"has {length} bytes instead of {logged}"
+            raise DamagedError(
+                f"{file.location}: this data file of stream {layout.stream} {state}; nothing was "
+                "changed; restore the file from a copy"
+            )
+
+
+def check_format(layout: Layout, wanted: str) -> bool:
+    """Whether the stream's directory says what it is; refuse what this engine must not touch.
+
+    Raises:
+        RefusedError: the stream has the other format, or a newer version wrote it.
+        DamagedError: `_retention/format.json` cannot be read.
+    """
+    location = layout.own("format.json")
+    content = files.read_bytes(location)
+    if content is None:
+        _refuse_other(layout, wanted, _traces(layout))
+        return False
+    try:
+        said = json.loads(content)
+        version, format_ = int(said["format_version"]), str(said["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(
+            f"{location}: not readable ({error}); nothing was changed; restore it from a copy, or "
+            "delete it if the table below is whole"
+        ) from error
+    if version > FORMAT_VERSION:
+        raise RefusedError(
+            f"{layout.root}: stream {layout.stream} has format version {version}, this engine knows "
+            f"versions up to {FORMAT_VERSION}; nothing was changed; use a newer release"
+        )
+    _refuse_other(layout, wanted, format_)
+    return True
+
+
+def write_format(layout: Layout, format_: str) -> None:
+    """Say in the stream's directory what it is."""
+    content = {"format": format_, "format_version": FORMAT_VERSION}
+    files.replace(layout.own("format.json"), json.dumps(content).encode())
+
+
+def _traces(layout: Layout) -> str | None:
+    if files.names(layout.live("_delta_log")):
+        return "delta"
+    return "parquet" if files.names(layout.own("log")) else None
+
+
+def _refuse_other(layout: Layout, wanted: str, found: str | None) -> None:
+    if found not in (None, wanted):
+        raise RefusedError(
+            f"{layout.root}: stream {layout.stream} is stored as {found}, the configuration says "
+            f"format: {wanted}; nothing was changed; say format: {found}, or use another warehouse"
+        )

@@ -1,0 +1,50 @@
+"""Which staged files no commit has named yet: only those may ever be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from retention.errors import CommitUnknownError, RefusedError, RetentionError
+
+
+class Staged:
+    """The paths that one store handed out."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._open: set[str] = set()
+
+    def add(self, path: str) -> str:
+        """Remember a path handed out."""
+        self._open.add(path)
+        return path
+
+    @contextmanager
+    def settling(self, paths: Iterable[str]) -> Iterator[None]:
+        """Around a commit of these: they stay deletable only if it certainly did not happen."""
+        named = self._open.intersection(paths)
+        self._open -= named
+        try:
+            yield
+        except CommitUnknownError:
+            raise
+        except RetentionError:
+            self._open |= named
+            raise
+
+    def release(self, paths: Iterable[str]) -> list[str]:
+        """The paths, to be deleted now.
+
+        Raises:
+            RefusedError: one was not staged here, or a commit may have named it.
+        """
+        gone = sorted(set(paths))
+        unknown = [path for path in gone if path not in self._open]
+        if unknown:
+            raise RefusedError(
+                f"stream {self._stream}: {unknown[0]} was not staged by this run, or is in the table; no file "
+                "was deleted"
+            )
+        self._open.difference_update(gone)
+        return gone

@@ -1,0 +1,163 @@
+"""What must hold before a swap is committed, whatever the table format: pins, counters, sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import files
+from retention.errors import ConflictError, StalePlanError, VerificationError
+from retention.ports import Swap
+from retention.segments import Counters
+
+_PIN = ["path", "file_bytes", "modified_ms"]
+_AGAIN = "nothing was changed; plan again"
+
+
+def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
+    """Hold a swap against the table that it is about to change.
+
+    Args:
+        stream: the stream's name, for messages.
+        swap: what is asked.
+        live: all live files: `LOGGED_FILES` with min_seq and max_seq (null where nobody knows them).
+        counters: the effective ones.
+
+    Raises:
+        StalePlanError: a pinned file is gone or changed, or an added path is live already.
+        ConflictError: a counter would fall, or a batch is there already.
+        VerificationError: the swap contradicts itself, or would put a sequence there twice.
+    """
+    _check_names(stream, swap)
+    _check_pins(stream, swap, live)
+    _check_counters(stream, swap, counters)
+    if swap.add.num_rows:
+        again = live.filter(pc.is_in(live["path"], value_set=swap.add["path"].combine_chunks()))
+        if again.num_rows:
+            raise StalePlanError(
+                f"stream {stream}: {again['path'][0].as_py()} is in the table already; {_AGAIN}"
+            )
+        _check_sequences(stream, swap, live)
+
+
+def check_staged(swap: Swap, locations: Sequence[str]) -> None:
+    """Hold the files that a swap adds against what is on the disk.
+
+    Args:
+        swap: what is asked.
+        locations: where its added files lie, in order.
+
+    Raises:
+        VerificationError: a file is missing or has another length than its statistics say.
+    """
+    found = files.lengths(locations)
+    for location, length, expected in zip(
+        locations, found, swap.add["file_bytes"].to_pylist(), strict=True
+    ):
+        if length != expected:
+            state = "is missing" if length is None else f"has {length} bytes, not {expected}"
+            raise VerificationError(
+                f"{location}: the file that was to be committed {state}; nothing was committed; run again"
+            )
+
+
+def _check_names(stream: str, swap: Swap) -> None:
+    names = pa.concat_arrays([*swap.remove["path"].chunks, *swap.add["path"].chunks])
+    if len(names.unique()) != len(names):
+        raise VerificationError(
+            f"stream {stream}: a swap names a file twice; nothing was committed; this is a defect of "
+            "the program, report it"
+        )
+
+
+def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
+    if not swap.remove.num_rows:
+        return
+    pinned = swap.remove.select(_PIN).sort_by("path")
+    found = live.select(_PIN).filter(
+        pc.is_in(live["path"], value_set=pinned["path"].combine_chunks())
+    )
+    found = found.sort_by("path")
+    if found.num_rows != pinned.num_rows:
+        gone = pc.invert(pc.is_in(pinned["path"], value_set=found["path"].combine_chunks()))
+        path = pinned["path"].filter(gone)[0].as_py()
+        raise StalePlanError(f"stream {stream}: {path} is not in the table any more; {_AGAIN}")
+    for name in _PIN[1:]:
+        changed = pc.not_equal(found[name], pinned[name])
+        if pc.any(changed).as_py():
+            path = pinned["path"].filter(changed)[0].as_py()
+            raise StalePlanError(f"stream {stream}: {path} has another {name} than planned; {_AGAIN}")
+
+
+def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
+    for name, wanted, current in (
+        ("next sequence", swap.next_seq, counters.next_seq),
+        ("open base", swap.open_base, counters.open_base),
+    ):
+        for partition, value in wanted.items():
+            if value < current.get(partition, 0):
+                raise ConflictError(
+                    f"stream {stream}: the {name} of partition {partition} is {current[partition]} "
+                    f"already, a commit would set it to {value}; nothing was changed; try again"
+                )
+    for writer, batch in swap.batches.items():
+        last = counters.batches.get(writer)
+        if last is not None and batch <= last:
+            raise ConflictError(
+                f"stream {stream}: batch {last} of writer {writer} is there already, so batch {batch} "
+                "was not written again"
+            )
+
+
+def _check_sequences(stream: str, swap: Swap, live: pa.Table) -> None:
+    """Added rows lie in their segment, below the next sequence, and where no other file has rows."""
+    for row in swap.add.select(["path", "partition", "segment", "min_seq", "max_seq"]).to_pylist():
+        above = swap.next_seq.get(row["partition"], row["max_seq"] + 1)
+        if not row["segment"] <= row["min_seq"] <= row["max_seq"] < above:
+            raise VerificationError(
+                f"stream {stream}: {row['path']} would hold sequences {row['min_seq']} to "
+                f"{row['max_seq']}, outside {row['segment']} to {above - 1}; nothing was committed; this "
+                "is a defect of the program, report it"
+            )
+    removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
+    rest = live.filter(pc.invert(removed))
+    for partition in swap.add["partition"].unique().to_pylist():
+        _refuse_overlap(
+            stream,
+            _of_partition(swap.add, partition),
+            _of_partition(rest, partition),
+            _of_partition(live.filter(removed), partition),
+        )
+
+
+def _of_partition(table: pa.Table, partition: int) -> pa.Table:
+    return table.filter(pc.equal(table["partition"], partition))
+
+
+def _refuse_overlap(stream: str, added: pa.Table, rest: pa.Table, removed: pa.Table) -> None:
+    """Refuse added ranges that meet a remaining file, unless they lie in the range of a file they replace."""
+    rest = rest.filter(pc.is_valid(rest["max_seq"])).sort_by("min_seq")
+    low, high = rest["min_seq"].to_numpy(), rest["max_seq"].to_numpy()
+    reach = np.maximum.accumulate(high) if len(high) else high
+    first, last = added["min_seq"].to_numpy(), added["max_seq"].to_numpy()
+    # Files that begin at or before an added one's end; the farthest-reaching of them decides.
+    before = np.searchsorted(low, last, side="right")
+    meets = (before > 0) & (reach[np.maximum(before - 1, 0)] >= first) if len(reach) else before > 0
+    for at in np.flatnonzero(meets):
+        row = added.slice(int(at), 1).to_pylist()[0]
+        replaced = pc.and_(
+            pc.equal(removed["segment"], row["segment"]),
+            pc.and_(
+                pc.less_equal(removed["min_seq"], row["min_seq"]),
+                pc.greater_equal(removed["max_seq"], row["max_seq"]),
+            ),
+        )
+        if not pc.any(replaced, min_count=0).as_py():
+            raise VerificationError(
+                f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, and "
+                "a file of the table has rows among them; a sequence may not stand twice, nothing was "
+                "committed; plan again"
+            )
