@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from retention.config.mappings import is_mapping, is_transform
 from retention.config.refusals import INVALID_CONFIG, Refusal, refusal
 from retention.subjects import (
     is_subset,
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from retention.config.parts import StreamSource, SubjectTransform
     from retention.config.stream import StreamConfig
 
-_FUNCTION = re.compile(
-    r"\{\{\s*(partition|wildcard|splitfromleft|splitfromright|slicefromleft|slicefromright|split"
-    r"|random)\s*\((.*)\)\s*\}\}",
-    re.IGNORECASE,
-)
-_PLACEHOLDER = re.compile(r"\$(\d+)|\{\{\s*wildcard\s*\(\s*(\d+)\s*\)\s*\}\}", re.IGNORECASE)
 _API_PREFIX = "$JS.API"
 
 
@@ -124,6 +118,8 @@ def _filters(key: str, origin: StreamSource, codes: tuple[int, int, int]) -> Ite
     if origin.filter_subject and origin.subject_transforms:
         text = "filter_subject and subject_transforms exclude each other; choose one"
         yield refusal(key, text, both)
+    if origin.filter_subject and not is_valid_filter(origin.filter_subject):
+        yield refusal(key, f"filter_subject {origin.filter_subject!r} is no subject", 10049)
     for transform in origin.subject_transforms:
         yield from _transform(key, transform, (bad_source, bad_destination))
 
@@ -132,33 +128,12 @@ def _transform(key: str, transform: SubjectTransform, codes: tuple[int, int]) ->
     bad_source, bad_destination = codes
     if transform.src and not is_valid_filter(transform.src):
         yield refusal(key, f"src {transform.src!r} is no subject", bad_source)
-    elif not _is_mapping(transform.src or ">", transform.dest):
+    elif not is_mapping(transform.src, transform.dest):
         text = (
             f"dest {transform.dest!r} does not fit src {transform.src!r}: > must end both or"
             " none, and {{wildcard(n)}} must name one of the * in src"
         )
         yield refusal(key, text, bad_destination)
-
-
-def _is_mapping(source: str, destination: str) -> bool:
-    """Whether the server can make a transform of the two (subject mapping, ADR-30)."""
-    if not destination:
-        return True
-    tokens = re.sub(r"\{\{.*?\}\}", lambda found: found[0].replace(".", ""), destination).split(".")
-    literal = ".".join("function" if token.startswith("{{") else token for token in tokens)
-    if not is_valid_filter(literal) or "*" in tokens:
-        return False
-    if (tokens[-1] == ">") != source.endswith(">"):
-        return False
-    wildcards = source.split(".").count("*")
-    return all(_is_destination_token(token, wildcards) for token in tokens)
-
-
-def _is_destination_token(token: str, wildcards: int) -> bool:
-    if token.startswith("{{") and token.endswith("}}") and not _FUNCTION.fullmatch(token):
-        return False
-    placeholder = _PLACEHOLDER.fullmatch(token)
-    return placeholder is None or int(placeholder[1] or placeholder[2]) <= wildcards
 
 
 def _external(key: str, origin: StreamSource) -> Iterator[Refusal]:
@@ -185,5 +160,5 @@ def _republish(stream: StreamConfig) -> Iterator[Refusal]:
     subjects = stream.subjects or (() if stream.mirror or stream.sources else (stream.name,))
     if any(overlap(destination, subject) for subject in subjects):
         yield refusal("republish subjects", f"dest {destination!r} comes back into the stream")
-    elif not _is_mapping(source, destination):
+    elif not is_transform(source, destination):
         yield refusal("republish", f"dest {destination!r} does not fit src {source!r}")

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from retention.config.file import ConfigFile
 
 
+# Unlike `anyOf`, this lets an editor point at the wrong key.
+_STREAM = {
+    "if": {"required": ["config"]},
+    "then": {"$ref": "#/$defs/StreamInfo"},
+    "else": {"$ref": "#/$defs/StreamConfig"},
+}
+
+
 def json_schema() -> str:
     """The schema as the text of `schemas/json/retention.schema.json`."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= ConfigFile.model_json_schema()
+    schema["properties"]["streams"]["items"] = _STREAM
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

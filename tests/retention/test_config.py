@@ -217,6 +217,9 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
         ("streams: [{name: A}, {name: A}]", "1: name: stream A: another stream has this name"),
         ("streams: [{name: A, max_age: !x 1d}]", "1: max_age: stream A: the tag !x is not supported"),
         ("streams: &a [*a]", "1: nests more than 64 deep"),
+        ("streams: [{name: A.B, sealed: true}]", "1: name: stream A.B: 'A.B' is no name"),
+        ("streams: [{name: A, max_age: 50ms}]", "1: max_age: stream A: 50ms is too short; write at least 100ms"),
+        ("streams: [{name: A}, {name: B, subjects: [\"*\"]}]", "1: subjects: stream B: '*' overlaps with 'A'"),
         ("topics: [{name: t}]", "1: topics: Iggy topics are not supported yet"),
         ("warehouse: s3://\n", "1: warehouse: 's3://' is neither"),
         ("warehouse: s3://b\ndefaults:\n  format: parquet", "3: defaults.format: parquet is refused"),
@@ -231,6 +234,34 @@ def test_a_mistake_names_its_line_its_key_and_the_way_out(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     assert mistakes(tmp_path, text)[0].startswith(complaint)
+
+
+def test_whole_segments_and_delete_markers_exclude_each_other(tmp_path: Path) -> None:
+    text = """\
+streams:
+  - name: A
+    subject_delete_marker_ttl: 1h
+    whole_segments: true
+"""
+    (only,) = mistakes(tmp_path, text)
+    assert only.startswith("4: whole_segments: stream A: whole segments go without reading")
+
+
+@pytest.mark.parametrize(
+    ("origin", "code"), [("mirror: {name: A}", 10030), ("sources: [{name: A}]", 10046)]
+)
+def test_a_copy_must_take_the_messages_of_its_origin(
+    tmp_path: Path, origin: str, code: int
+) -> None:
+    text = f"""\
+streams:
+  - {{name: A, max_msg_size: 9}}
+  - {{name: B, max_msg_size: 8, {origin}}}
+"""
+    (only,) = mistakes(tmp_path, text)
+    assert only == (
+        f"3: max_msg_size: stream B: 8 is below that of A; write 9 (server error {code})"
+    )
 
 
 def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
@@ -259,6 +290,21 @@ streams:
 def test_an_empty_value_is_an_absent_one(tmp_path: Path) -> None:
     (stream,) = load(tmp_path, "streams:\n  - name: A\n    max_age:\n    mirror: null").streams
     assert stream.policy() == UNLIMITED
+
+
+def test_a_sealed_stream_is_normalised_as_the_server_seals_it() -> None:
+    stream = StreamConfig(name="A", sealed=True, max_age=SECOND, allow_rollup_hdrs=True, max_msgs=3)
+    assert stream.policy() == Policy(discard="new", max_msgs=3)
+    assert (stream.deny_delete, stream.deny_purge, stream.allow_rollup_hdrs) == (True, True, False)
+
+
+def test_delete_markers_switch_on_what_they_need() -> None:
+    stream = StreamConfig(name="A", subject_delete_marker_ttl=SECOND, deny_purge=True)
+    assert (stream.allow_msg_ttl, stream.allow_rollup_hdrs, stream.deny_purge) == (
+        True,
+        True,
+        False,
+    )
 
 
 def test_streams_are_values() -> None:
