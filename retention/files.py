@@ -203,6 +203,19 @@ def names(directory: str) -> list[str]:
     return sorted(info.base_name for info in found if info.type == fs.FileType.File)
 
 
+def directories(directory: str) -> list[str]:
+    """The names of the directories directly in a directory, sorted; none if it does not exist."""
+    if not is_remote(directory):
+        try:
+            with os.scandir(directory) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except FileNotFoundError:
+            return []
+    selector = fs.FileSelector(_key(directory), allow_not_found=True)
+    found = _s3().get_file_info(selector)
+    return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+
+
 def lengths(locations: Sequence[str]) -> list[int | None]:
     """Lengths of many files, in order; None where there is none."""
     if not locations or not is_remote(locations[0]):
