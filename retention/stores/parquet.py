@@ -1,0 +1,192 @@
+"""A stream as plain Parquet files: the log decides what exists, files move to their places afterwards."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from retention import files
+from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
+from retention.ports import Snapshot, Swap
+from retention.segments import DataFile, Inventory, ReadCount
+from retention.stores import digests, doubles, index, swaps
+from retention.stores.layout import (
+    Layout,
+    StoreSettings,
+    check_format,
+    check_lengths,
+    identities,
+    new_path,
+    write_format,
+)
+from retention.stores.parquet_foreign import take_in
+from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog, State
+from retention.stores.parquet_moves import Places
+from retention.stores.staging import Staged
+from schemas.files import FILE_STATS
+
+ATTEMPTS = 20
+_LONGEST_PAUSE_S = 0.05
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ParquetHandle:
+    """One state of the log, and what it cost to take in files of other writers."""
+
+    state: State
+    read: ReadCount
+
+
+class ParquetStore:
+    """Implements `retention.ports.Store`."""
+
+    def __init__(
+        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
+    ) -> None:
+        self._layout = layout
+        self._settings = settings
+        self._clock = clock
+        self._log = ParquetLog(layout)
+        self._places = Places(layout, self._log)
+        self._staged = Staged(layout.stream)
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._layout.stream
+
+    def exists(self) -> bool:
+        """Whether the log has any entry."""
+        check_format(self._layout, "parquet")
+        return self._log.exists()
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there."""
+        if not check_format(self._layout, "parquet"):
+            write_format(self._layout, "parquet")
+        if not self._log.exists():
+            files.make_directory(self._layout.messages)
+            self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
+
+    def snapshot(self) -> Snapshot:
+        """Open the table once; moves that a run left unfinished are finished, new files of others taken in."""
+        check_format(self._layout, "parquet")
+        state, read = self._places.finish_moves(), ReadCount()
+        while foreign := self._places.foreign(state):
+            entry, cost = take_in(self._layout, self._log, state, foreign)
+            read += cost
+            # If a rival's entry came first, the new state says what is left to take in.
+            self._log.append(entry(self._now_ms()))
+            state = self._places.finish_moves()
+        return Snapshot(
+            state.version, state.table_id, state.files, state.counters, ParquetHandle(state, read)
+        )
+
+    def inventory(self, snapshot: Snapshot) -> Inventory:
+        """The log has all statistics; they are held against the storage rules."""
+        handle: ParquetHandle = snapshot.handle
+        table = index.in_order(snapshot.files)
+        overlapping = index.refuse_overlaps(self.stream, table)
+        read = handle.read + doubles.refuse_doubles(self._layout, overlapping, self.data_files)
+        counters = index.effective(snapshot.counters, table)
+        return Inventory(
+            self.stream, snapshot.table_id, snapshot.version, table, counters, read
+        )
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files`, each row with its file's row number."""
+        return digests.subject_counts(self._layout, files, self.data_files)
+
+    def stage(self, partition: int, segment: int) -> DataFile:
+        """A new file in the staging directory."""
+        path = self._staged.add(new_path(partition, segment))
+        location = self._places.staged(path)
+        files.make_directory(location.rpartition("/")[0])
+        return self._layout.data_file((path, partition, segment), location)
+
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files can be opened now."""
+        found = [
+            self._layout.data_file(row, self._places.find(row[0])) for row in identities(files)
+        ]
+        check_lengths(self._layout, files, found)
+        return found
+
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        """Check everything again on one state and create the next log entry; its version."""
+        with self._staged.settling(swap.add["path"].to_pylist()):
+            version = self._commit(swap, snapshot.handle.state)
+        try:
+            self._settle(version)
+        except OSError as error:
+            _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
+        return version
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete files staged here that no commit named."""
+        gone = self._staged.release(paths)
+        files.delete(self._places.staged(path) for path in gone)
+        files.delete(self._layout.own("subjects", path) for path in gone)
+
+    def finish(self) -> None:
+        """End a run: nothing is left to do that the commits have not done."""
+
+    def _commit(self, swap: Swap, state: State) -> int:
+        for _ in range(ATTEMPTS):
+            if self._append(swap, state):
+                return state.version + 1
+            if swap.assigns_sequences:
+                raise ConflictError(
+                    f"stream {self.stream}: another commit came first; nothing was changed; try again"
+                )
+            time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+            state = self._places.finish_moves()
+        raise BusyError(
+            f"stream {self.stream}: {ATTEMPTS} times another commit came first; nothing was changed; try "
+            "again later"
+        )
+
+    def _append(self, swap: Swap, state: State) -> bool:
+        counters = index.effective(state.counters, state.files)
+        swaps.check(self.stream, swap, state.files, counters)
+        added = swap.add.select(FILE_STATS.names).to_pylist()
+        swaps.check_staged(swap, [self._places.find(row["path"]) for row in added])
+        entry = Entry(
+            version=state.version + 1,
+            time_ms=self._now_ms(),
+            remove=swap.remove["path"].to_pylist(),
+            add=added,
+            next_seq={**counters.next_seq, **swap.next_seq},
+            open_base={**counters.open_base, **swap.open_base},
+            batches=swap.batches,
+            run=swap.metadata.get("run"),
+            metadata=swap.metadata,
+        )
+        try:
+            return self._log.append(entry)
+        except OSError as error:
+            if self._log.newest() >= entry.version:
+                raise CommitUnknownError(
+                    f"stream {self.stream}: writing log entry {entry.version} failed ({error}), yet it is "
+                    "there; look at the stream's history before anything else, and delete no file"
+                ) from error
+            raise RetentionError(
+                f"stream {self.stream}: log entry {entry.version} could not be written ({error}); nothing "
+                "was changed; free space or repair the disk, then try again"
+            ) from error
+
+    def _settle(self, version: int) -> None:
+        """What follows a commit and may be left to the next run."""
+        state = self._places.finish_moves()
+        if version % LIST_EVERY == 0 and state.version == version:
+            self._log.write_list(state)
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000

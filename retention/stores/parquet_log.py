@@ -1,0 +1,190 @@
+"""The log of a Parquet stream: numbered entries, each created if absent; what they say is what exists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention import files
+from retention.errors import DamagedError, UsageError
+from retention.segments import Counters
+from retention.stores.layout import Layout
+from schemas.files import FILE_STATS
+
+LIST_EVERY = 100
+_STATE = b"retention.state"
+_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One commit, exactly as its file has it."""
+
+    version: int
+    time_ms: int
+    """The wall clock of the commit; the grace of removed files counts from here."""
+    remove: Sequence[str] = ()
+    add: Sequence[Mapping[str, Any]] = ()
+    """Rows of `FILE_STATS`."""
+    next_seq: Mapping[int, int] = field(default_factory=dict)
+    open_base: Mapping[int, int] = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
+    run: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    table_id: str | None = None
+    """Only in version 0."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What exists at one version."""
+
+    version: int
+    table_id: str
+    files: pa.Table
+    """Shape `FILE_STATS`, in no particular order."""
+    counters: Counters
+
+
+class ParquetLog:
+    """Reads and appends `_retention/log/`."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._directory = layout.own("log")
+
+    def exists(self) -> bool:
+        """Whether there is any entry."""
+        return bool(self._versions()[0])
+
+    def append(self, entry: Entry) -> bool:
+        """Create the entry; this is the commit. False if a rival created that version first."""
+        content = json.dumps(
+            {name: _plain(value) for name, value in vars(entry).items()}, separators=(",", ":")
+        )
+        return files.create_if_absent(self._place(entry.version, "json"), content.encode())
+
+    def read(self) -> State:
+        """The newest state, all of it from one listing.
+
+        Raises:
+            UsageError: there is no log.
+            DamagedError: an entry is missing or not readable.
+        """
+        entries, lists = self._versions()
+        if not entries:
+            raise UsageError(
+                f"{self._layout.root}: there is no log; write to stream {self._layout.stream} first"
+            )
+        newest = max((version for version in lists if version <= entries[-1]), default=-1)
+        state = self._read_list(newest) if newest >= 0 else None
+        start = 0 if state is None else newest + 1
+        later = [self.entry(version) for version in range(start, entries[-1] + 1)]
+        return _replay(state, later)
+
+    def entry(self, version: int) -> Entry:
+        """One entry.
+
+        Raises:
+            DamagedError: it is missing or not readable.
+        """
+        place = self._place(version, "json")
+        try:
+            content = files.read_bytes(place)
+            if content is None:
+                raise ValueError("it is missing")
+            said = json.loads(content)
+            for name in ("next_seq", "open_base"):
+                said[name] = {int(partition): value for partition, value in said[name].items()}
+            return Entry(**said)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DamagedError(
+                f"{place}: this entry of the log of stream {self._layout.stream} cannot be read ({error}); "
+                "nothing was changed; restore it from a copy"
+            ) from error
+
+    def newest(self) -> int:
+        """The newest version, -1 if there is none."""
+        return max(self._versions()[0], default=-1)
+
+    def names_ever(self) -> set[str]:
+        """Every path that any entry ever removed."""
+        return {path for version in self._versions()[0] for path in self.entry(version).remove}
+
+    def write_list(self, state: State) -> None:
+        """Put the whole state beside the entry of its version, so that readers start there."""
+        content = {
+            "table_id": state.table_id,
+            "next_seq": dict(state.counters.next_seq),
+            "open_base": dict(state.counters.open_base),
+            "batches": dict(state.counters.batches),
+        }
+        table = state.files.replace_schema_metadata({_STATE: json.dumps(content).encode()})
+        with files.create(self._place(state.version, "parquet")) as sink:
+            pq.write_table(table, sink)
+
+    def _read_list(self, version: int) -> State | None:
+        try:
+            with files.open_input(self._place(version, "parquet")) as source:
+                table = pq.read_table(source)
+            said = json.loads(table.schema.metadata[_STATE])
+            counters = Counters(
+                {int(partition): value for partition, value in said["next_seq"].items()},
+                {int(partition): value for partition, value in said["open_base"].items()},
+                said["batches"],
+            )
+            table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            # The entries themselves are the truth; a list only saves reading them.
+            return None
+        return State(version, said["table_id"], table, counters)
+
+    def _versions(self) -> tuple[list[int], list[int]]:
+        found: dict[str, list[int]] = {"json": [], "parquet": []}
+        for name in files.names(self._directory):
+            number, _, kind = name.partition(".")
+            if kind in found and len(number) == _DIGITS and number.isdigit():
+                found[kind].append(int(number))
+        return found["json"], found["parquet"]
+
+    def _place(self, version: int, kind: str) -> str:
+        return files.join(self._directory, f"{version:0{_DIGITS}d}.{kind}")
+
+
+def _replay(state: State | None, entries: Sequence[Entry]) -> State:
+    removed: set[str] = set()
+    added: dict[str, Mapping[str, Any]] = {}
+    counters = Counters() if state is None else state.counters
+    next_seq, open_base = dict(counters.next_seq), dict(counters.open_base)
+    batches = dict(counters.batches)
+    for entry in entries:
+        for path in entry.remove:
+            if added.pop(path, None) is None:
+                removed.add(path)
+        added |= {row["path"]: row for row in entry.add}
+        next_seq |= entry.next_seq
+        open_base |= entry.open_base
+        batches |= entry.batches
+    new = pa.Table.from_pylist(list(added.values()), schema=FILE_STATS)
+    if state is None:
+        version, table_id = entries[-1].version, str(entries[0].table_id)
+        return State(version, table_id, new, Counters(next_seq, open_base, batches))
+    gone = pc.is_in(state.files["path"], value_set=pa.array(sorted(removed), pa.string()))
+    table = pa.concat_tables([state.files.filter(pc.invert(gone)), new])
+    version = entries[-1].version if entries else state.version
+    return State(version, state.table_id, table, Counters(next_seq, open_base, batches))
+
+
+def _plain(value: object) -> object:
+    """Mappings as dicts and sequences as lists, for JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value

@@ -1,0 +1,96 @@
+"""Bringing the files of a Parquet stream to where the log says they belong: forward only, by whoever opens next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import files
+from retention.stores.layout import Layout
+from retention.stores.lease import held
+from retention.stores.parquet_log import ParquetLog, State
+
+
+class Places:
+    """Where the data files of one Parquet stream are, and where they go."""
+
+    def __init__(self, layout: Layout, log: ParquetLog) -> None:
+        self._layout = layout
+        self._log = log
+        self._done = layout.own("log", "moved")
+
+    def staged(self, path: str) -> str:
+        """Where a file is written before its commit."""
+        return self._layout.own("staging", path)
+
+    def trashed(self, path: str) -> str:
+        """Where a removed file waits for the end of the grace."""
+        return self._layout.own("trash", path)
+
+    def find(self, path: str) -> str:
+        """Where a live file can be opened now; its final place if it is nowhere."""
+        places = (self._layout.live(path), self.staged(path), self.trashed(path))
+        return next((place for place in places if files.length(place) is not None), places[0])
+
+    def finish_moves(self) -> State:
+        """Carry out what commits have decided and nobody has finished; the newest state.
+
+        The lock is the operating system's: movers take turns, and a killed one lets go at once. Where a file goes
+        is decided by the newest state, so a slow mover never undoes a later commit.
+        """
+        state = self._log.read()
+        if self._finished() >= state.version:
+            return state
+        with held(self._layout.own("moves.lock")):
+            state = self._log.read()
+            touched: set[str] = set()
+            for version in range(self._finished() + 1, state.version + 1):
+                entry = self._log.entry(version)
+                touched.update(entry.remove)
+                touched.update(row["path"] for row in entry.add)
+            files.move(self._moves(sorted(touched), state.files))
+            files.replace(self._done, str(state.version).encode())
+        return state
+
+    def foreign(self, state: State) -> list[str]:
+        """Paths of Parquet files in `messages/` that are not live, sorted."""
+        found = pa.array(_walk(self._layout.messages), pa.string())
+        known = pc.is_in(found, value_set=state.files["path"].combine_chunks())
+        return sorted(found.filter(pc.invert(known)).to_pylist())
+
+    def _moves(self, touched: list[str], live: pa.Table) -> Iterator[tuple[str, str]]:
+        paths = pa.array(touched, pa.string())
+        alive = pc.is_in(paths, value_set=live["path"].combine_chunks()).to_pylist()
+        for path, stays in zip(touched, alive, strict=True):
+            final, trash = self._layout.live(path), self.trashed(path)
+            yield self.staged(path), final if stays else trash
+            yield (trash, final) if stays else (final, trash)
+
+    def _finished(self) -> int:
+        content = files.read_bytes(self._done)
+        return int(content) if content and content.isdigit() else -1
+
+
+def _walk(directory: str) -> list[str]:
+    """Parquet files below a directory, relative to it; hidden names and those that begin with _ are left out."""
+    found: list[str] = []
+    pending = [""]
+    while pending:
+        inside = pending.pop()
+        try:
+            entries = os.scandir(Path(directory, inside))
+        except FileNotFoundError:
+            continue
+        with entries:
+            for entry in entries:
+                if entry.name[0] in "._":
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(f"{inside}{entry.name}/")
+                elif entry.name.endswith(".parquet"):
+                    found.append(inside + entry.name)
+    return found
