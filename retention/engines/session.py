@@ -76,9 +76,12 @@ def build_session(app_name: str = "retention", *, java_options: str = "") -> Spa
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     try:
         with _environment(environment):
-            started = SparkSession.builder.appName(app_name).config(map=settings).getOrCreate()
+            started = builder.getOrCreate()
     except PySparkException as error:
         raise RetentionError(
             f"Spark did not start ({error.getCondition()}): `{sys.executable} -m pyspark` shows why."
