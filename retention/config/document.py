@@ -23,10 +23,11 @@ _DEEPEST = 64
 
 @dataclass(frozen=True)
 class Mistake:
-    """Something to correct at a place."""
+    """Something to correct at a place; `line` if that is not the line of the place."""
 
     place: Place
     text: str
+    line: int | None = None
 
 
 @dataclass
@@ -134,20 +135,20 @@ class _Reader:
             return None
 
     def _note(self, place: Place, line: int, text: str) -> None:
-        """Note a mistake on its own line, which need not be the first one of its place."""
-        own_place = (*place, f"line {line}")
-        self._document.lines[own_place] = line
-        self._document.mistakes.append(Mistake(own_place, text))
+        self._document.mistakes.append(Mistake(place, text, line))
 
 
 def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
     """All mistakes in the order of their lines, each as `file:line: key: what is wrong`."""
-    told = {(document.line(mistake.place), _tell(document, mistake)): None for mistake in mistakes}
+    told = {
+        (mistake.line or document.line(mistake.place), _tell(document, mistake))
+        for mistake in mistakes
+    }
     return "\n".join(f"{document.path}:{line}: {text}" for line, text in sorted(told))
 
 
 def _tell(document: Document, mistake: Mistake) -> str:
-    place = tuple(part for part in mistake.place if not str(part).startswith("line "))
+    place = mistake.place
     if place[:1] != ("streams",) or len(place) == 1:
         return f"{_dotted(place)}: {mistake.text}" if place else mistake.text
     stream = document.values["streams"][place[1]]

@@ -8,7 +8,6 @@ from typing import Any
 
 from retention.config.file import ConfigFile
 
-
 # Unlike `anyOf`, this lets an editor point at the wrong key.
 _STREAM = {
     "if": {"required": ["config"]},
