@@ -84,6 +84,10 @@ class Store(Protocol):
         """
         ...
 
+    def unread(self, snapshot: Snapshot) -> int:
+        """How many of the snapshot's files have no statistics yet, so that `inventory` would open them."""
+        ...
+
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files` (`FILE_STATS` rows): columns `file` (int64 row number), and `SUBJECT_COUNTS`."""
         ...
