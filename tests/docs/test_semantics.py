@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from retention.config.stream import StreamConfig
+from retention.plan import Plan
+from retention.units import parse_duration
+from tests.support.worlds import Message, World, plan_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLE = re.compile(r"```yaml\n(?P<policy>[^`]*)```\n\n(?P<table>(?:\|.*\n)+)")
+NOW_NS = 10**18
+
+
+def examples() -> list[tuple[str, list[dict[str, str]]]]:
+    text = (DOCS / "semantics" / "limits.md").read_text()
+    return [(found["policy"], rows(found["table"])) for found in EXAMPLE.finditer(text)]
+
+
+def rows(table: str) -> list[dict[str, str]]:
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def message(row: dict[str, str]) -> Message:
+    return Message(
+        seq=int(row["seq"]),
+        subject=row["subject"],
+        ts_ns=NOW_NS - parse_duration(row.get("age", "1s")),
+        size=int(row.get("size", 100)),
+        never=row.get("never") == "yes",
+    )
+
+
+def fates(plan: Plan) -> dict[int, str]:
+    """Sequence → the rule that removes it, where every file holds one message."""
+    rules = [name for name in plan.files.column_names if name.startswith("by_")]
+    return {
+        row["min_seq"]: next(rule[3:] for rule in rules if row[rule])
+        for row in plan.files.to_pylist()
+    }
+
+
+@pytest.mark.parametrize(("policy", "table"), examples())
+def test_the_worked_examples_come_out_as_the_page_says(
+    policy: str, table: list[dict[str, str]]
+) -> None:
+    config = StreamConfig(name="EXAMPLE", **YAML(typ="safe").load(policy))
+    files = tuple((int(row.get("segment", 1)), (message(row),)) for row in table)
+    gone = fates(plan_of(World(files, max(base for base, _ in files)), config.policy(), NOW_NS))
+    for row in table:
+        rule = gone.get(int(row["seq"]))
+        assert row["what happens"] == (f"goes: {rule}" if rule else "stays"), row
+
+
+def test_there_are_worked_examples_of_every_rule() -> None:
+    told = {row["what happens"] for _, table in examples() for row in table}
+    rules = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age")
+    assert told == {"stays", *(f"goes: {rule}" for rule in rules)}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
+    dead = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert not dead
