@@ -41,7 +41,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
         return _report(opened, plan, _run_name(started), _Work(), started)
-    with lease(opened.root, "maintenance"):
+    with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         plan = plan_stream(opened, as_of_ns, engines)
         return _carry_out(opened, plan, engines, history, started)
@@ -57,7 +57,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, plan.as_of_ns, guards)
-    with lease(opened.root, "maintenance"):
+    with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         return _carry_out(opened, plan, engines, history, started)
 
@@ -70,7 +70,9 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
         if version is None:
             history.finish(run, {**begun, "status": "abandoned"})
         else:
-            history.finish(run, {**begun, "status": "done", "version_after": version, "settled": True})
+            history.finish(
+                run, {**begun, "status": "done", "version_after": version, "settled": True}
+            )
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
     ]
 
 
-def _stage(opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines) -> list[Description]:
+def _stage(
+    opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines
+) -> list[Description]:
     rewrites = plan.rewrites
     weights = rewrites["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
@@ -144,7 +148,12 @@ def _commit(
     history: History,
 ) -> int:
     added = stats_table([copy.stats for copy in written])
-    metadata = {"run": run, "plan_id": plan.plan_id, "as_of_ns": plan.as_of_ns, "by_rule": plan.by_rule}
+    metadata = {
+        "run": run,
+        "plan_id": plan.plan_id,
+        "as_of_ns": plan.as_of_ns,
+        "by_rule": plan.by_rule,
+    }
     keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), added)
     history.begin(run, _record(plan) | {"status": "begun"})
     swap = Swap(remove=plan.files.select(LOGGED_FILES.names), add=added, metadata=metadata)
@@ -152,7 +161,11 @@ def _commit(
 
 
 def _record(plan: Plan) -> dict[str, Any]:
-    return plan.summary() | {"kind": "apply", "as_of_ns": plan.as_of_ns, "policy": plan.policy.as_json()}
+    return plan.summary() | {
+        "kind": "apply",
+        "as_of_ns": plan.as_of_ns,
+        "policy": plan.policy.as_json(),
+    }
 
 
 def _finish(history: History, report: Report) -> None:

@@ -45,7 +45,7 @@ def undo_run(opened: OpenedStream, run: str, undo: str) -> dict[str, object]:
     """
     history = history_of(opened.warehouse, opened.name)
     outcome = _undoable(opened, history, run)
-    with lease(opened.root, "maintenance"):
+    with lease(opened.root, "maintenance", opened.clock):
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         snapshot = opened.store.snapshot()
         _check_untouched(opened, history, run, removed)
@@ -58,7 +58,11 @@ def undo_run(opened: OpenedStream, run: str, undo: str) -> dict[str, object]:
         }
         keep_for_undo(opened, undo, added, removed)
         history.begin(undo, record | {"status": "begun"})
-        swap = Swap(remove=added.select(LOGGED_FILES.names), add=removed, metadata={"run": undo, "undoes": run})
+        swap = Swap(
+            remove=added.select(LOGGED_FILES.names),
+            add=removed,
+            metadata={"run": undo, "undoes": run},
+        )
         version = opened.store.commit(swap, snapshot)
         history.finish(undo, record | {"status": "done", "version_after": version})
     return {"run": undo, "stream": opened.name, **record, "version_after": version}
