@@ -12,9 +12,7 @@ from retention.stores.layout import Layout, StoreSettings
 __all__ = ["StoreSettings", "open_store"]
 
 
-def open_store(
-    root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]
-) -> Store:
+def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]) -> Store:
     """The store of one stream; nothing is touched until it is asked something.
 
     Args:
@@ -29,7 +27,7 @@ def open_store(
     layout = Layout(root.rstrip("/"), stream)
     if settings.format == "delta":
         # deltalake is loaded only where a Delta table is used.
-        from retention.stores.delta import DeltaStore  # noqa: PLC0415
+        from retention.stores.delta import DeltaStore
 
         return DeltaStore(layout, settings, clock)
     if settings.format != "parquet":
@@ -41,6 +39,6 @@ def open_store(
             f"stream {stream}: format parquet is not possible at {root}: an object store cannot "
             "rename, so a plain reader of the directory could see half a run; use format: delta"
         )
-    from retention.stores.parquet import ParquetStore  # noqa: PLC0415
+    from retention.stores.parquet import ParquetStore
 
     return ParquetStore(layout, settings, clock)

@@ -15,7 +15,7 @@ from retention import files
 from retention.errors import BusyError, ConflictError
 from retention.ports import Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
-from retention.stores import delta_table, digests, doubles, index
+from retention.stores import delta_history, delta_table, digests, doubles, index
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
 from retention.stores.delta_table import DeltaHandle
@@ -41,14 +41,12 @@ _log = logging.getLogger(__name__)
 class DeltaStore:
     """Implements `retention.ports.Store`."""
 
-    def __init__(
-        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
         self._layout = layout
         self._settings = settings
         self._clock = clock
         self._cache = StatisticsCache(layout, clock)
-        self._staged = Staged(layout.stream)
+        self._staged = Staged()
 
     @property
     def stream(self) -> str:
@@ -97,9 +95,7 @@ class DeltaStore:
         overlapping = index.refuse_overlaps(self.stream, table)
         read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
         counters = index.effective(snapshot.counters, table)
-        return Inventory(
-            self.stream, snapshot.table_id, snapshot.version, table, counters, read
-        )
+        return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""
@@ -126,19 +122,19 @@ class DeltaStore:
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)
 
+    def find_commit(self, run: str) -> int | None:
+        """The version that the commit of that run made, None if it never committed."""
+        return delta_history.find_run(self._layout, run)
+
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete files staged here that no commit named."""
+        """Delete those of the files that were staged here and that no commit can have named."""
         gone = self._staged.release(paths)
         files.delete(self._layout.live(path) for path in gone)
         files.delete(self._layout.own("subjects", path) for path in gone)
 
     def finish(self) -> None:
         """Write a checkpoint of the log when ten versions are new since the last one."""
-        names = files.names(self._layout.live("_delta_log"))
-        versions = [int(name[:20]) for name in names if name[20:] == ".json" and name[:20].isdigit()]
-        checkpoints = [
-            int(name[:20]) for name in names if ".checkpoint." in name and name[:20].isdigit()
-        ]
+        versions, checkpoints = delta_history.versions(self._layout)
         if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
             return
         try:
@@ -182,7 +178,9 @@ class DeltaStore:
         known, _ = self._cache.match(unknown.select(LOGGED_FILES.names))
         names = [*LOGGED_FILES.names, "min_seq", "max_seq"]
         rest = live.filter(pc.invert(pc.is_in(live["path"], value_set=known["path"])))
-        return pa.concat_tables([rest.select(names), known.select(names)], promote_options="permissive")
+        return pa.concat_tables(
+            [rest.select(names), known.select(names)], promote_options="permissive"
+        )
 
     def _now_ms(self) -> int:
         return self._clock() // 1_000_000

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deltalake.transaction import AddAction
 from deltalake._internal import RemoveAction
+from deltalake.transaction import AddAction
 
 from retention.errors import VerificationError
 from retention.stores.layout import is_ours
 from schemas.messages import NEVER
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = range(-(2**63), 2**63)
 
 

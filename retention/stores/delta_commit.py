@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+from deltalake._internal import RemoveAction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
-from deltalake._internal import RemoveAction
 
 from retention import files
 from retention.errors import CommitUnknownError, RefusedError, RetentionError, UsageError
@@ -20,6 +20,7 @@ from retention.ports import Swap
 from retention.segments import Counters
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
+from retention.stores.delta_history import find_token
 from retention.stores.delta_table import DeltaHandle, first_line, open_table
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -115,7 +116,9 @@ class Attempt:
         return [
             *(remove_action(row, data_change=loud, at_ms=at_ms) for row in removed),
             *(
-                add_action(row, data_change=loud or row["max_seq"] >= next_seq.get(row["partition"], 0))
+                add_action(
+                    row, data_change=loud or row["max_seq"] >= next_seq.get(row["partition"], 0)
+                )
                 for row in added
             ),
         ]
@@ -134,14 +137,7 @@ class Attempt:
 
     def _find(self, token: str) -> int | None:
         """The version that our commit became, by its token in the log."""
-        version = self.handle.table.version() + 1
-        while True:
-            entry = files.read_bytes(self.layout.live(f"_delta_log/{version:020d}.json"))
-            if entry is None:
-                return None
-            if token.encode() in entry:
-                return version
-            version += 1
+        return find_token(self.layout, token, self.handle.table.version())
 
     def _find_out(self, token: str, error: Exception) -> int:
         """Say what became of a commit that failed for another reason than a rival."""
@@ -162,7 +158,9 @@ class Attempt:
                 f"({first_line(error)}); look at the table's history in a few minutes, delete no file"
             ) from error
         if isinstance(error, ValueError):
-            raise UsageError(f"stream {stream}: {first_line(error)}; nothing was committed") from error
+            raise UsageError(
+                f"stream {stream}: {first_line(error)}; nothing was committed"
+            ) from error
         raise RetentionError(
             f"stream {stream}: the commit could not be written ({first_line(error)}); nothing was changed; "
             "free space or repair the disk, then try again"

@@ -52,7 +52,9 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
     """
 
     def __init__(self, table: DeltaTable, prefix: str, known: list[Key]) -> None:
-        self._table, self._prefix, self._known = table, prefix, known
+        self._table = table
+        self._prefix = prefix
+        self._known = known
 
     def __getitem__(self, key: Key) -> int:
         value = self._table.transaction_version(f"{self._prefix}/{key}")
@@ -182,10 +184,8 @@ def _with_vectors(table: DeltaTable) -> frozenset[str]:
 
 def _uri(layout: Layout) -> str:
     """Where deltalake finds the table; it cannot open a directory with a percent sign in its path."""
-    if files.is_remote(layout.root):
-        place = layout.messages
-    else:
-        place = str(Path(layout.messages).resolve())
+    remote = files.is_remote(layout.root)
+    place = layout.messages if remote else str(Path(layout.messages).resolve())
     if "%" in place:
         raise UsageError(
             f"{place}: a Delta table cannot lie below a path with a percent sign (deltalake reads it as an "

@@ -34,7 +34,9 @@ def subject_counts(
             parquet_files.describe(locate(row)[0])
             counted = _read(name)
         assert counted is not None  # noqa: S101
-        return counted.add_column(0, _SHAPE.field("file"), pa.array([number] * len(counted), pa.int64()))
+        return counted.add_column(
+            0, _SHAPE.field("file"), pa.array([number] * len(counted), pa.int64())
+        )
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(digest, range(table.num_rows)))

@@ -17,9 +17,7 @@ from retention.segments import Counters, DataFile, ReadCount
 from schemas.files import FILE_STATS
 
 _READERS = 2
-_ORDER = [
-    (name, "ascending") for name in ("partition", "segment", "min_seq", "path")
-]
+_ORDER = [(name, "ascending") for name in ("partition", "segment", "min_seq", "path")]
 _REMEDY = "nothing was changed; remove the file from the table, or give its rows valid sequences"
 
 
@@ -131,13 +129,9 @@ def effective(counters: Counters, files: pa.Table) -> Counters:
         if partition is None:
             continue
         if row["max_seq_max"] is not None:
-            next_seq[partition] = max(
-                row["max_seq_max"] + 1, counters.next_seq.get(partition, 0)
-            )
+            next_seq[partition] = max(row["max_seq_max"] + 1, counters.next_seq.get(partition, 0))
         if row["segment_max"] is not None:
-            open_base[partition] = max(
-                row["segment_max"], counters.open_base.get(partition, 0)
-            )
+            open_base[partition] = max(row["segment_max"], counters.open_base.get(partition, 0))
     return Counters(
         ChainMap(next_seq, counters.next_seq),  # type: ignore[arg-type]
         ChainMap(open_base, counters.open_base),  # type: ignore[arg-type]
@@ -147,7 +141,9 @@ def effective(counters: Counters, files: pa.Table) -> Counters:
 
 def _running_maximum(partition: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Highest value so far within each partition; `partition` is sorted."""
-    starts = np.flatnonzero(np.concatenate([[True], partition[1:] != partition[:-1]])[: len(values)])
+    starts = np.flatnonzero(
+        np.concatenate([[True], partition[1:] != partition[:-1]])[: len(values)]
+    )
     pieces = np.split(values, starts[1:])
     return np.concatenate([np.maximum.accumulate(piece) for piece in pieces])
 

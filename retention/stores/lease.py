@@ -9,9 +9,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from retention import files
@@ -20,35 +20,30 @@ from retention.errors import BusyError
 EXPIRY_S = 60.0
 """How long a lease on an object store outlives its holder."""
 _POLL_S = 0.05
+_SETTLE_S = 0.2
 
 
 @contextmanager
 def lease(
-    root: str,
-    kind: str,
-    clock: Callable[[], int],
-    *,
-    wait_s: float = 0.0,
-    expiry_s: float = EXPIRY_S,
+    root: str, kind: str, wait_s: float = 0.0, *, expiry_s: float = EXPIRY_S
 ) -> Iterator[None]:
-    """Hold a stream's lease during the block; it saves rivals from wasted work, commits are what excludes.
+    """Hold a stream's lease during the block; it saves rivals wasted work, commits are what excludes.
 
     Args:
         root: `<warehouse>/streams/<name>`.
         kind: `maintenance` or `append`.
-        clock: the wall clock, nanoseconds since the epoch; says since when it is held.
         wait_s: how long to wait for a living holder.
-        expiry_s: on object stores, after how long a dead holder's lease is free.
+        expiry_s: on object stores, how long after its last sign of life a dead holder's lease is free.
 
     Raises:
         BusyError: someone else holds it.
     """
     place = files.join(root, "_retention", f"{kind}.lease")
     if files.is_remote(root):
-        with _held_object(place, clock, wait_s, expiry_s):
+        with _held_object(place, wait_s, expiry_s):
             yield
         return
-    with held(place, _owner(clock), wait_s):
+    with held(place, _owner(), wait_s):
         yield
 
 
@@ -87,28 +82,29 @@ def _lock(descriptor: int, place: str, wait_s: float | None) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() >= until:
-                raise _busy(place, os.pread(descriptor, 4096, 0)) from error
+                since_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
+                raise _busy(place, os.pread(descriptor, 4096, 0), since_ms) from error
             time.sleep(_POLL_S)
         else:
             return
 
 
 @contextmanager
-def _held_object(
-    place: str, clock: Callable[[], int], wait_s: float, expiry_s: float
-) -> Iterator[None]:
-    """An object with owner and expiry, renewed while the block runs.
+def _held_object(place: str, wait_s: float, expiry_s: float) -> Iterator[None]:
+    """An object that names its owner, written again and again while the block runs.
 
-    A lease that its holder does not renew is waited out; one that is renewed has a living holder.
+    One that nobody has written for `expiry_s` is free; a lease that its holder lost is never written again.
     """
     token = uuid.uuid4().hex
-    _acquire(place, token, clock, (wait_s, expiry_s))
+    _acquire(place, token, wait_s, expiry_s)
     stop = threading.Event()
 
     def renew() -> None:
-        while not stop.wait(expiry_s / 3):
+        while not stop.wait(expiry_s / 4):
             with suppress(OSError):
-                files.replace(place, _claim(token, clock, expiry_s))
+                if not _is_owner(place, token):
+                    return
+                files.replace(place, _owner(token))
 
     keeper = threading.Thread(target=renew, daemon=True)
     keeper.start()
@@ -117,52 +113,55 @@ def _held_object(
     finally:
         stop.set()
         keeper.join()
-        if _holder(place).get("token") == token:
+        if _is_owner(place, token):
             files.delete([place])
 
 
-def _acquire(
-    place: str, token: str, clock: Callable[[], int], seconds: tuple[float, float]
-) -> None:
-    wait_s, expiry_s = seconds
-    first = _holder(place)
-    until = time.monotonic() + wait_s
+def _acquire(place: str, token: str, wait_s: float, expiry_s: float) -> None:
+    first, until = _written_ms(place), time.monotonic() + wait_s
     while True:
-        holder = _holder(place)
-        free_ns = int(holder.get("expires_ns", 0))
-        if clock() >= free_ns or free_ns - clock() > 2 * expiry_s * 1e9:
-            files.replace(place, _claim(token, clock, expiry_s))
-            time.sleep(_POLL_S)
-            if _holder(place).get("token") == token:
+        written = _written_ms(place)
+        if written is None or _store_clock_ms(place, token) - written >= expiry_s * 1000:
+            files.replace(place, _owner(token))
+            time.sleep(_SETTLE_S)
+            if _is_owner(place, token):
                 return
-        elif holder != first and time.monotonic() >= until:
-            raise _busy(place, json.dumps(holder).encode())
-        time.sleep(min(_POLL_S * 10, max(_POLL_S, (free_ns - clock()) / 1e9)))
+        elif written != first and time.monotonic() >= until:
+            # Written since we look: its holder lives.
+            raise _busy(place, files.read_bytes(place) or b"", written)
+        time.sleep(min(1.0, expiry_s / 10))
 
 
-def _holder(place: str) -> dict[str, object]:
-    with suppress(ValueError):
-        said = json.loads(files.read_bytes(place) or b"{}")
-        if isinstance(said, dict):
-            return said
-    return {}
+def _is_owner(place: str, token: str) -> bool:
+    return token.encode() in (files.read_bytes(place) or b"")
 
 
-def _claim(token: str, clock: Callable[[], int], expiry_s: float) -> bytes:
-    said = json.loads(_owner(clock))
-    return json.dumps(said | {"token": token, "expires_ns": clock() + int(expiry_s * 1e9)}).encode()
+def _written_ms(place: str) -> int | None:
+    try:
+        return files.stat(place)[1]
+    except FileNotFoundError:
+        return None
 
 
-def _owner(clock: Callable[[], int]) -> bytes:
-    return json.dumps(
-        {"pid": os.getpid(), "host": socket.gethostname(), "since_ns": clock()}
-    ).encode()
+def _store_clock_ms(place: str, token: str) -> int:
+    """The object store's own time, so that clocks of machines need not agree."""
+    probe = f"{place}.{token}"
+    files.replace(probe, b"")
+    written = files.stat(probe)[1]
+    files.delete([probe])
+    return written
 
 
-def _busy(place: str, owner: bytes) -> BusyError:
+def _owner(token: str = "") -> bytes:
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "token": token}).encode()
+
+
+def _busy(place: str, owner: bytes, since_ms: int) -> BusyError:
     who = "another process"
     with suppress(ValueError, KeyError, TypeError):
         said = json.loads(owner)
-        since = datetime.fromtimestamp(said["since_ns"] // 10**9, timezone.utc)
-        who = f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
-    return BusyError(f"{place}: held by {who}; nothing was changed; try again when it is done")
+        who = f"process {said['pid']} on {said['host']}"
+    since = datetime.fromtimestamp(since_ms // 1000, UTC)
+    return BusyError(
+        f"{place}: held by {who}, since {since:%Y-%m-%dT%H:%M:%SZ}; nothing was changed; try again when it is done"
+    )

@@ -47,15 +47,13 @@ class ParquetHandle:
 class ParquetStore:
     """Implements `retention.ports.Store`."""
 
-    def __init__(
-        self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
         self._layout = layout
         self._settings = settings
         self._clock = clock
         self._log = ParquetLog(layout)
         self._places = Places(layout, self._log)
-        self._staged = Staged(layout.stream)
+        self._staged = Staged()
 
     @property
     def stream(self) -> str:
@@ -96,9 +94,7 @@ class ParquetStore:
         overlapping = index.refuse_overlaps(self.stream, table)
         read = handle.read + doubles.refuse_doubles(self._layout, overlapping, self.data_files)
         counters = index.effective(snapshot.counters, table)
-        return Inventory(
-            self.stream, snapshot.table_id, snapshot.version, table, counters, read
-        )
+        return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""
@@ -129,8 +125,12 @@ class ParquetStore:
             _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
         return version
 
+    def find_commit(self, run: str) -> int | None:
+        """The version that the commit of that run made, None if it never committed."""
+        return self._log.find(run)
+
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete files staged here that no commit named."""
+        """Delete those of the files that were staged here and that no commit can have named."""
         gone = self._staged.release(paths)
         files.delete(self._places.staged(path) for path in gone)
         files.delete(self._layout.own("subjects", path) for path in gone)

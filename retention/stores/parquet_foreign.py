@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from retention import files
 from retention.errors import ForeignRowsError
-from retention.segments import ReadCount
+from retention.segments import DataFile, ReadCount
 from retention.stores import doubles, index
 from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.parquet_log import Entry, ParquetLog, State
@@ -46,7 +46,7 @@ def take_in(
     found = [layout.data_file(row, layout.live(row[0])) for row in identities(logged)]
     described, read = index.describe(found, logged)
 
-    def locate(table: pa.Table) -> list[index.DataFile]:
+    def locate(table: pa.Table) -> list[DataFile]:
         there = [layout.data_file(row, layout.live(row[0])) for row in identities(table)]
         check_lengths(layout, table, there)
         return there

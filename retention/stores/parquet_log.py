@@ -96,10 +96,7 @@ class ParquetLog:
         """
         place = self._place(version, "json")
         try:
-            content = files.read_bytes(place)
-            if content is None:
-                raise ValueError("it is missing")
-            said = json.loads(content)
+            said = json.loads(files.read_bytes(place) or b"")
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
             return Entry(**said)
@@ -112,6 +109,11 @@ class ParquetLog:
     def newest(self) -> int:
         """The newest version, -1 if there is none."""
         return max(self._versions()[0], default=-1)
+
+    def find(self, run: str) -> int | None:
+        """The version of a run's entry, None if it has none."""
+        versions = reversed(self._versions()[0])
+        return next((version for version in versions if self.entry(version).run == run), None)
 
     def names_ever(self) -> set[str]:
         """Every path that any entry ever removed."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from retention.errors import CommitUnknownError, RefusedError, RetentionError
+from retention.errors import CommitUnknownError, RetentionError
 
 
 class Staged:
     """The paths that one store handed out."""
 
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
         self._open: set[str] = set()
 
     def add(self, path: str) -> str:
@@ -34,17 +33,7 @@ class Staged:
             raise
 
     def release(self, paths: Iterable[str]) -> list[str]:
-        """The paths, to be deleted now.
-
-        Raises:
-            RefusedError: one was not staged here, or a commit may have named it.
-        """
-        gone = sorted(set(paths))
-        unknown = [path for path in gone if path not in self._open]
-        if unknown:
-            raise RefusedError(
-                f"stream {self._stream}: {unknown[0]} was not staged by this run, or is in the table; no file "
-                "was deleted"
-            )
+        """Those of the paths that may be deleted now: staged here, and certainly in no commit."""
+        gone = sorted(self._open.intersection(paths))
         self._open.difference_update(gone)
         return gone

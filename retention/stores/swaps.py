@@ -89,7 +89,9 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
         changed = pc.not_equal(found[name], pinned[name])
         if pc.any(changed).as_py():
             path = pinned["path"].filter(changed)[0].as_py()
-            raise StalePlanError(f"stream {stream}: {path} has another {name} than planned; {_AGAIN}")
+            raise StalePlanError(
+                f"stream {stream}: {path} has another {name} than planned; {_AGAIN}"
+            )
 
 
 def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:

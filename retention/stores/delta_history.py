@@ -1,0 +1,61 @@
+"""What the files of a Delta log tell without opening the table: versions, checkpoints, which run committed."""
+
+from __future__ import annotations
+
+import json
+
+from retention import files
+from retention.stores.layout import Layout
+
+_DIGITS = 20
+
+
+def versions(layout: Layout) -> tuple[list[int], list[int]]:
+    """The versions whose entries are still there, and those that have a checkpoint; both ascending."""
+    entries, checkpoints = [], set()
+    for name in files.names(layout.live("_delta_log")):
+        number, _, kind = name.partition(".")
+        if len(number) == _DIGITS and number.isdigit():
+            if kind == "json":
+                entries.append(int(number))
+            elif kind.startswith("checkpoint."):
+                checkpoints.add(int(number))
+    return entries, sorted(checkpoints)
+
+
+def read_entry(layout: Layout, version: int) -> bytes | None:
+    """One entry of the log, None if there is none."""
+    return files.read_bytes(layout.live(f"_delta_log/{version:0{_DIGITS}d}.json"))
+
+
+def find_token(layout: Layout, token: str, after: int) -> int | None:
+    """The version later than `after` whose entry has a token that nothing else can have."""
+    version = after + 1
+    while (entry := read_entry(layout, version)) is not None:
+        if token.encode() in entry:
+            return version
+        version += 1
+    return None
+
+
+def find_run(layout: Layout, run: str) -> int | None:
+    """The newest version that a run committed, None if it never did."""
+    for version in reversed(versions(layout)[0]):
+        if run in _runs(read_entry(layout, version) or b""):
+            return version
+    return None
+
+
+def _runs(entry: bytes) -> set[object]:
+    found = set()
+    for line in entry.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            said = json.loads(line)["commitInfo"].get("userMetadata") or "{}"
+            try:
+                metadata = json.loads(said)
+            except ValueError:
+                # Another writer's own text.
+                continue
+            if isinstance(metadata, dict):
+                found.add(metadata.get("run"))
+    return found
