@@ -1,0 +1,150 @@
+"""JSON lines: messages to publish, read strictly, and messages as `retention messages` prints them."""
+
+from __future__ import annotations
+
+import json
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from retention import headers
+from retention.errors import UsageError
+
+PUBLISHED = pa.schema(
+    [
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("headers", pa.binary()),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("ts_ns", pa.int64(), nullable=False),
+        pa.field("line", pa.int64(), nullable=False),
+    ]
+)
+"""One row per message to publish: what `retention.rows.complete` takes, and its line's number."""
+
+_KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
+_INT64 = range(-(2**63), 2**63)
+_PRINTED = [
+    *("partition", "segment", "seq", "subject", "ts_ns", "headers", "payload"),
+    *("size", "msg_id", "origin_ts_ns"),
+]
+
+
+def parse_messages(lines: Iterable[bytes | str], now_ns: int) -> pa.Table:
+    """The messages that JSON lines describe, shape `PUBLISHED`, in their order.
+
+    A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
+    payload; `headers`, pairs or an object of texts and lists of texts; `ts_ns`, by default `now_ns`.
+    Empty lines are passed over.
+
+    Args:
+        lines: text, or bytes in UTF-8.
+        now_ns: the time of messages without one, nanoseconds since the epoch.
+
+    Raises:
+        UsageError: a line is no such object; the message names the line's number.
+    """
+    rows = []
+    decode = json.JSONDecoder(object_pairs_hook=_object).decode
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line if isinstance(line, str) else line.decode()
+            if text and not text.isspace():
+                rows.append((*_message(decode(text), now_ns), number))
+        except (ValueError, RecursionError) as error:
+            problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
+            raise UsageError(
+                f"line {number}: {problem}; nothing was published; correct it and publish again"
+            ) from error
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(PUBLISHED)
+    return pa.table(columns, schema=PUBLISHED)
+
+
+def message_lines(messages: pa.Table) -> Iterator[str]:
+    """One JSON object per message of shape `MESSAGES`, without line ends, in the order given."""
+    for batch in messages.select(_PRINTED).to_batches():
+        for row in batch.to_pylist():
+            yield json.dumps(
+                dict(_printed(name, row[name]) for name in _PRINTED), ensure_ascii=False
+            )
+
+
+def _printed(name: str, value: Any) -> tuple[str, Any]:
+    if name == "headers":
+        return "headers_b64", None if value is None else _base64(value)
+    if name == "payload":
+        return "payload_b64", _base64(value or b"")
+    return name, value
+
+
+def _base64(octets: bytes) -> str:
+    return b2a_base64(octets, newline=False).decode()
+
+
+def _message(message: Any, now_ns: int) -> tuple[bytes, bytes | None, bytes, int]:
+    if not isinstance(message, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  (the caller adds the line's number)
+    if not message.keys() <= _KEYS:
+        unknown = ", ".join(sorted(message.keys() - _KEYS))
+        raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(_KEYS))}")
+    subject = message.get("subject")
+    if not isinstance(subject, str) or not subject:
+        raise ValueError("subject must be there and be a text")
+    ts_ns = message.get("ts_ns", now_ns)
+    if type(ts_ns) is not int or ts_ns not in _INT64:
+        raise ValueError("ts_ns must be an integer, nanoseconds since the epoch")
+    block = _block(message["headers"]) if "headers" in message else None
+    return subject.encode(), block, _payload(message), ts_ns
+
+
+def _payload(message: dict[str, Any]) -> bytes:
+    if "data_b64" not in message:
+        text = message.get("data", "")
+        if not isinstance(text, str):
+            raise ValueError("data must be a text; other bytes go into data_b64")
+        return text.encode()
+    if "data" in message:
+        raise ValueError("data and data_b64 exclude each other")
+    encoded = message["data_b64"]
+    if not isinstance(encoded, str):
+        raise ValueError("data_b64 must be a text")  # noqa: TRY004
+    try:
+        return a2b_base64(encoded, strict_mode=True)
+    except ValueError as error:
+        raise ValueError(f"data_b64 is not base64 ({error})") from error
+
+
+def _block(given: Any) -> bytes | None:
+    pairs = _pairs(given) if isinstance(given, dict) else given
+    if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        raise ValueError("headers must be pairs of texts, or an object of texts and lists of texts")
+    return headers.build(pairs) or None
+
+
+def _pairs(given: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        (name, value)
+        for name, values in given.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
+def _is_pair(given: Any) -> bool:
+    match given:
+        case (str(), str()):
+            return True
+        case _:
+            return False
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {max(names, key=names.count)} stands in one object twice")
+    return found
+
+
+def _json_problem(error: json.JSONDecodeError) -> str:
+    return f"it is not JSON ({error.msg} at column {error.colno})"

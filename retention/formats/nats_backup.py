@@ -1,0 +1,226 @@
+"""NATS stream backups, v2 archives: a stream's state, its consumers and every message, read and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.errors import DamagedError, RefusedError, UsageError
+from retention.formats import archive, s2
+from retention.rows import Storage, sizes
+
+RAW_ROWS = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("ts_ns", pa.int64(), nullable=False),
+        pa.field("headers", pa.binary()),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+"""One row per message of a backup: what `retention.rows.complete` takes."""
+
+_STORAGES: tuple[Storage, ...] = ("file", "memory")
+_STATE = "state.json"
+_STATE_NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
+_CONSUMERS = "consumers/"
+_DIRECTORY_CONFIG = "backup.json"
+_BATCH_BYTES = 64 << 20
+_AGAIN = "nothing was imported; make or copy the backup again"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A v2 archive whose state and consumers are read, and whose messages can be."""
+
+    path: Path
+    """The archive itself."""
+    name: str
+    state: Mapping[str, Any]
+    """The server's `state.json`: messages, bytes, first_seq, last_seq, times, consumer_count."""
+    consumers: Mapping[str, Mapping[str, Any]]
+    """Consumer name → `config` and `state`."""
+    config: Mapping[str, Any] | None
+    """The stream's configuration, if a `backup.json` lies beside the archive."""
+
+    def batches(self, rows: int = 65_536, storage: Storage | None = None) -> Iterator[pa.Table]:
+        """The messages in order of sequence, tables of shape `RAW_ROWS`, checked against the state at the end.
+
+        Args:
+            rows: how many a table holds at least, the last one aside; 64 MiB end a table earlier.
+            storage: whose byte accounting the state must agree with; by default the configuration's, and
+                without one either.
+
+        Raises:
+            DamagedError: the archive is cut off or malformed, or disagrees with its state.
+            RefusedError: a message that a table cannot hold.
+        """
+        totals = _Totals()
+        pending: list[pa.Table] = []
+        for table in self._messages():
+            totals.add(table)
+            pending.append(table)
+            held = sum(one.num_rows for one in pending), sum(one.nbytes for one in pending)
+            if held[0] >= rows or held[1] >= _BATCH_BYTES:
+                yield pa.concat_tables(pending)
+                pending = []
+        self._check(totals, storage or (self.config or {}).get("storage"))
+        if pending:
+            yield pa.concat_tables(pending)
+
+    def _messages(self) -> Iterator[pa.Table]:
+        last = 0
+        for entries in archive.read(self.path):
+            messages = entries.slice(_count_documents(entries)) if last == 0 else entries
+            if not messages.num_rows:
+                continue
+            seqs = np.concatenate([[last], messages["seq"].to_numpy()])
+            wrong = np.flatnonzero(seqs[1:] <= seqs[:-1])
+            if len(wrong):
+                raise DamagedError(
+                    f"{self.path}: sequence {seqs[wrong[0] + 1]} follows sequence {seqs[wrong[0]]}, "
+                    f"but sequences must rise; {_AGAIN}"
+                )
+            last = int(seqs[-1])
+            yield self._raw_rows(messages)
+
+    def _raw_rows(self, messages: pa.Table) -> pa.Table:
+        try:
+            subjects = messages["name"].cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise RefusedError(
+                f"{self.path}: a subject between sequences {messages['seq'][0]} and "
+                f"{messages['seq'][-1]} is not UTF-8, which a table cannot hold; nothing was "
+                "imported; delete that message in the broker and make the backup again"
+            ) from error
+        empty = pc.equal(pc.binary_length(messages["headers"]), 0)
+        headers = pc.if_else(empty, pa.scalar(None, pa.binary()), messages["headers"])
+        columns = [messages["seq"], subjects, messages["ts_ns"], headers, messages["payload"]]
+        return pa.table(columns, schema=RAW_ROWS)
+
+    def _check(self, totals: _Totals, storage: Storage | None) -> None:
+        state = self.state
+        counted = [totals.bytes[one] for one in _STORAGES if storage in (None, one)]
+        compared = (
+            ("messages", state["messages"], totals.messages),
+            ("first_seq", state["first_seq"] if totals.messages else 0, totals.first_seq),
+            ("last_seq", state["last_seq"], max(state["last_seq"], totals.last_seq)),
+            ("bytes", state["bytes"], state["bytes"] if state["bytes"] in counted else counted[0]),
+        )
+        wrong = [
+            f"{name} is {said} in {_STATE} and {found} in the archive"
+            for name, said, found in compared
+            if said != found
+        ]
+        if wrong:
+            other = next((one for one in _STORAGES if totals.bytes[one] == state["bytes"]), None)
+            hint = f"; the bytes fit storage: {other}, set that for the stream" if other else ""
+            raise DamagedError(f"{self.path}: {'; '.join(wrong)}; {_AGAIN}{hint}")
+
+
+def read_backup(path: Path | str) -> Backup:
+    """Open a v2 archive, or the directory that `nats stream backup` made around one.
+
+    Raises:
+        UsageError: there is no such file, or the directory holds no archive or several.
+        DamagedError: it is no v2 archive, or is cut off or malformed.
+    """
+    given = Path(path)
+    if not given.exists():
+        raise UsageError(f"{given}: no such file or directory; name a backup that exists")
+    file, config = _in_directory(given) if given.is_dir() else (given, None)
+    documents = _documents(file)
+    state = documents.pop(_STATE, {})
+    if not all(isinstance(state.get(name), int) for name in _STATE_NUMBERS):
+        numbers = ", ".join(_STATE_NUMBERS)
+        raise archive.damaged(file, 0, f"it begins without a {_STATE} that has {numbers}")
+    consumers = {name.removeprefix(_CONSUMERS): content for name, content in documents.items()}
+    own_name = given.name if given.is_dir() else given.stem
+    return Backup(file, str((config or {}).get("name", own_name)), state, consumers, config)
+
+
+def write_backup(
+    path: Path | str,
+    state: Mapping[str, Any],
+    consumers: Mapping[str, Mapping[str, Any]],
+    batches: Iterable[pa.Table],
+) -> None:
+    """Write a v2 archive, which nats-server 2.15 or later restores.
+
+    Args:
+        path: where; an existing file is overwritten.
+        state: the server's stream state: messages, bytes, first_seq, last_seq; the count of consumers
+            is put in.
+        consumers: consumer name → `config` and `state`.
+        batches: tables with the columns of `RAW_ROWS`, in order of sequence.
+    """
+    documents = {_STATE: {**state, "consumer_count": len(consumers)}}
+    documents |= {f"{_CONSUMERS}{name}": dict(content) for name, content in consumers.items()}
+    with Path(path).open("wb") as file:
+        s2.write_frames(file, archive.encode(documents, batches))
+
+
+@dataclass
+class _Totals:
+    messages: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    bytes: dict[Storage, int] = field(default_factory=lambda: dict.fromkeys(_STORAGES, 0))
+
+    def add(self, rows: pa.Table) -> None:
+        self.first_seq = self.first_seq or rows["seq"][0].as_py()
+        self.last_seq = rows["seq"][-1].as_py()
+        self.messages += rows.num_rows
+        for storage in _STORAGES:
+            counted = sizes(rows["subject"], rows["headers"], rows["payload"], storage)
+            self.bytes[storage] += pc.sum(counted).as_py()
+
+
+def _documents(file: Path) -> dict[str, dict[str, Any]]:
+    documents: dict[str, dict[str, Any]] = {}
+    for entries in archive.read(file):
+        count = _count_documents(entries)
+        for entry in entries.slice(0, count).select(["name", "payload"]).to_pylist():
+            name = entry["name"].decode(errors="backslashreplace")
+            if name != _STATE and not name.startswith(_CONSUMERS):
+                raise archive.damaged(file, 0, f"an entry {name} has no sequence")
+            documents[name] = _json_object(file, name, entry["payload"])
+        if count < entries.num_rows:
+            break
+    return documents
+
+
+def _count_documents(entries: pa.Table) -> int:
+    """How many entries without a sequence stand before the first message."""
+    return int(np.argmax(np.append(entries["seq"].to_numpy() != 0, True)))
+
+
+def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
+    beside = directory / _DIRECTORY_CONFIG
+    archives = sorted(one for one in directory.iterdir() if one.is_file() and one != beside)
+    if len(archives) != 1:
+        names = ", ".join(one.name for one in archives) or "no file"
+        raise UsageError(
+            f"{directory}: {names} beside {_DIRECTORY_CONFIG}; name the archive itself"
+        )
+    if not beside.is_file():
+        return archives[0], None
+    config = _json_object(beside, "it", beside.read_bytes()).get("config")
+    return archives[0], config if isinstance(config, dict) else None
+
+
+def _json_object(file: Path, name: str, content: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(content)
+    except ValueError as error:
+        raise DamagedError(f"{file}: {name} is not JSON ({error}); {_AGAIN}") from error
+    if not isinstance(parsed, dict):
+        raise DamagedError(f"{file}: {name} is not a JSON object; {_AGAIN}")
+    return parsed

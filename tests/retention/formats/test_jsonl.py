@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from retention import rows
+from retention.errors import UsageError
+from retention.formats import jsonl
+from schemas.messages import MESSAGES
+
+
+def parsed(*lines: dict[str, Any] | str | bytes, now_ns: int = 5) -> list[dict[str, Any]]:
+    given = [json.dumps(line) if isinstance(line, dict) else line for line in lines]
+    return jsonl.parse_messages(given, now_ns).to_pylist()
+
+
+def test_a_line_becomes_a_message_with_the_time_given_or_now() -> None:
+    first, second = parsed(
+        {"subject": "a", "data": "é", "ts_ns": -7}, b'{"subject":"b","data_b64":"/w=="}\r\n'
+    )
+    assert first == {
+        "subject": "a",
+        "headers": None,
+        "payload": "é".encode(),
+        "ts_ns": -7,
+        "line": 1,
+    }
+    assert second == {"subject": "b", "headers": None, "payload": b"\xff", "ts_ns": 5, "line": 2}
+
+
+def test_empty_lines_are_passed_over_but_counted() -> None:
+    assert [
+        row["line"] for row in parsed("", "  \n", {"subject": "a"}, b"\n", {"subject": "b"})
+    ] == [3, 5]
+    assert jsonl.parse_messages([], 5).schema == jsonl.PUBLISHED
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [["A", "1"], ["B", "x"], ["B", "y"]],
+        {"A": "1", "B": ["x", "y"]},
+        {"A": ["1"], "B": ["x", "y"]},
+    ],
+)
+def test_headers_are_pairs_or_an_object(given: Any) -> None:
+    block = b"NATS/1.0\r\nA: 1\r\nB: x\r\nB: y\r\n\r\n"
+    assert parsed({"subject": "a", "headers": given})[0]["headers"] == block
+
+
+@pytest.mark.parametrize("given", [[], {}, {"A": []}])
+def test_empty_headers_are_none(given: Any) -> None:
+    assert parsed({"subject": "a", "headers": given})[0]["headers"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "not JSON"),
+        ('{"subject": "a"} x', "Extra data at column 18"),
+        ("[" * 100_000, "recursion"),
+        ("[]", "not a JSON object"),
+        ("{}", "subject must be there"),
+        ('{"subject": ""}', "subject must be there"),
+        ('{"subject": 1}', "subject must be there"),
+        ('{"subject": "a", "payload": "x"}', "unknown key payload"),
+        ('{"subject": "a", "subject": "b"}', "key subject stands in one object twice"),
+        ('{"subject": "a", "headers": {"A": "1", "A": "2"}}', "key A stands in one object twice"),
+        ('{"subject": "a", "data": 1}', "data must be a text"),
+        ('{"subject": "a", "data": null}', "data must be a text"),
+        ('{"subject": "a", "data": "\\ud800"}', "surrogates not allowed"),
+        ('{"subject": "\\ud800"}', "surrogates not allowed"),
+        ('{"subject": "a", "data": "", "data_b64": ""}', "exclude each other"),
+        ('{"subject": "a", "data_b64": "a"}', "not base64"),
+        ('{"subject": "a", "data_b64": "YQ==YQ=="}', "not base64"),
+        ('{"subject": "a", "data_b64": "Y Q=="}', "not base64"),
+        ('{"subject": "a", "data_b64": 1}', "data_b64 must be a text"),
+        ('{"subject": "a", "ts_ns": 1.5}', "ts_ns must be an integer"),
+        ('{"subject": "a", "ts_ns": true}', "ts_ns must be an integer"),
+        ('{"subject": "a", "ts_ns": 9223372036854775808}', "ts_ns must be an integer"),
+        ('{"subject": "a", "headers": "A: b"}', "headers must be pairs"),
+        ('{"subject": "a", "headers": [["A"]]}', "headers must be pairs"),
+        ('{"subject": "a", "headers": {"A": 1}}', "headers must be pairs"),
+        ('{"subject": "a", "headers": {"A:": "1"}}', "not a header"),
+        ('{"subject": "a", "headers": {"A": "1\\r\\n"}}', "not a header"),
+        (b'{"subject": "\xff"}', "decode"),
+    ],
+)
+def test_a_wrong_line_is_refused_with_its_number(line: str | bytes, problem: str) -> None:
+    with pytest.raises(UsageError, match="line 3: ") as refused:
+        parsed({"subject": "a"}, "", line)
+    assert problem in str(refused.value)
+
+
+def test_messages_are_printed_with_the_documented_keys_in_order_and_read_back() -> None:
+    raw = jsonl.parse_messages(
+        [
+            '{"subject": "a.é", "data_b64": "/w==", "headers": {"Nats-Msg-Id": "7"}}',
+            '{"subject": "b"}',
+        ],
+        5,
+    )
+    complete = rows.complete(raw, "file")
+    extra = {"partition": [0, 0], "segment": [1, 1], "seq": [1, 2]}
+    columns = [
+        pa.array(extra[name]) if name in extra else complete[name] for name in MESSAGES.names
+    ]
+    lines = list(jsonl.message_lines(pa.table(columns, names=MESSAGES.names)))
+    assert json.loads(lines[0]) == {
+        "partition": 0,
+        "segment": 1,
+        "seq": 1,
+        "subject": "a.é",
+        "ts_ns": 5,
+        "headers_b64": "TkFUUy8xLjANCk5hdHMtTXNnLUlkOiA3DQoNCg==",
+        "payload_b64": "/w==",
+        "size": 34 + 4 + 28 + 1,
+        "msg_id": "7",
+        "origin_ts_ns": None,
+    }
+    second = json.loads(lines[1])
+    assert list(second) == list(json.loads(lines[0]))
+    assert (second["headers_b64"], second["payload_b64"], second["msg_id"]) == (None, "", None)

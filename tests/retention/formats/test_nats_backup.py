@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
+from retention.formats import archive, nats_backup, s2
+from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
+
+ROWS = pa.table(
+    {
+        "seq": [3, 5, 9],
+        "subject": ["a", "b", "a"],
+        "ts_ns": [30, 20, 10],
+        "headers": [None, b"NATS/1.0\r\nA: b\r\n\r\n", None],
+        "payload": [b"x", b"", b"yz"],
+    },
+    schema=RAW_ROWS,
+)
+FILE_BYTES = 3 * 30 + 3 + 3 + 4 + 18
+MEMORY_BYTES = 3 * 16 + 3 + 3 + 18
+STATE = {"messages": 3, "bytes": FILE_BYTES, "first_seq": 3, "last_seq": 12}
+CONSUMER = {"config": {"durable_name": "c"}, "state": {"ack_floor": {"stream_seq": 4}}}
+
+
+def written(
+    path: Path, state: dict[str, Any] = STATE, rows: pa.Table = ROWS, **consumers: Any
+) -> Path:
+    write_backup(path, state, consumers, [rows.slice(0, 1), rows.slice(1)])
+    return path
+
+
+def all_rows(path: Path, **options: Any) -> pa.Table:
+    return pa.concat_tables(read_backup(path).batches(**options))
+
+
+def test_a_backup_gives_back_what_was_written(tmp_path: Path) -> None:
+    backup = read_backup(written(tmp_path / "ORDERS.backup", c=CONSUMER))
+    assert backup.name == "ORDERS"
+    assert backup.state == {**STATE, "consumer_count": 1}
+    assert backup.consumers == {"c": CONSUMER}
+    assert backup.config is None
+    assert pa.concat_tables(backup.batches()).equals(ROWS)
+
+
+def test_an_empty_stream_keeps_its_last_sequence(tmp_path: Path) -> None:
+    state = {"messages": 0, "bytes": 0, "first_seq": 8, "last_seq": 7}
+    backup = read_backup(written(tmp_path / "a", state, ROWS.slice(0, 0)))
+    assert list(backup.batches()) == []
+    assert backup.state["last_seq"] == 7
+
+
+def test_batches_hold_the_rows_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_PARSED_BYTES", 1)
+    monkeypatch.setattr(s2, "_WRITTEN_BLOCK_BYTES", 30)
+    path = written(tmp_path / "a")
+    assert [one.num_rows for one in read_backup(path).batches(rows=3)] == [3]
+    small = list(read_backup(path).batches(rows=1))
+    assert len(small) > 1
+    assert pa.concat_tables(small).equals(ROWS)
+    monkeypatch.setattr(nats_backup, "_BATCH_BYTES", 1)
+    assert list(read_backup(path).batches()) == small
+
+
+def test_bytes_may_be_those_of_either_storage_unless_one_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "a", {**STATE, "bytes": MEMORY_BYTES})
+    assert all_rows(path).num_rows == all_rows(path, storage="memory").num_rows == 3
+    with pytest.raises(DamagedError, match="storage: memory"):
+        all_rows(path, storage="file")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"messages": 4}, "messages is 4 in state.json and 3 in the archive"),
+        ({"bytes": 1}, f"bytes is 1 in state.json and {FILE_BYTES} in the archive"),
+        ({"first_seq": 2}, "first_seq is 2 in state.json and 3 in the archive"),
+        ({"last_seq": 8}, "last_seq is 8 in state.json and 9 in the archive"),
+        ({"messages": None}, "begins without a state.json"),
+    ],
+)
+def test_a_state_that_disagrees_is_refused(
+    tmp_path: Path, change: dict[str, Any], problem: str
+) -> None:
+    path = written(tmp_path / "a", {**STATE, **change})
+    with pytest.raises(DamagedError, match=problem) as refused:
+        all_rows(path)
+    assert (refused.value.exit_code, str(path) in str(refused.value)) == (6, True)
+
+
+@pytest.mark.parametrize(
+    ("seqs", "problem"),
+    [
+        ([3, 3, 9], "sequence 3 follows sequence 3"),
+        ([3, 5, 4], "sequence 4 follows sequence 5"),
+        ([3, 0, 4], "sequence 0 follows"),
+    ],
+)
+def test_sequences_that_do_not_rise_are_refused(
+    tmp_path: Path, seqs: list[int], problem: str
+) -> None:
+    path = written(tmp_path / "a", rows=ROWS.set_column(0, RAW_ROWS[0], pa.array(seqs)))
+    with pytest.raises(DamagedError, match=problem):
+        all_rows(path)
+
+
+def test_a_subject_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    subjects = pa.array([b"a", b"\xff", b"c"])
+    rows = ROWS.set_column(1, "subject", subjects)
+    with pytest.raises(RefusedError, match="not UTF-8"):
+        all_rows(written(tmp_path / "a", rows=rows))
+
+
+def test_a_file_cut_in_the_middle_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a")
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DamagedError, match="ends within a chunk"):
+        read_backup(path)
+
+
+def test_a_directory_of_the_nats_command_is_a_backup(tmp_path: Path) -> None:
+    directory = tmp_path / "somewhere"
+    directory.mkdir()
+    written(directory / "stream.tar.s2", {**STATE, "bytes": MEMORY_BYTES})
+    assert read_backup(directory).name == "somewhere"
+    config = {"name": "ORDERS", "storage": "memory"}
+    (directory / "backup.json").write_text(json.dumps({"config": config, "state": {}}))
+    backup = read_backup(directory)
+    assert (backup.name, backup.config) == ("ORDERS", config)
+    assert pa.concat_tables(backup.batches()).equals(ROWS)
+    (directory / "backup.json").write_text("[]")
+    with pytest.raises(DamagedError, match="not a JSON object"):
+        read_backup(directory)
+
+
+def test_a_directory_without_one_archive_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no file beside"):
+        read_backup(tmp_path)
+    with pytest.raises(UsageError, match="no such file"):
+        read_backup(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    "documents", [{}, {"other.json": {}}, {"state.json": []}, {"state.json": STATE, "x": {}}]
+)
+def test_documents_that_do_not_belong_are_refused(
+    tmp_path: Path, documents: dict[str, Any]
+) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        s2.write_frames(file, archive.encode(documents, [ROWS]))
+    with pytest.raises(RetentionError) as refused:
+        read_backup(path)
+    assert refused.value.exit_code == 6

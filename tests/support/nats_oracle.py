@@ -1,0 +1,224 @@
+"""A real nats-server for tests: started on a free port, filled by restore, asked, backed up, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import nats
+import pyarrow as pa
+
+from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.rows import complete
+
+Answer = TypeVar("Answer")
+Json = dict[str, Any]
+
+CHUNK_BYTES = 128 << 10
+STARTED_WITHIN = 20.0
+TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """One stored message; `headers` is the exact block, empty for none."""
+
+    seq: int
+    subject: str
+    ts_ns: int
+    headers: bytes = b""
+    payload: bytes = b""
+
+
+class ServerError(RuntimeError):
+    """The server's answer to a request was an error; `code` is its own error code."""
+
+    def __init__(self, subject: str, error: Json) -> None:
+        super().__init__(f"{subject}: {error}")
+        self.code = error.get("err_code")
+
+
+class Nats:
+    """A connection to one server, synchronous."""
+
+    def __init__(self, runner: asyncio.Runner, client: Any, workdir: Path) -> None:
+        self._runner = runner
+        self._client = client
+        self._workdir = workdir
+
+    def restore(
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        messages: Sequence[Message] | pa.Table,
+        last_seq: int | None = None,
+        *,
+        consumers: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Json:
+        """Make stream `name` from messages (a table of shape `RAW_ROWS` or a list); the stream's info.
+
+        `config` has the server's JSON names; name, subjects and storage have defaults.
+        """
+        rows = messages if isinstance(messages, pa.Table) else raw_rows(messages)
+        full = {"name": name, "subjects": [f"{name}.>"], "storage": "file", **config}
+        state = state_of(rows, last_seq, full["storage"])
+        path = self._workdir / f"{name}.restore"
+        write_backup(path, state, consumers or {}, [rows])
+        state["consumer_count"] = len(consumers or {})
+        return self._run(self._restore(name, {"config": full, "state": state}, path))
+
+    def update(self, config: Mapping[str, Any]) -> Json:
+        """`STREAM.UPDATE` with a whole config; the stream's info."""
+        return self.request(f"STREAM.UPDATE.{config['name']}", config)
+
+    def info(self, name: str) -> Json:
+        """`STREAM.INFO`: its `config` and `state`."""
+        return self.request(f"STREAM.INFO.{name}", {})
+
+    def delete(self, name: str) -> None:
+        """`STREAM.DELETE`."""
+        self.request(f"STREAM.DELETE.{name}", {})
+
+    def survivors(self, name: str) -> list[Message]:
+        """Every message that the stream holds, in order of sequence."""
+        return self._run(self._survivors(name))
+
+    def snapshot(self, name: str, path: Path) -> Json:
+        """Back the stream up (v2) into `path`; the answer with `config` and `state`."""
+        return self._run(self._snapshot(name, path))
+
+    def publish(self, messages: Iterable[tuple[str, bytes, Mapping[str, str] | None]]) -> None:
+        """Publish (subject, payload, headers) one after the other; returns when the server has them."""
+        self._run(self._publish(messages))
+
+    def request(self, subject: str, body: Mapping[str, Any]) -> Json:
+        """A JetStream API request.
+
+        Raises:
+            ServerError: the answer is an error.
+        """
+        return self._run(self._api(subject, body))
+
+    def _run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        return self._runner.run(coroutine)
+
+    async def _api(self, subject: str, body: Mapping[str, Any]) -> Json:
+        content = json.dumps(body).encode()
+        reply = await self._client.request(f"$JS.API.{subject}", content, timeout=TIMEOUT)
+        return _checked(subject, reply.data)
+
+    async def _restore(self, name: str, request: Json, path: Path) -> Json:
+        subject = (await self._api(f"STREAM.RESTORE.{name}", request))["deliver_subject"]
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                reply = await self._client.request(subject, chunk, timeout=TIMEOUT)
+                if reply.data:
+                    _checked(subject, reply.data)
+        reply = await self._client.request(subject, b"", timeout=TIMEOUT)
+        return _checked(subject, reply.data)
+
+    async def _survivors(self, name: str) -> list[Message]:
+        kept = []
+        state = (await self._api(f"STREAM.INFO.{name}", {}))["state"]
+        after = state["first_seq"] - 1
+        for _ in range(state["messages"]):
+            request = {"seq": after + 1, "next_by_subj": ">"}
+            stored = (await self._api(f"STREAM.MSG.GET.{name}", request))["message"]
+            kept.append(_message(stored))
+            after = stored["seq"]
+        return kept
+
+    async def _snapshot(self, name: str, path: Path) -> Json:
+        inbox = self._client.new_inbox()
+        arrived = await self._client.subscribe(inbox, pending_bytes_limit=-1)
+        answer = await self._api(f"STREAM.SNAPSHOT.{name}", {"deliver_subject": inbox})
+        with path.open("wb") as file:
+            while (chunk := await arrived.next_msg(timeout=TIMEOUT)).data:
+                file.write(chunk.data)
+                if chunk.reply:
+                    await self._client.publish(chunk.reply, b"")
+        await arrived.unsubscribe()
+        return answer
+
+    async def _publish(
+        self, messages: Iterable[tuple[str, bytes, Mapping[str, str] | None]]
+    ) -> None:
+        for subject, payload, headers in messages:
+            await self._client.publish(subject, payload, headers=headers and dict(headers))
+        await self._client.flush(timeout=int(TIMEOUT))
+
+
+@contextmanager
+def server() -> Iterator[Nats]:
+    """A server with JetStream on the loopback interface, its store in a temporary directory."""
+    with tempfile.TemporaryDirectory() as directory, asyncio.Runner() as runner:
+        workdir = Path(directory)
+        binary = Path(sys.executable).parent / "nats-server"
+        options = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", f"{workdir}/store"]
+        places = ["--ports_file_dir", directory, "-l", f"{workdir}/log"]
+        process = subprocess.Popen([str(binary), *options, *places])
+        try:
+            url = runner.run(_url(process, workdir))
+            client = runner.run(nats.connect(url, allow_reconnect=False))
+            yield Nats(runner, client, workdir)
+            runner.run(client.close())
+        finally:
+            process.terminate()
+            process.wait(STARTED_WITHIN)
+
+
+def raw_rows(messages: Sequence[Message]) -> pa.Table:
+    """The messages as a table of shape `RAW_ROWS`."""
+    rows = [{**vars(message), "headers": message.headers or None} for message in messages]
+    return pa.Table.from_pylist(rows, schema=RAW_ROWS)
+
+
+def state_of(rows: pa.Table, last_seq: int | None, storage: str) -> Json:
+    """The `state.json` of a stream that holds exactly these rows."""
+    seqs = rows["seq"].to_pylist()
+    last = last_seq if last_seq is not None else (seqs[-1] if seqs else 0)
+    sizes = complete(rows, "memory" if storage == "memory" else "file")["size"]
+    return {
+        "messages": len(seqs),
+        "bytes": sum(sizes.to_pylist()),
+        "first_seq": seqs[0] if seqs else last + 1,
+        "last_seq": last,
+    }
+
+
+async def _url(process: subprocess.Popen[bytes], directory: Path) -> str:
+    for _ in range(int(STARTED_WITHIN * 50)):
+        for ports in directory.glob(f"*_{process.pid}.ports"):
+            urls = json.loads(ports.read_text() or "{}").get("nats")
+            if urls:
+                return str(urls[0])
+        await asyncio.sleep(0.02)
+    raise TimeoutError(f"nats-server did not start: {(directory / 'log').read_text()}")
+
+
+def _checked(subject: str, data: bytes) -> Json:
+    answer: Json = json.loads(data)
+    if "error" in answer:
+        raise ServerError(subject, answer["error"])
+    return answer
+
+
+def _message(stored: Json) -> Message:
+    seconds, _, fraction = stored["time"].rstrip("Z").partition(".")
+    whole = pa.scalar(seconds).cast(pa.timestamp("s")).value
+    return Message(
+        seq=stored["seq"],
+        subject=stored["subject"],
+        ts_ns=whole * 1_000_000_000 + int(fraction.ljust(9, "0") or 0),
+        headers=base64.b64decode(stored.get("hdrs", "")),
+        payload=base64.b64decode(stored.get("data", "")),
+    )
