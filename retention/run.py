@@ -40,8 +40,8 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     check_instant(opened, history, as_of_ns, guards)
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
-        return _report(opened, plan, _run_name(started), _Work(), started)
-    with lease(opened.root, "maintenance", opened.clock):
+        return _report(opened, plan, run_name(started), _Work(), started)
+    with lease(opened.root, "maintenance"):
         settle_interrupted(opened, history)
         plan = plan_stream(opened, as_of_ns, engines)
         return _carry_out(opened, plan, engines, history, started)
@@ -57,7 +57,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, plan.as_of_ns, guards)
-    with lease(opened.root, "maintenance", opened.clock):
+    with lease(opened.root, "maintenance"):
         settle_interrupted(opened, history)
         return _carry_out(opened, plan, engines, history, started)
 
@@ -91,7 +91,7 @@ def _carry_out(
     snapshot = opened.store.snapshot()
     check_pins(plan, snapshot.files)
     check_policy(opened, plan)
-    run = _run_name(started)
+    run = run_name(started)
     if plan.is_empty:
         work = _Work(version_before=snapshot.version, version_after=snapshot.version)
         report = _report(opened, plan, run, work, started)
@@ -200,7 +200,7 @@ def _report(opened: OpenedStream, plan: Plan, run: str, work: _Work, started: in
     )
 
 
-def _run_name(started_ns: int) -> str:
+def run_name(started_ns: int) -> str:
     instant = format_instant(started_ns // NANOSECONDS * NANOSECONDS)
     digits = "".join(character for character in instant if character.isdigit() or character == "T")
     return f"{digits}.{started_ns % NANOSECONDS:09d}Z-{secrets.token_hex(3)}"
