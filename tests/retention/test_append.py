@@ -204,7 +204,7 @@ def test_a_file_that_reads_back_otherwise_is_not_committed(
         write(location, (table.slice(0, table.num_rows - 1) for table in batches))
 
     monkeypatch.setattr(parquet_files, "write_messages", write_less)
-    with pytest.raises(VerificationError, match="'messages': 1.*'messages': 2"):
+    with pytest.raises(VerificationError, match=r"'messages': 1.*'messages': 2"):
         append_rows(opened, [batch("a", "b")])
     assert not store_of(opened).swaps
     assert store_of(opened).leftovers() == []

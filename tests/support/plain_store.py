@@ -91,6 +91,10 @@ class PlainStore:
         for path in paths:
             (self.folder / path).unlink(missing_ok=True)
 
+    def find_commit(self, run: str) -> int | None:
+        runs = [swap.metadata["run"] for swap in self.swaps]
+        return runs.index(run) + 1 if run in runs else None
+
     def finish(self) -> None:
         pass
 

@@ -1,0 +1,124 @@
+"""What a stream knows about its messages that a broker would hold in memory: ids, last sequences, room under limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.parquet_files import read_columns
+from retention.ports import Store
+from schemas.messages import FILE_COLUMNS
+
+
+@dataclass
+class Room:
+    """How full a stream is, under the counts that `discard: new` goes by.
+
+    What the limit of messages per subject would remove does not count: the broker removes it when a message is
+    stored, here a later `apply` does. Everything else that is in the table counts until `apply` removes it.
+    """
+
+    count: int
+    bytes: int
+    kept: dict[str, deque[int]] = field(default_factory=dict)
+    """Subject → sizes of the messages that its own limit keeps, oldest first."""
+
+    def take(self, subject: str, size: int, cap: int) -> None:
+        """Count one more message, and no longer the oldest of its subject if that is at its limit, `cap` (> 0)."""
+        self.count += 1
+        self.bytes += size
+        if cap > 0:
+            self._keep(subject, size, cap)
+
+    def _keep(self, subject: str, size: int, cap: int) -> None:
+        kept = self.kept.setdefault(subject, deque())
+        kept.append(size)
+        if len(kept) > cap:
+            self.count -= 1
+            self.bytes -= kept.popleft()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One version of a stream, read no further than is asked for."""
+
+    store: Store
+    files: pa.Table
+    """Shape `FILE_STATS`."""
+
+    def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
+        """The wanted message ids that messages younger than `after_ns` carry: id → sequence and time of the last."""
+        recent = self.files.filter(pc.greater(self.files["max_ts_ns"], after_ns))
+        found: dict[str, tuple[int, int]] = {}
+        for rows in self._columns(recent.sort_by("min_seq"), ("seq", "ts_ns", "msg_id")):
+            hits = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
+            hits = hits.filter(pc.greater(hits["ts_ns"], after_ns))
+            numbers = zip(hits["seq"].to_pylist(), hits["ts_ns"].to_pylist(), strict=True)
+            found.update(zip(hits["msg_id"].to_pylist(), numbers, strict=True))
+        return found
+
+    def last_id(self) -> str:
+        """The id of the last message; empty if it has none."""
+        last = self.files.sort_by([("max_seq", "descending")]).slice(0, 1)
+        for rows in self._columns(last, ("seq", "msg_id")):
+            return rows["msg_id"][-1].as_py() or ""
+        return ""
+
+    def last_seqs(self) -> dict[str, int]:
+        """Subject → its last sequence, from the subject digests."""
+        last = self._digests().group_by("subject").aggregate([("last_seq", "max")])
+        return dict(zip(last["subject"].to_pylist(), last["last_seq_max"].to_pylist(), strict=True))
+
+    def room(self, cap: int | None, arriving: pa.Array, *, sizes: bool) -> Room:
+        """How full the stream is.
+
+        Args:
+            cap: the limit of messages of one subject.
+            arriving: the subjects of the messages to come.
+            sizes: whether bytes are wanted; without them no data file is opened.
+        """
+        count = pc.sum(self.files["messages"], min_count=0).as_py()
+        total = pc.sum(self.files["bytes"], min_count=0).as_py()
+        if cap is None:
+            return Room(count, total)
+        digests = self._digests()
+        held = digests.group_by("subject").aggregate([("messages", "sum")])
+        surplus = pc.max_element_wise(pc.subtract(held["messages_sum"], cap), 0)
+        comes = pc.is_in(held["subject"], value_set=arriving)
+        if not sizes:
+            here = held.filter(comes)
+            kept = zip(here["subject"].to_pylist(), here["messages_sum"].to_pylist(), strict=True)
+            room = Room(count - pc.sum(surplus, min_count=0).as_py(), total)
+            room.kept |= {subject: deque(repeat(0, min(number, cap))) for subject, number in kept}
+            return room
+        concerned = held["subject"].filter(pc.or_(comes, pc.greater(surplus, 0)))
+        rows = self._sizes(digests.filter(pc.is_in(digests["subject"], value_set=concerned)))
+        room = Room(count - rows.num_rows, total - pc.sum(rows["size"], min_count=0).as_py())
+        for subject, size in zip(
+            rows["subject"].to_pylist(), rows["size"].to_pylist(), strict=True
+        ):
+            room.take(subject, size, cap)
+        return room
+
+    def _sizes(self, digests: pa.Table) -> pa.Table:
+        """Subject and size of the messages that digests speak of, ascending by sequence."""
+        columns = ("seq", "subject", "size")
+        files = self.files.take(pc.unique(digests["file"]))
+        empty = pa.schema([FILE_COLUMNS.field(name) for name in columns]).empty_table()
+        parts = (
+            rows.filter(pc.is_in(rows["subject"], value_set=pc.unique(digests["subject"])))
+            for rows in self._columns(files, columns)
+        )
+        return pa.concat_tables([empty, *parts], promote_options="permissive").sort_by("seq")
+
+    def _digests(self) -> pa.Table:
+        return self.store.subject_counts(self.files)
+
+    def _columns(self, files: pa.Table, columns: Collection[str]) -> Iterator[pa.Table]:
+        for file in self.store.data_files(files):
+            yield read_columns(file, tuple(columns))[0]

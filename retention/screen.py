@@ -1,0 +1,154 @@
+"""What publish refuses from a message and the configuration alone, a whole batch at a time, with the server's codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import headers, subjects
+from retention.config import StreamConfig
+
+EXPECTED_STREAM = "Nats-Expected-Stream"
+MAX_RECORD_BYTES = 32 * 2**20
+"""The file store refuses a record above this."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one message is refused."""
+
+    row: int
+    reason: str
+    code: int | None = None
+    """The server's error code, where it answers with one."""
+    malformed: bool = False
+    """The message is wrong in itself, whatever the stream."""
+
+
+class Screen:
+    """The first reason to refuse each message of a batch, for one stage of the server's checks."""
+
+    def __init__(self, messages: int) -> None:
+        self._reasons: list[tuple[str, int | None, bool]] = []
+        self._of_row = np.full(messages, -1)
+
+    def refuse(
+        self, mask: np.ndarray, reason: str, code: int | None = None, *, malformed: bool = False
+    ) -> None:
+        """Refuse the messages in `mask` that no earlier reason refuses."""
+        self._of_row[mask & (self._of_row < 0)] = len(self._reasons)
+        self._reasons.append((reason, code, malformed))
+
+    def refusal(self, row: int) -> Refusal | None:
+        """Why a message is refused, if it is."""
+        at = self._of_row[row]
+        if at < 0:
+            return None
+        reason, code, malformed = self._reasons[at]
+        return Refusal(row, reason, code, malformed)
+
+    def earliest(self) -> Refusal | None:
+        """The refusal of the first message that has one."""
+        refused = np.flatnonzero(self._of_row >= 0)
+        return self.refusal(int(refused[0])) if len(refused) else None
+
+
+def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
+    """What the server checks before it looks for duplicates: subject, sealed, TTLs where there are none.
+
+    Args:
+        given: messages as published: `subject`, `headers`, `payload`.
+        config: the stream's.
+    """
+    screen = Screen(given.num_rows)
+    encoded = given["subject"].combine_chunks().dictionary_encode()
+    distinct, of_row = encoded.dictionary, encoded.indices.to_numpy()
+    valid, known = (
+        _mask(subjects.valid_mask(distinct)),
+        _mask(subjects.matching_mask(distinct, config.subjects)),
+    )
+    screen.refuse(
+        ~valid[of_row],
+        "the subject is not valid: tokens between dots, no whitespace, no wildcard",
+        malformed=True,
+    )
+    screen.refuse(
+        ~known[of_row],
+        f"the stream takes {', '.join(config.subjects) or 'no subject (a mirror)'} only",
+    )
+    screen.refuse(np.full(given.num_rows, config.sealed), "the stream is sealed", 10109)
+    elsewhere = [
+        row
+        for row, value in _values(given["headers"], EXPECTED_STREAM)
+        if value != config.name.encode()
+    ]
+    screen.refuse(_at(elsewhere, given), f"its {EXPECTED_STREAM} is another stream", 10060)
+    if not config.allow_msg_ttl:
+        asking = [row for row, ttl in ttls_of(given["headers"]).items() if ttl]
+        screen.refuse(
+            _at(asking, given), f"it has a {headers.TTL}, and allow_msg_ttl is off", 10166
+        )
+    return screen
+
+
+def screen_late(given: pa.Table, config: StreamConfig) -> Screen:
+    """What the server checks after it has looked for duplicates: sizes, TTLs that cannot be read."""
+    screen = Screen(given.num_rows)
+    header_bytes = _lengths(given["headers"])
+    content = header_bytes + _lengths(given["payload"])
+    if config.max_msg_size > 0:
+        above = content > config.max_msg_size
+        screen.refuse(
+            above, f"headers and payload exceed max_msg_size, {config.max_msg_size:,} bytes", 10054
+        )
+    screen.refuse(
+        header_bytes > headers.MAX_BLOCK_BYTES,
+        f"the headers exceed {headers.MAX_BLOCK_BYTES:,} bytes",
+        10097,
+    )
+    unreadable = [row for row, ttl in ttls_of(given["headers"]).items() if ttl is None]
+    grammar = "whole seconds, a duration of at least 1s, or never"
+    screen.refuse(_at(unreadable, given), f"its {headers.TTL} is no TTL ({grammar})", 10165)
+    if config.storage == "file":
+        record = content + _lengths(given["subject"]) + 34
+        screen.refuse(record > MAX_RECORD_BYTES, "a file store takes no record above 32 MiB", 10077)
+    return screen
+
+
+def ttls_of(blocks: pa.ChunkedArray) -> dict[int, int | None]:
+    """Row → seconds of its `Nats-TTL` (`NEVER_TTL` for never, 0 for none), None where that cannot be read."""
+    return {row: _ttl(value) for row, value in _values(blocks, headers.TTL)}
+
+
+def _ttl(value: bytes) -> int | None:
+    try:
+        return headers.parse_ttl(value)
+    except ValueError:
+        return None
+
+
+def _values(blocks: pa.ChunkedArray, name: str) -> Iterator[tuple[int, bytes]]:
+    """The rows that have a header of that name with a value, and the value."""
+    rows = np.flatnonzero(_mask(pc.match_substring(blocks, f"\r\n{name}:")))
+    for row, block in zip(rows.tolist(), blocks.take(pa.array(rows)).to_pylist(), strict=True):
+        value = headers.lookup(block, name)
+        if value:
+            yield row, value
+
+
+def _at(rows: list[int], given: pa.Table) -> np.ndarray:
+    mask = np.zeros(given.num_rows, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(pc.fill_null(values, False), dtype=bool)  # noqa: FBT003
+
+
+def _lengths(values: pa.ChunkedArray) -> np.ndarray:
+    return pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
