@@ -97,8 +97,17 @@ class Nats:
         return self._run(self._snapshot(name, path))
 
     def publish(self, messages: Iterable[tuple[str, bytes, Mapping[str, str] | None]]) -> None:
-        """Publish (subject, payload, headers) one after the other; returns when the server has them."""
+        """Publish (subject, payload, headers) one after the other; returns when all are stored."""
         self._run(self._publish(messages))
+
+    def publish_one(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> Json:
+        """Publish one message; the acknowledgement, which may hold an `error`."""
+        request = self._client.request(subject, payload, timeout=TIMEOUT, headers=_plain(headers))
+        reply = self._run(request)
+        answer: Json = json.loads(reply.data)
+        return answer
 
     def request(self, subject: str, body: Mapping[str, Any]) -> Json:
         """A JetStream API request.
@@ -152,9 +161,15 @@ class Nats:
     async def _publish(
         self, messages: Iterable[tuple[str, bytes, Mapping[str, str] | None]]
     ) -> None:
-        for subject, payload, headers in messages:
-            await self._client.publish(subject, payload, headers=headers and dict(headers))
-        await self._client.flush(timeout=int(TIMEOUT))
+        held: tuple[str, bytes, Mapping[str, str] | None] | None = None
+        for one in messages:
+            if held is not None:
+                await self._client.publish(held[0], held[1], headers=_plain(held[2]))
+            held = one
+        if held is not None:  # its acknowledgement stands for all before it
+            headers = _plain(held[2])
+            reply = await self._client.request(held[0], held[1], timeout=TIMEOUT, headers=headers)
+            _checked(held[0], reply.data)
 
 
 @contextmanager
@@ -203,6 +218,10 @@ async def _url(process: subprocess.Popen[bytes], directory: Path) -> str:
                 return str(urls[0])
         await asyncio.sleep(0.02)
     raise TimeoutError(f"nats-server did not start: {(directory / 'log').read_text()}")
+
+
+def _plain(headers: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if headers is None else dict(headers)
 
 
 def _checked(subject: str, data: bytes) -> Json:
