@@ -35,7 +35,9 @@ def answer(probe: Probe) -> Answer:
     verdicts, until = judge(rows, probe.question)
     stop_seq = None if until is None else rows["seq"][until].as_py()
     parts = [
-        _numbered(number, ranges_of(rows.filter(pa.array(file_of_row == at)), verdicts[file_of_row == at]))
+        _numbered(
+            number, ranges_of(rows.filter(pa.array(file_of_row == at)), verdicts[file_of_row == at])
+        )
         for at, number in enumerate(probe.numbers)
     ]
     return Answer(probe.question.span, pa.concat_tables(parts), stop_seq, read)

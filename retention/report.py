@@ -35,7 +35,9 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        entry = {name: value for name, value in vars(self).items() if name not in ("as_of_ns", "error")}
+        entry = {
+            name: value for name, value in vars(self).items() if name not in ("as_of_ns", "error")
+        }
         return entry | ({"error": dict(self.error)} if self.error else {})
 
 

@@ -15,7 +15,7 @@ from retention.rules import MAX_AGE, RULES
 from retention.rules.judge import Answer
 from retention.rules.one_pass import OnePass
 from retention.rules.spans import Array
-from retention.segments import Inventory, ReadCount
+from retention.segments import Inventory
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES
 
 
@@ -143,7 +143,9 @@ def _segment_numbers(files: pa.Table) -> tuple[Array, int]:
     """Number the segments of sorted files from 0; each file's number, and how many there are."""
     if not files.num_rows:
         return np.zeros(0, dtype=np.int64), 0
-    new = (np.diff(files["partition"].to_numpy()) != 0) | (np.diff(files["segment"].to_numpy()) != 0)
+    new = (np.diff(files["partition"].to_numpy()) != 0) | (
+        np.diff(files["segment"].to_numpy()) != 0
+    )
     numbers = np.append(0, np.cumsum(new))
     return numbers, int(numbers[-1]) + 1
 
