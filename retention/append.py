@@ -109,7 +109,7 @@ def append(
         CommitUnknownError: the storage failed while committing; the staged files stay.
     """
     store = opened.store
-    with lease(opened.root, "append", LEASE_WAIT_S), ExitStack() as refused:
+    with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
         store.create()
         for _ in range(ATTEMPTS):
             position = locate(opened, floor)
