@@ -97,6 +97,14 @@ class DeltaStore:
         counters = index.effective(snapshot.counters, table)
         return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
+    def unread(self, snapshot: Snapshot) -> int:
+        """How many of the snapshot's files `inventory` would open."""
+        known, missing = self._cache.match(snapshot.files.select(LOGGED_FILES.names))
+        if missing.num_rows:
+            return missing.num_rows
+        overlapping = index.refuse_overlaps(self.stream, index.in_order(known))
+        return sum(len(segment) for segment in doubles.unchecked(self._layout, overlapping))
+
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""
         return digests.subject_counts(self._layout, files, self.data_files)
@@ -118,6 +126,9 @@ class DeltaStore:
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; the new version."""
+        if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
+            # Which sequence is next rests on every file: those that no log describes are read now.
+            self.inventory(snapshot)
         self._cache.add(swap.add)
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)

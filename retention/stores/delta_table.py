@@ -54,7 +54,7 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
     def __init__(self, table: DeltaTable, prefix: str, known: list[Key]) -> None:
         self._table = table
         self._prefix = prefix
-        self._known = known
+        self._known: list[Key] = known
 
     def __getitem__(self, key: Key) -> int:
         value = self._table.transaction_version(f"{self._prefix}/{key}")

@@ -27,22 +27,26 @@ def refuse_doubles(
     Raises:
         ForeignRowsError: a sequence stands in two files.
     """
-    read = ReadCount()
+    return sum(
+        (_refuse_in(layout, segment, locate) for segment in unchecked(layout, overlapping)),
+        ReadCount(),
+    )
+
+
+def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
+    """The segments of `overlapping` whose files were not found clean before, each as one table."""
     if not overlapping.num_rows:
-        return read
+        return []
     keys = np.stack([overlapping[name].to_numpy() for name in ("partition", "segment")])
     starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
-    for start, end in zip(starts, [*starts[1:], overlapping.num_rows], strict=True):
-        read += _refuse_in_segment(layout, overlapping.slice(start, end - start), locate)
-    return read
+    ends = [*starts[1:], overlapping.num_rows]
+    segments = [overlapping.slice(at, end - at) for at, end in zip(starts, ends, strict=True)]
+    return [segment for segment in segments if files.length(_clean(layout, segment)) is None]
 
 
-def _refuse_in_segment(
+def _refuse_in(
     layout: Layout, segment: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
 ) -> ReadCount:
-    clean = layout.own("disjoint", _identity(segment))
-    if files.length(clean) is not None:
-        return ReadCount()
     read = ReadCount()
     sequences = []
     found = locate(segment)
@@ -63,11 +67,12 @@ def _refuse_in_segment(
             f"({len(twice)} such sequences in segment {found[0].segment}); the table is corrupt, nothing "
             "was changed; remove the file that is wrong from the table"
         )
-    files.replace(clean, b"")
+    files.replace(_clean(layout, segment), b"")
     return read
 
 
-def _identity(segment: pa.Table) -> str:
+def _clean(layout: Layout, segment: pa.Table) -> str:
+    """The file that remembers that these files share no sequence."""
     columns = ("path", "file_bytes", "modified_ms")
     rows = zip(*(segment[name].to_pylist() for name in columns), strict=True)
-    return hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()
+    return layout.own("disjoint", hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,13 +25,19 @@ _SETTLE_S = 0.2
 
 @contextmanager
 def lease(
-    root: str, kind: str, wait_s: float = 0.0, *, expiry_s: float = EXPIRY_S
+    root: str,
+    kind: str,
+    clock: Callable[[], int],
+    *,
+    wait_s: float = 0.0,
+    expiry_s: float = EXPIRY_S,
 ) -> Iterator[None]:
     """Hold a stream's lease during the block; it saves rivals wasted work, commits are what excludes.
 
     Args:
         root: `<warehouse>/streams/<name>`.
         kind: `maintenance` or `append`.
+        clock: the wall clock, nanoseconds since the epoch; tells rivals since when it is held.
         wait_s: how long to wait for a living holder.
         expiry_s: on object stores, how long after its last sign of life a dead holder's lease is free.
 
@@ -40,10 +46,10 @@ def lease(
     """
     place = files.join(root, "_retention", f"{kind}.lease")
     if files.is_remote(root):
-        with _held_object(place, wait_s, expiry_s):
+        with _held_object(place, clock(), wait_s, expiry_s):
             yield
         return
-    with held(place, _owner(), wait_s):
+    with held(place, _owner(clock()), wait_s):
         yield
 
 
@@ -82,29 +88,29 @@ def _lock(descriptor: int, place: str, wait_s: float | None) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() >= until:
-                since_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
-                raise _busy(place, os.pread(descriptor, 4096, 0), since_ms) from error
+                raise _busy(place, os.pread(descriptor, 4096, 0)) from error
             time.sleep(_POLL_S)
         else:
             return
 
 
 @contextmanager
-def _held_object(place: str, wait_s: float, expiry_s: float) -> Iterator[None]:
+def _held_object(place: str, since_ns: int, wait_s: float, expiry_s: float) -> Iterator[None]:
     """An object that names its owner, written again and again while the block runs.
 
     One that nobody has written for `expiry_s` is free; a lease that its holder lost is never written again.
     """
     token = uuid.uuid4().hex
-    _acquire(place, token, wait_s, expiry_s)
+    owner = _owner(since_ns, token)
+    _acquire(place, owner, wait_s, expiry_s)
     stop = threading.Event()
 
     def renew() -> None:
         while not stop.wait(expiry_s / 4):
             with suppress(OSError):
-                if not _is_owner(place, token):
+                if files.read_bytes(place) != owner:
                     return
-                files.replace(place, _owner(token))
+                files.replace(place, owner)
 
     keeper = threading.Thread(target=renew, daemon=True)
     keeper.start()
@@ -113,27 +119,23 @@ def _held_object(place: str, wait_s: float, expiry_s: float) -> Iterator[None]:
     finally:
         stop.set()
         keeper.join()
-        if _is_owner(place, token):
+        if files.read_bytes(place) == owner:
             files.delete([place])
 
 
-def _acquire(place: str, token: str, wait_s: float, expiry_s: float) -> None:
+def _acquire(place: str, owner: bytes, wait_s: float, expiry_s: float) -> None:
     first, until = _written_ms(place), time.monotonic() + wait_s
     while True:
         written = _written_ms(place)
-        if written is None or _store_clock_ms(place, token) - written >= expiry_s * 1000:
-            files.replace(place, _owner(token))
+        if written is None or _store_clock_ms(place) - written >= expiry_s * 1000:
+            files.replace(place, owner)
             time.sleep(_SETTLE_S)
-            if _is_owner(place, token):
+            if files.read_bytes(place) == owner:
                 return
         elif written != first and time.monotonic() >= until:
             # Written since we look: its holder lives.
-            raise _busy(place, files.read_bytes(place) or b"", written)
+            raise _busy(place, files.read_bytes(place) or b"")
         time.sleep(min(1.0, expiry_s / 10))
-
-
-def _is_owner(place: str, token: str) -> bool:
-    return token.encode() in (files.read_bytes(place) or b"")
 
 
 def _written_ms(place: str) -> int | None:
@@ -143,25 +145,24 @@ def _written_ms(place: str) -> int | None:
         return None
 
 
-def _store_clock_ms(place: str, token: str) -> int:
+def _store_clock_ms(place: str) -> int:
     """The object store's own time, so that clocks of machines need not agree."""
-    probe = f"{place}.{token}"
+    probe = f"{place}.{uuid.uuid4().hex}"
     files.replace(probe, b"")
     written = files.stat(probe)[1]
     files.delete([probe])
     return written
 
 
-def _owner(token: str = "") -> bytes:
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "token": token}).encode()
+def _owner(since_ns: int, token: str = "") -> bytes:
+    said = {"pid": os.getpid(), "host": socket.gethostname(), "since_ns": since_ns, "token": token}
+    return json.dumps(said).encode()
 
 
-def _busy(place: str, owner: bytes, since_ms: int) -> BusyError:
+def _busy(place: str, owner: bytes) -> BusyError:
     who = "another process"
     with suppress(ValueError, KeyError, TypeError):
         said = json.loads(owner)
-        who = f"process {said['pid']} on {said['host']}"
-    since = datetime.fromtimestamp(since_ms // 1000, UTC)
-    return BusyError(
-        f"{place}: held by {who}, since {since:%Y-%m-%dT%H:%M:%SZ}; nothing was changed; try again when it is done"
-    )
+        since = datetime.fromtimestamp(said["since_ns"] // 10**9, UTC)
+        who = f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
+    return BusyError(f"{place}: held by {who}; nothing was changed; try again when it is done")

@@ -36,12 +36,13 @@ _LONGEST_PAUSE_S = 0.05
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ParquetHandle:
-    """One state of the log, and what it cost to take in files of other writers."""
+    """One state of the log; taking in the files of other writers moves it on."""
 
     state: State
-    read: ReadCount
+    foreign: list[str]
+    """Paths of files that no log entry ever named."""
 
 
 class ParquetStore:
@@ -74,27 +75,30 @@ class ParquetStore:
             self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
 
     def snapshot(self) -> Snapshot:
-        """Open the table once; moves that a run left unfinished are finished, new files of others taken in."""
+        """Open the table once; moves that a run left unfinished are finished first."""
         check_format(self._layout, "parquet")
-        state, read = self._places.finish_moves(), ReadCount()
-        while foreign := self._places.foreign(state):
-            entry, cost = take_in(self._layout, self._log, state, foreign)
-            read += cost
-            # If a rival's entry came first, the new state says what is left to take in.
-            self._log.append(entry(self._now_ms()))
-            state = self._places.finish_moves()
-        return Snapshot(
-            state.version, state.table_id, state.files, state.counters, ParquetHandle(state, read)
-        )
+        state = self._places.finish_moves()
+        handle = ParquetHandle(state, self._places.foreign(state))
+        return Snapshot(state.version, state.table_id, state.files, state.counters, handle)
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
-        """The log has all statistics; they are held against the storage rules."""
+        """Take in new files of other writers; the log has all statistics of the others."""
         handle: ParquetHandle = snapshot.handle
-        table = index.in_order(snapshot.files)
+        read = self._take_in(handle)
+        state = handle.state
+        table = index.in_order(state.files)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read = handle.read + doubles.refuse_doubles(self._layout, overlapping, self.data_files)
-        counters = index.effective(snapshot.counters, table)
-        return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
+        read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
+        counters = index.effective(state.counters, table)
+        return Inventory(self.stream, state.table_id, state.version, table, counters, read)
+
+    def unread(self, snapshot: Snapshot) -> int:
+        """How many of the snapshot's files `inventory` would open."""
+        handle: ParquetHandle = snapshot.handle
+        if handle.foreign:
+            return len(handle.foreign)
+        overlapping = index.refuse_overlaps(self.stream, index.in_order(snapshot.files))
+        return sum(len(segment) for segment in doubles.unchecked(self._layout, overlapping))
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""
@@ -117,6 +121,9 @@ class ParquetStore:
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one state and create the next log entry; its version."""
+        if swap.assigns_sequences:
+            # Which sequence is next rests on every file.
+            self._take_in(snapshot.handle)
         with self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle.state)
         try:
@@ -137,6 +144,17 @@ class ParquetStore:
 
     def finish(self) -> None:
         """End a run: nothing is left to do that the commits have not done."""
+
+    def _take_in(self, handle: ParquetHandle) -> ReadCount:
+        read = ReadCount()
+        while handle.foreign:
+            entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
+            read += cost
+            # If a rival's entry comes first, the new state says what is left to take in.
+            self._log.append(entry(self._now_ms()))
+            handle.state = self._places.finish_moves()
+            handle.foreign = self._places.foreign(handle.state)
+        return read
 
     def _commit(self, swap: Swap, state: State) -> int:
         for _ in range(ATTEMPTS):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -127,39 +128,42 @@ def _check_sequences(stream: str, swap: Swap, live: pa.Table) -> None:
     removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
     rest = live.filter(pc.invert(removed))
     for partition in swap.add["partition"].unique().to_pylist():
-        _refuse_overlap(
-            stream,
+        added, replaced = (
             _of_partition(swap.add, partition),
-            _of_partition(rest, partition),
             _of_partition(live.filter(removed), partition),
         )
+        for row in _overlapping(added, _of_partition(rest, partition), replaced):
+            # What assigned its sequences before a rival's rows came must assign them again.
+            kind = ConflictError if swap.assigns_sequences else VerificationError
+            raise kind(
+                f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, and "
+                "a file of the table has rows among them; a sequence may not stand twice, nothing was "
+                "committed; plan again"
+            )
 
 
 def _of_partition(table: pa.Table, partition: int) -> pa.Table:
     return table.filter(pc.equal(table["partition"], partition))
 
 
-def _refuse_overlap(stream: str, added: pa.Table, rest: pa.Table, removed: pa.Table) -> None:
-    """Refuse added ranges that meet a remaining file, unless they lie in the range of a file they replace."""
+def _overlapping(added: pa.Table, rest: pa.Table, replaced: pa.Table) -> Iterator[dict[str, Any]]:
+    """Added files whose range meets a remaining file, but for those in the range of a file that they replace."""
     rest = rest.filter(pc.is_valid(rest["max_seq"])).sort_by("min_seq")
-    low, high = rest["min_seq"].to_numpy(), rest["max_seq"].to_numpy()
-    reach = np.maximum.accumulate(high) if len(high) else high
+    if not rest.num_rows:
+        return
+    reach = np.maximum.accumulate(rest["max_seq"].to_numpy())
     first, last = added["min_seq"].to_numpy(), added["max_seq"].to_numpy()
     # Files that begin at or before an added one's end; the farthest-reaching of them decides.
-    before = np.searchsorted(low, last, side="right")
-    meets = (before > 0) & (reach[np.maximum(before - 1, 0)] >= first) if len(reach) else before > 0
+    before = np.searchsorted(rest["min_seq"].to_numpy(), last, side="right")
+    meets = (before > 0) & (reach[np.maximum(before - 1, 0)] >= first)
     for at in np.flatnonzero(meets):
         row = added.slice(int(at), 1).to_pylist()[0]
-        replaced = pc.and_(
-            pc.equal(removed["segment"], row["segment"]),
+        inside = pc.and_(
+            pc.equal(replaced["segment"], row["segment"]),
             pc.and_(
-                pc.less_equal(removed["min_seq"], row["min_seq"]),
-                pc.greater_equal(removed["max_seq"], row["max_seq"]),
+                pc.less_equal(replaced["min_seq"], row["min_seq"]),
+                pc.greater_equal(replaced["max_seq"], row["max_seq"]),
             ),
         )
-        if not pc.any(replaced, min_count=0).as_py():
-            raise VerificationError(
-                f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, and "
-                "a file of the table has rows among them; a sequence may not stand twice, nothing was "
-                "committed; plan again"
-            )
+        if not pc.any(inside, min_count=0).as_py():
+            yield row
