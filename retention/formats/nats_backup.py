@@ -51,7 +51,7 @@ class Backup:
     """The stream's configuration, if a `backup.json` lies beside the archive."""
 
     def batches(self, rows: int = 65_536, storage: Storage | None = None) -> Iterator[pa.Table]:
-        """The messages in order of sequence, tables of shape `RAW_ROWS`, checked against the state at the end.
+        """The messages in order of sequence, shape `RAW_ROWS`, checked against the state at the end.
 
         Args:
             rows: how many a table holds at least, the last one aside; 64 MiB end a table earlier.
@@ -120,8 +120,8 @@ class Backup:
             if said != found
         ]
         if wrong:
-            other = next((one for one in _STORAGES if totals.bytes[one] == state["bytes"]), None)
-            hint = f"; the bytes fit storage: {other}, set that for the stream" if other else ""
+            fits = [one for one in _STORAGES if totals.bytes[one] == state["bytes"] not in counted]
+            hint = f"; the bytes fit storage: {fits[0]}, set that for the stream" if fits else ""
             raise DamagedError(f"{self.path}: {'; '.join(wrong)}; {_AGAIN}{hint}")
 
 
@@ -142,7 +142,7 @@ def read_backup(path: Path | str) -> Backup:
         numbers = ", ".join(_STATE_NUMBERS)
         raise archive.damaged(file, 0, f"it begins without a {_STATE} that has {numbers}")
     consumers = {name.removeprefix(_CONSUMERS): content for name, content in documents.items()}
-    own_name = given.name if given.is_dir() else given.stem
+    own_name = given.resolve().name if given.is_dir() else given.stem
     return Backup(file, str((config or {}).get("name", own_name)), state, consumers, config)
 
 

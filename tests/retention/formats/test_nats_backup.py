@@ -90,6 +90,7 @@ def test_a_state_that_disagrees_is_refused(
     with pytest.raises(DamagedError, match=problem) as refused:
         all_rows(path)
     assert (refused.value.exit_code, str(path) in str(refused.value)) == (6, True)
+    assert "storage:" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
