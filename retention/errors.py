@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class RetentionError(Exception):
     """Root of every error this package raises on purpose; one sentence: what, where, why, what to do."""
@@ -27,6 +29,15 @@ class RefusedError(RetentionError):
 
 class ForeignRowsError(RefusedError):
     """Rows that another writer put into the table break the storage rules."""
+
+
+class HiddenRowsError(RefusedError):
+    """Deletion vectors of another writer hide rows of files that the engine would decide upon."""
+
+    def __init__(self, message: str, segments: Sequence[tuple[int, int]] = ()) -> None:
+        """Keep the (partition, segment) of each such file."""
+        super().__init__(message)
+        self.segments = tuple(segments)
 
 
 class StreamsFailedError(RetentionError):

@@ -56,9 +56,18 @@ class History:
                 yield record
 
     def last_as_of_ns(self) -> int | None:
-        """The latest instant that a run applied rules at; None if there was none."""
-        latest = next((record for record in self.outcomes() if "latest_as_of_ns" in record), None)
-        return None if latest is None else int(latest["latest_as_of_ns"])
+        """The latest instant that a run applied rules at; None if there was none.
+
+        Each outcome carries the latest instant up to it, so that the newest one answers; outcomes that a crash kept
+        from carrying it (settled later) count by their own instant.
+        """
+        latest = None
+        for record in self.outcomes():
+            if record.get("kind") == "apply" and record.get("status") == "done":
+                latest = max(latest or record["as_of_ns"], record["as_of_ns"])
+                if "latest_as_of_ns" in record:
+                    return max(latest, int(record["latest_as_of_ns"]))
+        return latest
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         text = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from retention.engines.choice import Engines
-from retention.errors import CommitUnknownError
+from retention.errors import CommitUnknownError, HiddenRowsError
 from retention.guards import Guards, check_instant, check_policy
 from retention.history import History, history_of
 from retention.opened import OpenedStream
@@ -16,6 +16,7 @@ from retention.parquet_files import Copy, Description, copy_without, stats_table
 from retention.plan import Plan
 from retention.planning import plan_stream
 from retention.ports import Snapshot, Swap
+from retention.purge import purge_vectors
 from retention.report import Report
 from retention.segments import DataFile, ReadCount
 from retention.stores.lease import lease
@@ -43,7 +44,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return _report(opened, plan, run_name(started), _Work(), started)
     with lease(opened.root, "maintenance"):
         settle_interrupted(opened, history)
-        plan = plan_stream(opened, as_of_ns, engines)
+        plan = _plan_resolving_vectors(opened, as_of_ns, engines)
         return _carry_out(opened, plan, engines, history, started)
 
 
@@ -62,16 +63,24 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return _carry_out(opened, plan, engines, history, started)
 
 
+def _plan_resolving_vectors(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
+    try:
+        return plan_stream(opened, as_of_ns, engines)
+    except HiddenRowsError as hidden:
+        purge_vectors(opened, hidden, engines)
+        return plan_stream(opened, as_of_ns, engines)
+
+
 def settle_interrupted(opened: OpenedStream, history: History) -> None:
     """Give every interrupted run its outcome: the table knows whether it committed."""
     for run in history.unfinished():
         begun = history.begun(run) or {}
         version = opened.store.find_commit(run)
         if version is None:
-            history.finish(run, {**begun, "status": "abandoned"})
+            history.finish(run, begun | {"status": "abandoned"})
         else:
             history.finish(
-                run, {**begun, "status": "done", "version_after": version, "settled": True}
+                run, begun | {"status": "done", "settled": True, "version_after": version}
             )
 
 
@@ -201,6 +210,7 @@ def _report(opened: OpenedStream, plan: Plan, run: str, work: _Work, started: in
 
 
 def run_name(started_ns: int) -> str:
+    """A new name for a run; names sort by the instant at which runs started."""
     instant = format_instant(started_ns // NANOSECONDS * NANOSECONDS)
     digits = "".join(character for character in instant if character.isdigit() or character == "T")
     return f"{digits}.{started_ns % NANOSECONDS:09d}Z-{secrets.token_hex(3)}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from retention.engines.local import LocalEngine
 from retention.engines.session import active_session, session
 from retention.ports import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EngineName = Literal["auto", "spark", "local"]
 
@@ -23,7 +26,7 @@ class Engines:
             setting: `auto`, `spark` or `local`; None leaves it to each stream's configuration.
         """
         self._setting = setting
-        self._spark: Engine | None = None
+        self._session: SparkSession | None = None
         self._stack = ExitStack()
 
     def pick(self, setting: EngineName, bytes_to_read: int, local_limit: int) -> Engine:
@@ -38,12 +41,20 @@ class Engines:
             return LocalEngine()
         return self._spark_engine()
 
-    def _spark_engine(self) -> Engine:
-        if self._spark is None:
-            from retention.engines.spark import SparkEngine
+    def may_start_spark(self, setting: EngineName) -> bool:
+        """Whether work that only Spark can do may be given to it."""
+        return (self._setting or setting) != "local"
 
-            self._spark = SparkEngine(self._stack.enter_context(session()))
-        return self._spark
+    def session(self) -> SparkSession:
+        """The active Spark session, or one that is stopped when this context ends."""
+        if self._session is None:
+            self._session = self._stack.enter_context(session())
+        return self._session
+
+    def _spark_engine(self) -> Engine:
+        from retention.engines.spark import SparkEngine  # noqa: PLC0415  (loads pyspark)
+
+        return SparkEngine(self.session())
 
     def __enter__(self) -> Engines:
         return self
@@ -54,5 +65,5 @@ class Engines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._spark = None
+        self._session = None
         self._stack.close()

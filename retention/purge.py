@@ -1,0 +1,37 @@
+"""Purging deletion vectors: Spark rewrites the files of which another writer's vectors hide rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from retention import files
+from retention.engines.choice import Engines
+from retention.errors import HiddenRowsError, RefusedError
+from retention.opened import OpenedStream
+
+
+def purge_vectors(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> None:
+    """Rewrite the files that `hidden` names with `REORG TABLE … APPLY (PURGE)`; no live row changes.
+
+    Raises:
+        HiddenRowsError: the stream's engine is `local`, which cannot resolve vectors.
+        RefusedError: the table is on an object store and not declared `exclusive`: Spark's commits there are only
+            safe while nobody else writes.
+    """
+    if not engines.may_start_spark(opened.config.engine):
+        raise hidden
+    if files.is_remote(opened.root) and not opened.config.exclusive:
+        raise RefusedError(
+            f"{opened.name}: its files carry deletion vectors, and Spark may purge them on an object store only while "
+            "nobody else writes; set exclusive: true for this stream if that is so, then run again"
+        )
+    table = files.join(opened.root, "messages").replace("s3://", "s3a://", 1)
+    segments = defaultdict(set)
+    for partition, segment in hidden.segments:
+        segments[partition].add(segment)
+    session = engines.session()
+    for partition, bases in sorted(segments.items()):
+        listed = ", ".join(str(base) for base in sorted(bases))
+        session.sql(
+            f"REORG TABLE delta.`{table}` WHERE `partition` = {partition} AND segment IN ({listed}) APPLY (PURGE)"
+        ).collect()
