@@ -15,14 +15,14 @@ demo: setup  ## See it work on the flights of 2013
 	@$(BIN)/python scripts/demo.py
 
 test: check  ## Run every check and every test
-	$(BIN)/pytest -m "not ($(QUICK))"
+	$(BIN)/pytest -m "law or not ($(QUICK))"
 
 check: setup  ## Check format, lint, types, imports and all tests that need no Spark (seconds)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .import_linter_cache
-	$(BIN)/pytest -m "$(QUICK)"
+	LAW_EXAMPLES=100 $(BIN)/pytest -m "$(QUICK)"
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.estimate import bounds_of
 from retention.plan import Plan
 from retention.policy import Policy
-from tests.support.laws import EXAMPLES
+from tests.support.laws import law
 from tests.support.worlds import World, decide, instants, plan_of, policies, worlds
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@law
 @given(worlds, policies, instants, st.booleans())
 def test_an_estimate_contains_the_exact_numbers(
     world: World, policy: Policy, as_of: int, whole: bool

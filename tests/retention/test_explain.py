@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.explain import Explanation, Found, explanation
 from retention.planning import Look
 from retention.policy import Policy
 from retention.verdicts import make_plan
-from tests.support.laws import EXAMPLES
+from tests.support.laws import law
 from tests.support.worlds import (
     Message,
     World,
@@ -49,7 +49,7 @@ def _every_message(world: World, seen: Look) -> list[Found]:
     return found
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@law
 @given(worlds, policies, instants, st.booleans())
 def test_explain_agrees_with_the_plan_for_every_message(
     world: World, policy: Policy, as_of: int, whole: bool

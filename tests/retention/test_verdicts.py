@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.policy import Policy
-from tests.support.laws import EXAMPLES
+from tests.support.laws import law
 from tests.support.worlds import (
     World,
     decide,
@@ -19,10 +19,8 @@ from tests.support.worlds import (
     worlds,
 )
 
-LAW = settings(max_examples=EXAMPLES, deadline=None)
 
-
-@LAW
+@law
 @given(worlds, policies, instants)
 def test_a_plan_removes_exactly_what_the_server_would(
     world: World, policy: Policy, as_of: int
@@ -38,7 +36,7 @@ def test_a_plan_removes_exactly_what_the_server_would(
     assert plan.removed_bytes == sum(sizes[seq] for seq in expected)
 
 
-@LAW
+@law
 @given(worlds, policies, instants)
 def test_a_second_pass_at_the_same_instant_removes_nothing(
     world: World, policy: Policy, as_of: int
@@ -47,7 +45,7 @@ def test_a_second_pass_at_the_same_instant_removes_nothing(
     assert plan_of(after, policy, as_of).is_empty
 
 
-@LAW
+@law
 @given(worlds, policies, instants, st.integers(0, 20))
 def test_a_later_instant_never_lets_less_go(
     world: World, policy: Policy, as_of: int, later: int
@@ -56,7 +54,7 @@ def test_a_later_instant_never_lets_less_go(
     assert now <= set(removed_by(world, plan_of(world, policy, as_of + later)))
 
 
-@LAW
+@law
 @given(worlds, policies, instants)
 def test_whole_segments_go_exactly_when_every_message_of_a_sealed_one_would(
     world: World, policy: Policy, as_of: int
@@ -70,7 +68,7 @@ def test_whole_segments_go_exactly_when_every_message_of_a_sealed_one_would(
     assert set(plan.files["action"].to_pylist()) <= {"drop"}
 
 
-@LAW
+@law
 @given(worlds, policies, instants)
 def test_metadata_decides_as_rows_would(world: World, policy: Policy, as_of: int) -> None:
     expected = update(world.messages, policy, as_of)

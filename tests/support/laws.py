@@ -1,7 +1,18 @@
-"""How many examples a law is tried on: 2,000, or what LAW_EXAMPLES says (`make check` asks for fewer)."""
+"""Laws: properties that hold in every small world; tried on 2,000 of them, or on what LAW_EXAMPLES says."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
-EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "2000"))
+import pytest
+from hypothesis import settings
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def law(test: Test) -> Test:
+    """Mark a property as a law (`make check` tries fewer examples than `make test`)."""
+    examples = int(os.environ.get("LAW_EXAMPLES", "2000"))
+    return pytest.mark.law(settings(max_examples=examples, deadline=None)(test))
