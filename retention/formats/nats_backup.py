@@ -120,7 +120,8 @@ class Backup:
             if said != found
         ]
         if wrong:
-            fits = [one for one in _STORAGES if totals.bytes[one] == state["bytes"] not in counted]
+            others = [one for one in _STORAGES if storage not in (None, one)]
+            fits = [one for one in others if totals.bytes[one] == state["bytes"]]
             hint = f"; the bytes fit storage: {fits[0]}, set that for the stream" if fits else ""
             raise DamagedError(f"{self.path}: {'; '.join(wrong)}; {_AGAIN}{hint}")
 

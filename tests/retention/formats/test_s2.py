@@ -13,7 +13,7 @@ from retention.formats import s2, s2_block
 
 S2 = b"\xff\x06\x00\x00S2sTwO"
 SNAPPY = b"\xff\x06\x00\x00sNaPpY"
-NOISE = random.Random(1).randbytes(80_000)  # noqa: S311
+NOISE = random.Random(1).randbytes(80_000)
 
 
 def checksum(content: bytes) -> bytes:
@@ -81,7 +81,7 @@ class Encoder:
 
 
 def encoded(seed: int, operations: int) -> Encoder:
-    choose, made, offset = random.Random(seed), Encoder(), 0  # noqa: S311
+    choose, made, offset = random.Random(seed), Encoder(), 0
     made.literal(choose.randbytes(choose.choice([1, 59, 60, 61, 300, 3000])), choose.randrange(5))
     for _ in range(operations):
         kind = choose.randrange(5)
