@@ -48,7 +48,10 @@ def orders(tmp_path: Path) -> OpenedStream:
 
 def test_each_line_is_acknowledged_with_its_sequence(orders: OpenedStream) -> None:
     published = publish(orders, [line(data="a"), "", line("orders.b", "b")])
-    assert list(published.acks()) == [Ack("ORDERS", 1, False), Ack("ORDERS", 2, False)]
+    assert list(published.acks()) == [
+        Ack("ORDERS", 1, duplicate=False),
+        Ack("ORDERS", 2, duplicate=False),
+    ]
     assert stored(orders) == [(1, "orders.a", "a"), (2, "orders.b", "b")]
 
 
