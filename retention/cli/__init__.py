@@ -1,0 +1,1 @@
+"""The command line: thin; every decision lies below."""

@@ -1,0 +1,45 @@
+"""Arguments and options that several commands have, and tab completion of stream names."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retention.errors import RetentionError
+from retention.find import CONFIG_NAME, find_config
+from retention.subjects import name_of_path
+
+
+def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of streams that begin so; loads nothing heavy, and offers none where the configuration is wrong."""
+    given = ctx.find_root().params
+    place = given.get("warehouse") or given.get("config") or CONFIG_NAME
+    names: set[str] = set()
+    with suppress(RetentionError, OSError):
+        config = find_config(place)
+        names = {stream.name for stream in config.streams}
+        directories = Path(config.warehouse, "streams").iterdir()
+        names |= {name_of_path(entry.name) for entry in directories if entry.is_dir()}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+OneStream = Annotated[
+    str, typer.Argument(metavar="STREAM", show_default=False, autocompletion=complete_stream)
+]
+Streams = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[STREAM]...",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="All streams, if none is named.",
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="RFC 3339, or nanoseconds since the epoch; now, if not given."),
+]
+Partition = Annotated[int | None, typer.Option(metavar="P", min=0, help="Streams have partition 0.")]

@@ -1,0 +1,186 @@
+"""Commands that look: validate, explain, messages, state, history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retention.cli.arguments import AsOf, OneStream, Partition, Streams
+from retention.cli.output import finish, put_json, put_lines, put_table, say
+from retention.cli.settings import Settings, settings_of
+from retention.errors import UsageError
+from retention.units import format_instant, format_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from retention.state import State
+
+_PREVIEW = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for command in (explain, messages, state, history):
+        app.command()(command)
+
+
+def validate(ctx: typer.Context) -> None:
+    """Read the configuration and say what it means."""
+    from retention.config import explain_config, explain_stream
+
+    settings = settings_of(ctx)
+    if settings.config_file is None:
+        raise UsageError(f"{settings.place}: there is no retention.yaml to validate; name one with --config FILE")
+    config = settings.config()
+    if settings.format == "table":
+        put_lines(explain_config(config))
+        return
+    items = [{"stream": one.name, "meaning": explain_stream(one)} for one in config.streams]
+    put_json(settings, {"warehouse": config.warehouse, "streams": items}, items)
+
+
+def explain(
+    ctx: typer.Context,
+    stream: OneStream,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The message's sequence.")],
+    partition: Partition = 0,
+    as_of: AsOf = None,
+) -> None:
+    """Say why a message stays or goes, with the arithmetic."""
+    settings = settings_of(ctx)
+    found = settings.open().stream(stream).explain(seq, as_of, partition or 0)
+    if settings.format == "table":
+        from retention.display import explanation_text
+
+        put_lines(explanation_text(found))
+    else:
+        put_json(settings, found.as_json(), [found.as_json()])
+
+
+def messages(
+    ctx: typer.Context,
+    stream: OneStream,
+    partition: Partition = None,
+    subject: Annotated[
+        str | None, typer.Option(metavar="FILTER", help="Only subjects that match: * is one token, > the rest.")
+    ] = None,
+    from_seq: Annotated[int | None, typer.Option(metavar="N", help="Only from this sequence on.")] = None,
+    last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the newest N.")] = None,
+) -> None:
+    """Print messages in order of partition and sequence."""
+    settings = settings_of(ctx)
+    opened = settings.open().stream(stream)
+    from retention.formats.jsonl import message_lines
+    from retention.messages import Selection
+
+    tables = opened.messages(Selection(partition, subject, from_seq, last))
+    if settings.format == "table":
+        put_lines(_message_rows(tables))
+        return
+    lines = (line for table in tables for line in message_lines(table))
+    for line in lines if settings.format == "jsonl" else _as_array(lines):
+        typer.echo(line)
+
+
+def state(ctx: typer.Context, streams: Streams = None) -> None:
+    """Show what streams hold, and how far they are behind their policy."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.outcomes import failure, one_by_one
+
+    now = warehouse.clock()
+    outcomes = one_by_one(
+        streams or warehouse.streams(), lambda name: warehouse.stream(name).state(now), warehouse.clock
+    )
+    if settings.format == "table":
+        _put_states(one.value for one in outcomes if one.value is not None)
+    else:
+        entries = [
+            one.value.as_json() if one.value else {"stream": one.stream, "error": failure(one.error)}
+            for one in outcomes
+        ]
+        put_json(settings, entries, entries)
+    finish(outcomes)
+
+
+def history(ctx: typer.Context, streams: Streams = None) -> None:
+    """List the runs, newest first."""
+    settings = settings_of(ctx)
+    records = settings.open().history(streams or ())
+    if settings.format != "table":
+        put_json(settings, records, records)
+    elif records:
+        head = ("RUN", "STREAM", "WHAT", "AS OF", "MESSAGES", "SIZE", "RULES")
+        put_table(head, map(_run_row, records), ("MESSAGES", "SIZE"))
+    else:
+        say("no run has finished yet")
+
+
+def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
+    undone = record["kind"] == "undo"
+    messages, size = (
+        record["restored_messages" if undone else "removed_messages"],
+        record["restored_bytes" if undone else "removed_bytes"],
+    )
+    what = f"undo of {record['undoes']}" if undone else str(record["kind"])
+    rules = ", ".join(f"{rule} {number:,}" for rule, number in record.get("by_rule", {}).items())
+    return (
+        record["run"],
+        record["stream"],
+        what if record["status"] == "done" else f"{what}, {record['status']}",
+        format_instant(record["as_of_ns"]),
+        f"{messages if undone else -messages:+,}" if messages else "0",
+        format_size(size),
+        rules,
+    )
+
+
+def _put_states(states: Iterable[State]) -> None:
+    from retention.display import lag_text
+
+    rows = [
+        (
+            one.stream,
+            f"{one.messages:,}",
+            format_size(one.bytes),
+            f"{one.first_seq:,}",
+            f"{one.last_seq:,}",
+            "" if one.first_ts_ns is None else format_instant(one.first_ts_ns),
+            "" if one.last_ts_ns is None else format_instant(one.last_ts_ns),
+            f"{one.num_subjects:,}",
+            f"{one.segments:,}",
+            lag_text(one),
+        )
+        for one in states
+    ]
+    numbers = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
+    head = (*numbers[:2], "FIRST", "LAST", "FROM", "TO", "SUBJECTS", "SEGMENTS", "POLICY")
+    if rows:
+        put_table(("STREAM", *head), rows, numbers)
+    else:
+        say("no streams: publish or import into one, or list it in retention.yaml")
+
+
+def _message_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
+    for table in tables:
+        for batch in table.select(["seq", "subject", "ts_ns", "size", "payload"]).to_batches():
+            for row in batch.to_pylist():
+                time = format_instant(row["ts_ns"])
+                yield f"{row['seq']:>10,}  {time:<30}  {row['subject']}  {row['size']:,} B  {_preview(row['payload'])}"
+
+
+def _preview(payload: bytes | None) -> str:
+    text = (payload or b"")[: 4 * _PREVIEW].decode(errors="replace")
+    shown = "".join(character if character.isprintable() else "·" for character in text)
+    return shown if len(shown) <= _PREVIEW else f"{shown[:_PREVIEW]}…"
+
+
+def _as_array(lines: Iterable[str]) -> Iterator[str]:
+    before = "["
+    for line in lines:
+        yield before + line
+        before = ","
+    yield "]" if before == "," else "[]"

@@ -1,0 +1,112 @@
+"""The command `retention`: its global options, and errors as one sentence with an exit code."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import Abort, Exit, TyperException
+
+from retention import __version__
+from retention.cli import looking, retaining, sandbox, writing
+from retention.cli.output import say
+from retention.cli.settings import Format, Settings
+from retention.errors import UsageError
+from retention.outcomes import code_of, sentence_of
+
+_WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
+_FLAGS = ("--debug",)
+_INTERRUPTED = 130
+
+
+class Commands(TyperGroup):
+    """Commands whose global options may stand anywhere, and whose errors are sentences."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take global options that stand behind the command for ones that stand before it."""
+        return super().parse_args(ctx, hoisted(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; say what went wrong in one sentence, with its exit code."""
+        try:
+            return super().invoke(ctx)
+        except (Abort, Exit, TyperException, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            say("interrupted; a commit that was under way is settled by the next run")
+            raise Exit(_INTERRUPTED) from None
+        except Exception as error:
+            if ctx.params.get("debug"):
+                say(traceback.format_exc().rstrip())
+            say(sentence_of(error))
+            raise Exit(code_of(error)) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="retention",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (sandbox, writing, retaining, looking):
+    group.register(app)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
+    if wanted:
+        typer.echo(__version__)
+        raise Exit(0)
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    warehouse: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The warehouse: a directory or s3://bucket/prefix.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The configuration; ./retention.yaml if not given.")
+    ] = None,
+    engine: Annotated[
+        Literal["auto", "spark", "local"] | None,
+        typer.Option(help="Where rows are read; beats the configuration."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How results are printed.")] = "table",
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,  # noqa: FBT002
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
+    ] = False,  # noqa: FBT002
+) -> None:
+    """Apply a broker's retention rules to message streams in a lakehouse: plan, explain, apply, undo.
+
+    The options of this list may stand before or behind the command.
+    """
+    if warehouse is not None and config is not None:
+        raise UsageError("--warehouse and --config exclude each other: the configuration names its warehouse")
+    ctx.obj = Settings(warehouse or config, engine, form, debug)
+
+
+def hoisted(arguments: list[str]) -> list[str]:
+    """Arguments with all global options first, up to a `--`."""
+    until = arguments.index("--") if "--" in arguments else len(arguments)
+    first: list[str] = []
+    others: list[str] = []
+    rest = iter(arguments[:until])
+    for argument in rest:
+        if argument in _WITH_VALUE:
+            value = next(rest, None)
+            first += [argument] if value is None else [argument, value]
+        elif argument in _FLAGS or argument.startswith(tuple(f"{name}=" for name in _WITH_VALUE)):
+            first.append(argument)
+        else:
+            others.append(argument)
+    return [*first, *others, *arguments[until:]]
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    app(prog_name="retention")

@@ -1,0 +1,52 @@
+"""Progress over streams: a bar on a terminal, one plain line a stream elsewhere, always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from retention.cli.output import say
+from retention.cli.settings import Settings
+from retention.outcomes import Outcome, Watch
+
+
+@contextmanager
+def progress(settings: Settings, verb: str, total: int, done: Callable[[Any], str]) -> Iterator[Watch]:
+    """Show how far work on `total` streams is.
+
+    Args:
+        settings: with `--debug`, tracebacks are shown, too.
+        verb: what is done, such as `planning`.
+        total: how many streams.
+        done: what to say about a stream's value.
+    """
+    if not sys.stderr.isatty():
+        yield lambda outcome: say(_line(settings, outcome, done))
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(verb, total=total)
+
+        def watch(outcome: Outcome[Any]) -> None:
+            if settings.debug and outcome.error is not None:
+                bar.console.print(_traceback(outcome.error), markup=False)
+            bar.update(task, advance=1, description=f"{verb}: {outcome.stream} done")
+
+        yield watch
+
+
+def _line(settings: Settings, outcome: Outcome[Any], done: Callable[[Any], str]) -> str:
+    if outcome.error is None:
+        return f"{outcome.stream}: {done(outcome.value)} ({outcome.seconds:.2f} s)"
+    line = f"{outcome.stream}: failed ({outcome.seconds:.2f} s)"
+    return f"{_traceback(outcome.error)}\n{line}" if settings.debug else line
+
+
+def _traceback(error: Exception) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()

@@ -1,0 +1,69 @@
+"""What the global options say, and the warehouse that they mean."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from retention.errors import UsageError
+from retention.find import CONFIG_NAME, config_file, find_config
+
+if TYPE_CHECKING:
+    from retention.config import Config
+    from retention.warehouse import Warehouse
+
+Format = Literal["table", "json", "jsonl"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The global options."""
+
+    path: str | None
+    """What `--warehouse` or `--config` names."""
+    engine: Literal["auto", "spark", "local"] | None
+    format: Format
+    debug: bool
+
+    @property
+    def place(self) -> str:
+        """The configuration file, or the warehouse without one, that is meant.
+
+        Raises:
+            UsageError: nothing is named, and there is no file where people keep it.
+        """
+        if self.path is not None:
+            return self.path
+        if not Path(CONFIG_NAME).is_file():
+            raise UsageError(
+                f"there is no {CONFIG_NAME} in this directory: give --warehouse DIR or --config FILE, or make a "
+                "sandbox with `retention init DIR`"
+            )
+        return CONFIG_NAME
+
+    @property
+    def config_file(self) -> Path | None:
+        """The configuration file; None where there is none."""
+        return config_file(self.place)
+
+    def config(self) -> Config:
+        """Read the configuration; loads nothing heavy."""
+        return find_config(self.place)
+
+    def open(self) -> Warehouse:
+        """Open the warehouse."""
+        from retention.warehouse import open_warehouse
+
+        return open_warehouse(self.place, engine=self.engine, clock=time.time_ns)
+
+
+def settings_of(ctx: typer.Context) -> Settings:
+    """The global options of a command."""
+    found = ctx.obj
+    if not isinstance(found, Settings):
+        raise TypeError("a command ran without the global options")
+    return found

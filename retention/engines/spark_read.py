@@ -1,0 +1,55 @@
+"""A stream's live messages as a Spark DataFrame, whatever the table format is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from retention import files
+from retention.opened import OpenedStream
+from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SQL_TYPES = {
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.bool_(): "BOOLEAN",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+}
+_FROM_PATH = "CAST(regexp_extract(_metadata.file_path, '/{0}=([0-9]+)/', 1) AS {1}) AS {0}"
+
+
+def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
+    """The live messages at this moment, columns of `MESSAGES`; the session is left as it is."""
+    if not opened.store.exists():
+        return spark.createDataFrame([], _ddl(MESSAGES))
+    if opened.config.format == "delta":
+        table = spark.read.format("delta").load(_for_spark(files.join(opened.root, "messages")))
+        return table.select(*MESSAGES.names)
+    return _read_parquet(opened, spark)
+
+
+def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:
+    """Exactly the files that the log lists: a directory may also hold some that a run has not moved yet."""
+    live = opened.store.data_files(opened.store.snapshot().files)
+    if not live:
+        return spark.createDataFrame([], _ddl(MESSAGES))
+    rows = spark.read.schema(_ddl(FILE_COLUMNS)).parquet(*(file.location for file in live))
+    keys = [
+        _FROM_PATH.format(name, _SQL_TYPES[MESSAGES.field(name).type]) for name in PARTITION_COLUMNS
+    ]
+    return rows.selectExpr(*keys, *FILE_COLUMNS.names)
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {_SQL_TYPES[field.type]}" for field in schema)
+
+
+def _for_spark(location: str) -> str:
+    """Hadoop knows object stores as `s3a`."""
+    return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location

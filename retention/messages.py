@@ -1,0 +1,98 @@
+"""Reading a stream's messages in order, a span of files at a time, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.errors import UsageError
+from retention.opened import OpenedStream
+from retention.parquet_files import read_columns
+from retention.rules.spans import Spans, spans_of
+from retention.segments import DataFile
+from retention.subjects import is_valid_filter, matching_mask
+from schemas.messages import FILE_COLUMNS, MESSAGES
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which messages are wanted; what is None does not select."""
+
+    partition: int | None = None
+    subject: str | None = None
+    """A filter, with `*` for one token and a last `>` for one or more."""
+    from_seq: int | None = None
+    last: int | None = None
+    """Only the newest so many of what the others select."""
+
+
+def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]:
+    """Read messages of shape `MESSAGES`, in order of partition and sequence; one span of files is held at a time.
+
+    Raises:
+        UsageError: the subject filter is not valid.
+        DamagedError: a file cannot be read.
+    """
+    if wanted.subject is not None and not is_valid_filter(wanted.subject):
+        raise UsageError(
+            f"{wanted.subject!r} is no subject filter: write tokens separated by dots, * for one token, > at the end "
+            "for one or more"
+        )
+    if not opened.store.exists():
+        return iter(())
+    files = opened.store.inventory(opened.store.snapshot()).files
+    spans = spans_of(files)
+    tables = (
+        _select(_rows(opened, files, spans, int(span)), wanted)
+        for span in _candidates(spans, wanted)
+    )
+    return tables if wanted.last is None else _newest(tables, wanted.last)
+
+
+def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:
+    """Spans that may hold wanted messages, in order; the newest first if only the last ones are wanted."""
+    mask = np.ones(len(spans), dtype=bool)
+    if wanted.partition is not None:
+        mask &= spans.partition == wanted.partition
+    if wanted.from_seq is not None:
+        mask &= spans.max_seq >= wanted.from_seq
+    found: list[int] = np.flatnonzero(mask).tolist()
+    return found if wanted.last is None else found[::-1]
+
+
+def _rows(opened: OpenedStream, files: pa.Table, spans: Spans, span: int) -> pa.Table:
+    first, end = (int(number) for number in spans.first_file[span : span + 2])
+    parts = [_rows_of(file) for file in opened.store.data_files(files.slice(first, end - first))]
+    rows = pa.concat_tables(parts)
+    return rows if len(parts) == 1 else rows.sort_by("seq")
+
+
+def _rows_of(file: DataFile) -> pa.Table:
+    rows, _ = read_columns(file, FILE_COLUMNS.names)
+    for name in ("segment", "partition"):
+        value = pa.scalar(getattr(file, name), MESSAGES.field(name).type)
+        rows = rows.add_column(0, MESSAGES.field(name), pa.repeat(value, rows.num_rows))
+    return rows.select(MESSAGES.names)
+
+
+def _select(rows: pa.Table, wanted: Selection) -> pa.Table:
+    if wanted.from_seq is not None:
+        rows = rows.filter(pc.greater_equal(rows["seq"], wanted.from_seq))
+    if wanted.subject is not None:
+        rows = rows.filter(matching_mask(rows["subject"], [wanted.subject]))
+    return rows
+
+
+def _newest(newest_first: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    missing = count
+    for table in newest_first:
+        held.append(table.slice(max(table.num_rows - missing, 0)))
+        missing -= held[-1].num_rows
+        if missing <= 0:
+            break
+    return reversed(held)

@@ -1,0 +1,86 @@
+"""Streams done one by one: a failure of one is its outcome and stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from retention.errors import RetentionError, StreamsFailedError
+from retention.units import SECOND
+
+Value = TypeVar("Value")
+
+_UNEXPECTED = 1
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Value]):
+    """What became of one stream: a value or an error."""
+
+    stream: str
+    value: Value | None = None
+    error: Exception | None = None
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that was about this stream alone."""
+        return 0 if self.error is None else code_of(self.error)
+
+    @property
+    def sentence(self) -> str:
+        """What went wrong; empty if nothing did."""
+        return "" if self.error is None else sentence_of(self.error)
+
+
+Watch = Callable[[Outcome[Any]], None]
+"""Told of every outcome as soon as it is there."""
+
+
+def one_by_one(
+    names: Iterable[str],
+    act: Callable[[str], Value],
+    clock: Callable[[], int],
+    watch: Watch | None = None,
+) -> list[Outcome[Value]]:
+    """Act on each stream once; what one raises becomes its outcome."""
+    outcomes: list[Outcome[Value]] = []
+    for name in dict.fromkeys(names):
+        started = clock()
+        value, error = None, None
+        try:
+            value = act(name)
+        except Exception as raised:  # one stream's surprise must not stop the others
+            error = raised
+        outcome = Outcome(name, value, error, (clock() - started) / SECOND)
+        outcomes.append(outcome)
+        if watch is not None:
+            watch(outcome)
+    return outcomes
+
+
+def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
+    """One stream asked for: its own exit code; several: 5 if any failed."""
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if not failed:
+        return 0
+    return failed[0].exit_code if len(outcomes) == 1 else StreamsFailedError.exit_code
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code that an error ends a command with."""
+    return error.exit_code if isinstance(error, RetentionError) else _UNEXPECTED
+
+
+def sentence_of(error: BaseException) -> str:
+    """An error in one sentence; one that nobody raised on purpose says its type, too."""
+    if isinstance(error, RetentionError):
+        return str(error)
+    first_line = (str(error).splitlines() or [""])[0]
+    return f"unexpected {type(error).__name__}: {first_line}; --debug shows where it came from"
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """An error as the `error` of an entry in JSON output."""
+    return {"exit_code": code_of(error), "message": sentence_of(error)}

@@ -1,0 +1,178 @@
+"""One stream as a person holds it: plan, explain, apply, read, write and look; and a plan that can do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from retention.append import BatchIdentity
+from retention.engines.choice import EngineName, Engines
+from retention.errors import UsageError
+from retention.explain import Explanation, explain
+from retention.guards import Guards
+from retention.history import history_of
+from retention.messages import Selection, read_messages
+from retention.opened import OpenedStream
+from retention.plan import Plan
+from retention.planfile import save_plans
+from retention.planning import plan_stream
+from retention.publish import Published, publish
+from retention.report import Report
+from retention.run import apply_plan
+from retention.state import State, state_of
+from retention.units import parse_instant
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Instant = str | int | None
+"""RFC 3339, integer nanoseconds since the epoch, or None: now."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of a warehouse."""
+
+    opened: OpenedStream
+    engine: EngineName | None = None
+    """Beats the configuration's."""
+
+    @property
+    def name(self) -> str:
+        """The name that commands take."""
+        return self.opened.name
+
+    def plan(self, as_of: Instant = None) -> BoundPlan:
+        """Plan one pass; nothing is changed.
+
+        Raises:
+            UsageError: `as_of` is no instant.
+            RefusedError: the configuration or the table needs what this version cannot do.
+        """
+        with Engines(self.engine) as engines:
+            return BoundPlan(self, plan_stream(self.opened, self.instant(as_of), engines))
+
+    def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> Explanation:
+        """Why a message stays or goes in a pass at `as_of`.
+
+        Raises:
+            UsageError: there is no such message.
+        """
+        with Engines(self.engine) as engines:
+            return explain(self.opened, seq, self.instant(as_of), engines, partition)
+
+    def state(self, as_of: Instant = None) -> State:
+        """What the stream holds, and what a pass at `as_of` would let go at least."""
+        return state_of(self.opened, self.instant(as_of))
+
+    def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
+        """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""
+        return read_messages(self.opened, wanted or Selection())
+
+    def history(self) -> list[dict[str, Any]]:
+        """The outcomes of its runs, newest first."""
+        return list(history_of(self.opened.warehouse, self.name).outcomes())
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The live messages as a Spark DataFrame."""
+        from retention.engines.spark_read import read_frame
+
+        return read_frame(self.opened, spark)
+
+    def publish(
+        self,
+        lines: Iterable[bytes | str] | Path,
+        writer: str | None = None,
+        batch: int | None = None,
+    ) -> Published:
+        """Publish JSON lines, or a file of them, as one commit: all of them, or none with the reason.
+
+        Args:
+            lines: objects with `subject`, `data` or `data_b64`, `headers`, `ts_ns`.
+            writer: with `batch`, makes the batch exactly once.
+            batch: a number that rises with every batch of the writer; one not above the last writes nothing.
+
+        Raises:
+            UsageError: a line is no message; it is named by its number.
+            RefusedError: the broker would refuse a message.
+        """
+        identity = batch_identity(writer, batch)
+        if isinstance(lines, Path):
+            with opened_lines(lines) as source:
+                return publish(self.opened, source, identity)
+        return publish(self.opened, lines, identity)
+
+    def instant(self, as_of: Instant) -> int:
+        """An instant in nanoseconds since the epoch; None is the clock's."""
+        return self.opened.clock() if as_of is None else parse_instant(as_of)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r} in {self.opened.warehouse})"
+
+
+@dataclass(frozen=True, repr=False)
+class BoundPlan:
+    """A plan together with the stream that it is about."""
+
+    stream: Stream
+    plan: Plan
+
+    def explain(self, seq: int, partition: int = 0) -> Explanation:
+        """Why a message stays or goes at the plan's instant."""
+        return self.stream.explain(seq, self.plan.as_of_ns, partition)
+
+    def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> Report:
+        """Carry the plan out, unchanged.
+
+        Raises:
+            StalePlanError: the stream has changed since: plan again.
+            RefusedError: the plan's instant is later than the clock, or earlier than the last applied one.
+            BusyError: another run is at work.
+        """
+        with Engines(self.stream.engine) as engines:
+            return apply_plan(
+                self.stream.opened, self.plan, engines, Guards(allow_future, allow_rewind)
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file that `retention apply` takes."""
+        save_plans(str(path), [self.plan])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The files that the plan touches, one a row: what goes of each, and by which rule."""
+        return self.plan.files.to_pandas()
+
+
+def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
+    """What makes a write exactly once; None if neither is given.
+
+    Raises:
+        UsageError: one is given without the other.
+    """
+    if writer is None and batch is None:
+        return None
+    if writer is None or batch is None:
+        raise UsageError(
+            "a writer and a batch number belong together: the writer's name, and a number that rises with each of its "
+            "batches; give both or neither"
+        )
+    return BatchIdentity(writer, batch)
+
+
+def opened_lines(path: Path) -> IO[bytes]:
+    """A file of lines, opened.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
+            "standard input"
+        ) from error

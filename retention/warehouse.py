@@ -1,0 +1,206 @@
+"""A warehouse: which streams it has, and acting on several of them at one instant."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from retention import files
+from retention.config import Config, StreamConfig
+from retention.engines.choice import EngineName, Engines
+from retention.errors import UsageError
+from retention.find import CONFIG_NAME, find_config
+from retention.guards import Guards
+from retention.history import history_of
+from retention.opened import OpenedStream
+from retention.outcomes import Outcome, Watch, one_by_one
+from retention.plan import Plan
+from retention.planning import plan_stream
+from retention.report import Report
+from retention.run import apply_now, apply_plan, run_name
+from retention.stores import StoreSettings, open_store
+from retention.stream import Instant, Stream
+from retention.subjects import name_of_path, path_name
+from retention.undo import undo_run
+from retention.units import parse_instant
+
+_MOST_NAMES = 12
+
+
+class Warehouse:
+    """Streams below one directory or object-store prefix, and their configuration."""
+
+    def __init__(
+        self, config: Config, clock: Callable[[], int], engine: EngineName | None = None
+    ) -> None:
+        """Hold a configuration and a clock together; nothing is opened yet.
+
+        Args:
+            config: the warehouse's configuration.
+            clock: the wall clock, nanoseconds since the epoch.
+            engine: beats what the configuration says of each stream.
+        """
+        self.config = config
+        self.clock = clock
+        self.engine: EngineName | None = engine
+
+    @property
+    def location(self) -> str:
+        """The warehouse's directory or object-store prefix."""
+        return self.config.warehouse
+
+    def streams(self) -> list[str]:
+        """The names of all streams, those of the configuration first."""
+        configured = [stream.name for stream in self.config.streams]
+        found = []
+        for directory in files.directories(files.join(self.location, "streams")):
+            with suppress(UsageError):
+                found.append(name_of_path(directory))
+        return [*configured, *(name for name in found if name not in set(configured))]
+
+    def stream(self, name: str) -> Stream:
+        """A stream that the configuration names, or that something was written to.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        if self.config.stream(name) is None and name not in self.streams():
+            raise UsageError(self._unknown(name))
+        return self.new_stream(name)
+
+    def new_stream(self, name: str) -> Stream:
+        """A stream that the first write creates, if it does not exist.
+
+        Raises:
+            ConfigError: no stream can be called so.
+        """
+        root = files.join(self.location, "streams", path_name(name))
+        config = self.config.stream(name) or self._unlisted(name, root)
+        settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
+        store = open_store(root, name, settings, self.clock)
+        return Stream(
+            OpenedStream(name, config, store, root, self.location, self.clock), self.engine
+        )
+
+    def plan(
+        self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
+    ) -> list[Outcome[Plan]]:
+        """Plan one pass over streams (all, if none is named), all of them at one instant."""
+        instant = self.instant(as_of)
+        with Engines(self.engine) as engines:
+
+            def act(name: str) -> Plan:
+                return plan_stream(self.stream(name).opened, instant, engines)
+
+            return one_by_one(list(names) or self.streams(), act, self.clock, watch)
+
+    def apply(
+        self,
+        names: Iterable[str] = (),
+        as_of: Instant = None,
+        guards: Guards | None = None,
+        watch: Watch | None = None,
+    ) -> list[Outcome[Report]]:
+        """Plan and apply one pass over streams (all, if none is named), all of them at one instant."""
+        instant = self.instant(as_of)
+        with Engines(self.engine) as engines:
+
+            def act(name: str) -> Report:
+                return apply_now(self.stream(name).opened, instant, engines, guards or Guards())
+
+            return one_by_one(list(names) or self.streams(), act, self.clock, watch)
+
+    def apply_plans(
+        self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
+    ) -> list[Outcome[Report]]:
+        """Apply plans that were made earlier, unchanged."""
+        by_name = {plan.stream: plan for plan in plans}
+        with Engines(self.engine) as engines:
+
+            def act(name: str) -> Report:
+                opened = self.stream(name).opened
+                return apply_plan(opened, by_name[name], engines, guards or Guards())
+
+            return one_by_one(by_name, act, self.clock, watch)
+
+    def history(self, names: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """The outcomes of runs over streams (all, if none is named), newest first.
+
+        Raises:
+            UsageError: there is no such stream.
+        """
+        records = [
+            {"stream": name} | record
+            for name in list(names) or self.streams()
+            for record in self.stream(name).history()
+        ]
+        return sorted(records, key=lambda record: str(record["run"]), reverse=True)
+
+    def undo(self, run: str) -> dict[str, Any]:
+        """Bring back what a run removed; the record of the run that did so.
+
+        Raises:
+            UsageError: there is no such run.
+            RefusedError: a later run touched the same segments.
+            VerificationError: a removed file is gone: its grace is over.
+        """
+        for name in self.streams():
+            if history_of(self.location, name).done(run) is not None:
+                return undo_run(self.stream(name).opened, run, run_name(self.clock()))
+        raise UsageError(
+            f"{run}: no stream in {self.location} has such a run; `retention history` lists the runs"
+        )
+
+    def instant(self, as_of: Instant) -> int:
+        """An instant in nanoseconds since the epoch; None is the clock's."""
+        return self.clock() if as_of is None else parse_instant(as_of)
+
+    def _unlisted(self, name: str, root: str) -> StreamConfig:
+        """A stream that only the disk knows keeps the format that it has there."""
+        config = self.config.default_stream(name)
+        content = files.read_bytes(files.join(root, "_retention", "format.json"))
+        if content is None:
+            return config
+        # A format file that cannot be read is the store's to refuse.
+        with suppress(ValueError, KeyError, TypeError):
+            return config.model_copy(update={"format": json.loads(content)["format"]})
+        return config
+
+    def _unknown(self, name: str) -> str:
+        names = self.streams()
+        if not names:
+            return (
+                f"{name}: there is no such stream in {self.location}, nor any other; publish or import into it, or list "
+                f"it in {CONFIG_NAME}"
+            )
+        listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"{name}: there is no such stream in {self.location}; there are {listed}{hint}"
+
+    def __repr__(self) -> str:
+        return f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})"
+
+
+def open_warehouse(
+    path: str | Path,
+    *,
+    engine: EngineName | None = None,
+    clock: Callable[[], int] = time.time_ns,  # noqa: TID251  (who opens a warehouse by hand has no job's clock)
+) -> Warehouse:
+    """Open a warehouse by its configuration file, or by its directory.
+
+    Args:
+        path: `retention.yaml`, a directory that may hold one, or an `s3://` location.
+        engine: beats what the configuration says of each stream.
+        clock: the wall clock, nanoseconds since the epoch.
+
+    Raises:
+        ConfigError: the configuration is wrong; every mistake is named with its line.
+    """
+    return Warehouse(find_config(path), clock, engine)
