@@ -42,7 +42,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
         return _report(opened, plan, run_name(started), _Work(), started)
-    with lease(opened.root, "maintenance"):
+    with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         plan = _plan_resolving_vectors(opened, as_of_ns, engines)
         return _carry_out(opened, plan, engines, history, started)
@@ -58,7 +58,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, plan.as_of_ns, guards)
-    with lease(opened.root, "maintenance"):
+    with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         return _carry_out(opened, plan, engines, history, started)
 

@@ -45,7 +45,7 @@ def undo_run(opened: OpenedStream, run: str, undo: str) -> dict[str, object]:
     """
     history = history_of(opened.warehouse, opened.name)
     outcome = _undoable(opened, history, run)
-    with lease(opened.root, "maintenance"):
+    with lease(opened.root, "maintenance", opened.clock):
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         snapshot = opened.store.snapshot()
         _check_untouched(opened, history, run, removed)
