@@ -53,9 +53,19 @@ def sizes(
     subject: pa.ChunkedArray, blocks: pa.ChunkedArray, payload: pa.ChunkedArray, storage: Storage
 ) -> pa.ChunkedArray:
     """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
-    header_bytes = pc.fill_null(pc.binary_length(blocks).cast(pa.int64()), 0)
-    content = pc.add(pc.binary_length(subject).cast(pa.int64()), pc.binary_length(payload))
-    counted = pc.add(content, header_bytes)
+    lengths = (pc.fill_null(pc.binary_length(one), 0) for one in (subject, blocks, payload))
+    return accounted(*lengths, storage)
+
+
+def accounted(
+    subject_bytes: pa.ChunkedArray,
+    header_bytes: pa.ChunkedArray,
+    payload_bytes: pa.ChunkedArray,
+    storage: Storage,
+) -> pa.ChunkedArray:
+    """The broker's byte accounting from lengths; no headers are zero header bytes."""
+    header_bytes = header_bytes.cast(pa.int64())
+    counted = pc.add(pc.add(subject_bytes.cast(pa.int64()), header_bytes), payload_bytes)
     if storage == "memory":
         return pc.add(counted, _MEMORY_OVERHEAD)
     with_headers = pc.greater(header_bytes, 0).cast(pa.int64())
