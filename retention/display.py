@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +61,7 @@ def plan_text(plan: Plan) -> list[str]:
 
 def plan_headline(plan: Plan) -> str:
     """The sum of a plan in one sentence."""
-    instant = format_instant(plan.as_of_ns)
+    instant = brief_instant(plan.as_of_ns)
     if plan.is_empty:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
@@ -73,7 +72,7 @@ def plan_headline(plan: Plan) -> str:
 def report_text(report: Report) -> list[str]:
     """A run's outcome for people."""
     if not report.removed_messages:
-        return [f"{report.stream}: nothing went as of {format_instant(report.as_of_ns)}"]
+        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}"]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = count(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
@@ -97,7 +96,7 @@ def state_text(state: State) -> list[str]:
         return [f"{state.stream}: empty; the next message gets sequence {state.last_seq + 1:,}"]
     return [
         f"{state.stream}: {held}, sequences {state.first_seq:,} to {state.last_seq:,}",
-        f"  stored from {format_instant(first)} to {format_instant(last)}",
+        f"  stored from {brief_instant(first)} to {brief_instant(last)}",
         f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
     ]
 
@@ -176,14 +175,14 @@ def reason(policy: Policy, rule: str, as_of_ns: int) -> str:
     """Why a rule lets messages go, with its numbers."""
     if rule == MAX_AGE:
         age = policy.max_age_ns or 0
-        return f"max_age {format_duration(age)}, stored by {format_instant(as_of_ns - age)}"
+        return f"max_age {format_duration(age)}, stored by {brief_instant(as_of_ns - age)}"
     if rule == MAX_MSGS:
-        return f"max_msgs {policy.max_msgs:,}, so many newer ones exist"
+        return f"max_msgs {policy.max_msgs:,}, at least so many are newer"
     if rule == MAX_BYTES:
         size = format_size(policy.max_bytes or 0)
-        return f"max_bytes {size}, newer ones leave no room below it"
+        return f"max_bytes {size}, exceeded together with everything newer"
     limit = policy.max_msgs_per_subject or 0
-    return f"max_msgs_per_subject {limit:,}, so many newer ones on the subject exist"
+    return f"max_msgs_per_subject {limit:,}, at least so many on the subject are newer"
 
 
 def count(number: int, noun: str) -> str:
@@ -207,13 +206,9 @@ def brief_duration(ns: int) -> str:
     return format_duration(ns)
 
 
-def table_text(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as aligned lines, the first row being the head."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+def brief_instant(ns: int) -> str:
+    """An instant rounded down to the second, for people."""
+    return format_instant(ns // SECOND * SECOND)
 
 
 def estimate_text(bounds: Estimate) -> list[str]:
@@ -221,7 +216,7 @@ def estimate_text(bounds: Estimate) -> list[str]:
     messages = _between(bounds.removed_messages)
     rules = ", ".join(f"{_between(one)} by {rule}" for rule, one in bounds.by_rule.items())
     segments = ", ".join(f"{_between(one)} {name}" for name, one in bounds.segments.items())
-    instant = format_instant(bounds.as_of_ns)
+    instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing goes as of {instant}"]
     return [

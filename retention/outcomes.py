@@ -81,6 +81,9 @@ def sentence_of(error: BaseException) -> str:
     return f"unexpected {type(error).__name__}: {first_line}; --debug shows where it came from"
 
 
-def failure(error: BaseException) -> dict[str, Any]:
-    """An error as the `error` of an entry in JSON output."""
-    return {"exit_code": code_of(error), "message": sentence_of(error)}
+def failed(outcome: Outcome[Any]) -> dict[str, Any]:
+    """A stream that failed, as an entry in JSON output."""
+    if outcome.error is None:
+        return {"stream": outcome.stream}
+    error = {"exit_code": outcome.exit_code, "message": outcome.sentence}
+    return {"stream": outcome.stream, "error": error}

@@ -13,6 +13,7 @@ from retention.errors import UsageError
 from retention.explain import Explanation, explain
 from retention.guards import Guards
 from retention.history import history_of
+from retention.imports import Imported, import_nats_backup
 from retention.messages import Selection, read_messages
 from retention.opened import OpenedStream
 from retention.plan import Plan
@@ -25,7 +26,7 @@ from retention.state import State, state_of
 from retention.units import parse_instant
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
@@ -105,6 +106,15 @@ class Stream:
             with opened_lines(lines) as source:
                 return publish(self.opened, source, identity)
         return publish(self.opened, lines, identity)
+
+    def import_nats_backup(self, path: str | Path) -> Imported:
+        """Import a NATS backup into this stream, which must never have held anything else.
+
+        Raises:
+            DamagedError: it is no backup, is cut off, or disagrees with itself.
+            RefusedError: the stream holds, or held, something else.
+        """
+        return import_nats_backup(self.opened, path)
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""

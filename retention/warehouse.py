@@ -175,8 +175,8 @@ class Warehouse:
         names = self.streams()
         if not names:
             return (
-                f"{name}: there is no such stream in {self.location}, nor any other; publish or import into it, or list "
-                f"it in {CONFIG_NAME}"
+                f"{name}: there is no such stream in {self.location}, nor any other; publish or import into it, "
+                f"or list it in {CONFIG_NAME}"
             )
         listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
         close = difflib.get_close_matches(name, names, n=1)

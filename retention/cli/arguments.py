@@ -40,6 +40,10 @@ Streams = Annotated[
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="RFC 3339, or nanoseconds since the epoch; now, if not given."),
+    typer.Option(
+        metavar="TIME", help="RFC 3339, or nanoseconds since the epoch; now, if not given."
+    ),
 ]
-Partition = Annotated[int | None, typer.Option(metavar="P", min=0, help="Streams have partition 0.")]
+Partition = Annotated[
+    int | None, typer.Option(metavar="P", min=0, help="Streams have partition 0.")
+]

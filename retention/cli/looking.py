@@ -9,7 +9,7 @@ import typer
 
 from retention.cli.arguments import AsOf, OneStream, Partition, Streams
 from retention.cli.output import finish, put_json, put_lines, put_table, say
-from retention.cli.settings import Settings, settings_of
+from retention.cli.settings import settings_of
 from retention.errors import UsageError
 from retention.units import format_instant, format_size
 
@@ -33,7 +33,9 @@ def validate(ctx: typer.Context) -> None:
 
     settings = settings_of(ctx)
     if settings.config_file is None:
-        raise UsageError(f"{settings.place}: there is no retention.yaml to validate; name one with --config FILE")
+        raise UsageError(
+            f"{settings.place}: there is no retention.yaml to validate; name one with --config FILE"
+        )
     config = settings.config()
     if settings.format == "table":
         put_lines(explain_config(config))
@@ -65,9 +67,14 @@ def messages(
     stream: OneStream,
     partition: Partition = None,
     subject: Annotated[
-        str | None, typer.Option(metavar="FILTER", help="Only subjects that match: * is one token, > the rest.")
+        str | None,
+        typer.Option(
+            metavar="FILTER", help="Only subjects that match: * is one token, > the rest."
+        ),
     ] = None,
-    from_seq: Annotated[int | None, typer.Option(metavar="N", help="Only from this sequence on.")] = None,
+    from_seq: Annotated[
+        int | None, typer.Option(metavar="N", help="Only from this sequence on.")
+    ] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the newest N.")] = None,
 ) -> None:
     """Print messages in order of partition and sequence."""
@@ -89,19 +96,18 @@ def state(ctx: typer.Context, streams: Streams = None) -> None:
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.outcomes import failure, one_by_one
+    from retention.outcomes import failed, one_by_one
 
     now = warehouse.clock()
     outcomes = one_by_one(
-        streams or warehouse.streams(), lambda name: warehouse.stream(name).state(now), warehouse.clock
+        streams or warehouse.streams(),
+        lambda name: warehouse.stream(name).state(now),
+        warehouse.clock,
     )
     if settings.format == "table":
         _put_states(one.value for one in outcomes if one.value is not None)
     else:
-        entries = [
-            one.value.as_json() if one.value else {"stream": one.stream, "error": failure(one.error)}
-            for one in outcomes
-        ]
+        entries = [one.value.as_json() if one.value else failed(one) for one in outcomes]
         put_json(settings, entries, entries)
     finish(outcomes)
 
@@ -120,6 +126,8 @@ def history(ctx: typer.Context, streams: Streams = None) -> None:
 
 
 def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
+    from retention.display import brief_instant
+
     undone = record["kind"] == "undo"
     messages, size = (
         record["restored_messages" if undone else "removed_messages"],
@@ -131,7 +139,7 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
         record["run"],
         record["stream"],
         what if record["status"] == "done" else f"{what}, {record['status']}",
-        format_instant(record["as_of_ns"]),
+        brief_instant(record["as_of_ns"]),
         f"{messages if undone else -messages:+,}" if messages else "0",
         format_size(size),
         rules,
@@ -139,7 +147,7 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _put_states(states: Iterable[State]) -> None:
-    from retention.display import lag_text
+    from retention.display import brief_instant, lag_text
 
     rows = [
         (
@@ -148,8 +156,8 @@ def _put_states(states: Iterable[State]) -> None:
             format_size(one.bytes),
             f"{one.first_seq:,}",
             f"{one.last_seq:,}",
-            "" if one.first_ts_ns is None else format_instant(one.first_ts_ns),
-            "" if one.last_ts_ns is None else format_instant(one.last_ts_ns),
+            "" if one.first_ts_ns is None else brief_instant(one.first_ts_ns),
+            "" if one.last_ts_ns is None else brief_instant(one.last_ts_ns),
             f"{one.num_subjects:,}",
             f"{one.segments:,}",
             lag_text(one),

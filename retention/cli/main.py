@@ -1,5 +1,6 @@
 """The command `retention`: its global options, and errors as one sentence with an exit code."""
 
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
 import traceback
@@ -66,27 +67,31 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
 def options(
     ctx: typer.Context,
     warehouse: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The warehouse: a directory or s3://bucket/prefix.")
+        str | None,
+        typer.Option(metavar="DIR", help="The warehouse: a directory or s3://bucket/prefix."),
     ] = None,
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The configuration; ./retention.yaml if not given.")
+        str | None,
+        typer.Option(metavar="FILE", help="The configuration; ./retention.yaml if not given."),
     ] = None,
     engine: Annotated[
         Literal["auto", "spark", "local"] | None,
         typer.Option(help="Where rows are read; beats the configuration."),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How results are printed.")] = "table",
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,  # noqa: FBT002
-    version: Annotated[  # noqa: ARG001
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
-    ] = False,  # noqa: FBT002
+    ] = False,
 ) -> None:
     """Apply a broker's retention rules to message streams in a lakehouse: plan, explain, apply, undo.
 
     The options of this list may stand before or behind the command.
     """
     if warehouse is not None and config is not None:
-        raise UsageError("--warehouse and --config exclude each other: the configuration names its warehouse")
+        raise UsageError(
+            "--warehouse and --config exclude each other: the configuration names its warehouse"
+        )
     ctx.obj = Settings(warehouse or config, engine, form, debug)
 
 

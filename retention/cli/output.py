@@ -38,7 +38,9 @@ def put_json(settings: Settings, document: Any, items: Sequence[Any]) -> None:
         typer.echo(json.dumps(item, ensure_ascii=False))
 
 
-def put_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
+def put_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()
+) -> None:
     """Print a table; columns named in `right` hold numbers."""
     from rich.console import Console
     from rich.table import Table

@@ -14,7 +14,9 @@ from retention.outcomes import Outcome, Watch
 
 
 @contextmanager
-def progress(settings: Settings, verb: str, total: int, done: Callable[[Any], str]) -> Iterator[Watch]:
+def progress(
+    settings: Settings, verb: str, total: int, done: Callable[[Any], str]
+) -> Iterator[Watch]:
     """Show how far work on `total` streams is.
 
     Args:
@@ -29,7 +31,12 @@ def progress(settings: Settings, verb: str, total: int, done: Callable[[Any], st
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(verb, total=total)
 

@@ -1,5 +1,6 @@
 """Commands that decide and act: plan, apply, undo."""
 
+# ruff: noqa: FBT002  (typer makes options of parameters)
 from __future__ import annotations
 
 import sys
@@ -14,7 +15,7 @@ from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.errors import RefusedError, UsageError
-from retention.outcomes import Outcome, exit_code
+from retention.outcomes import Outcome
 
 if TYPE_CHECKING:
     from retention.estimate import Estimate
@@ -32,19 +33,20 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def plan(  # noqa: PLR0913, PLR0917  (one for each option)
+def plan(
     ctx: typer.Context,
     streams: Streams = None,
     as_of: AsOf = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Save the plan, for `apply FILE`.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Save the plan, for `apply FILE`."),
     ] = None,
     code: Annotated[
         bool, typer.Option("--exit-code", help="End with 3 if something would change.")
-    ] = False,  # noqa: FBT002
+    ] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Bounds instead of a plan; opens no data file.")
-    ] = False,  # noqa: FBT002
+    ] = False,
 ) -> None:
     """Show what would go, from where, and why; changes nothing."""
     settings = settings_of(ctx)
@@ -53,7 +55,9 @@ def plan(  # noqa: PLR0913, PLR0917  (one for each option)
     names = streams or warehouse.streams()
     if estimate:
         if output is not None or code:
-            raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
+            raise UsageError(
+                "--estimate makes no plan: leave out -o and --exit-code, or --estimate"
+            )
         _estimate(settings, warehouse, names, instant)
         return
     outcomes = _planned(settings, warehouse, names, instant)
@@ -63,14 +67,16 @@ def plan(  # noqa: PLR0913, PLR0917  (one for each option)
         from retention.planfile import save_plans
 
         save_plans(str(output), plans)
-        say(f"saved {len(plans)} of {len(outcomes)} plans: `retention apply {output}` carries out exactly these")
+        say(
+            f"saved {len(plans)} of {len(outcomes)} plans: `retention apply {output}` carries out exactly these"
+        )
     _put_plans(settings, outcomes, instant)
     finish(outcomes)
     if code and not all(one.is_empty for one in plans):
         raise typer.Exit(_WOULD_CHANGE)
 
 
-def apply(  # noqa: PLR0913, PLR0917  (one for each option)
+def apply(
     ctx: typer.Context,
     what: Annotated[
         list[str] | None,
@@ -82,13 +88,13 @@ def apply(  # noqa: PLR0913, PLR0917  (one for each option)
         ),
     ] = None,
     as_of: AsOf = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     allow_future: Annotated[
         bool, typer.Option("--allow-future", help="Let the instant be later than the clock.")
-    ] = False,  # noqa: FBT002
+    ] = False,
     allow_rewind: Annotated[
         bool, typer.Option("--allow-rewind", help="Let it be earlier than the last applied one.")
-    ] = False,  # noqa: FBT002
+    ] = False,
 ) -> None:
     """Let messages go as the rules say, or exactly as a saved plan does."""
     settings = settings_of(ctx)
@@ -97,7 +103,9 @@ def apply(  # noqa: PLR0913, PLR0917  (one for each option)
 
     guards = Guards(allow_future, allow_rewind)
     if not yes and not sys.stdin.isatty():
-        raise UsageError("apply changes streams, and nobody can be asked here: repeat it with --yes")
+        raise UsageError(
+            "apply changes streams, and nobody can be asked here: repeat it with --yes"
+        )
     saved = _saved_plans(warehouse, what or [])
     if saved is not None:
         if as_of is not None:
@@ -129,7 +137,11 @@ def undo(
     settings = settings_of(ctx)
     record = settings.open().undo(run)
     if settings.format == "table":
-        put_lines([f"{record['stream']}: {record['restored_messages']:,} messages are back (run {record['run']})"])
+        put_lines(
+            [
+                f"{record['stream']}: {record['restored_messages']:,} messages are back (run {record['run']})"
+            ]
+        )
     else:
         put_json(settings, record, [record])
 
@@ -163,7 +175,9 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str]) -> list[Plan] | None
     if not files:
         return None
     if len(what) > 1:
-        raise UsageError(f"{files[0]}: a plan file stands alone; apply it by itself, and streams by themselves")
+        raise UsageError(
+            f"{files[0]}: a plan file stands alone; apply it by itself, and streams by themselves"
+        )
     from retention.planfile import load_plans
 
     return load_plans(files[0])
@@ -178,7 +192,9 @@ def _asked(
         return None
     plans = [outcome.value for outcome in planned if outcome.value is not None]
     by_name = {outcome.stream: outcome for outcome in _applied(settings, warehouse, plans, guards)}
-    failed = {one.stream: Outcome[Report](one.stream, error=one.error) for one in planned if one.error}
+    failed = {
+        one.stream: Outcome[Report](one.stream, error=one.error) for one in planned if one.error
+    }
     return [(by_name | failed)[outcome.stream] for outcome in planned]
 
 

@@ -49,7 +49,9 @@ def register(app: typer.Typer) -> None:
 
 def init(
     ctx: typer.Context,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Is made; must be empty if it is there.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Is made; must be empty if it is there.")
+    ],
 ) -> None:
     """Make a sandbox to try things in: a configuration and a sample stream."""
     settings = settings_of(ctx)
@@ -75,9 +77,13 @@ def _prepare(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         entries = list(directory.iterdir())
     except OSError as error:
-        raise UsageError(f"{directory}: cannot be made a sandbox ({error.strerror}); name another directory") from error
+        raise UsageError(
+            f"{directory}: cannot be made a sandbox ({error.strerror}); name another directory"
+        ) from error
     if entries:
-        raise UsageError(f"{directory}: is not empty, so nothing was written; name a new or an empty directory")
+        raise UsageError(
+            f"{directory}: is not empty, so nothing was written; name a new or an empty directory"
+        )
 
 
 def _sample(now_ns: int) -> Iterator[str]:
@@ -93,7 +99,7 @@ def _sample(now_ns: int) -> Iterator[str]:
 
 def _next_steps(directory: Path, messages: int) -> list[str]:
     return [
-        f"{directory}: stream {_STREAM} has {messages} messages of the last {_DAYS} days, its rules are in {CONFIG_NAME}.",
+        f"{directory}: stream {_STREAM} has {messages} messages of the last {_DAYS} days; its rules: {CONFIG_NAME}.",
         "Try next:",
         f"  cd {directory}",
         "  retention validate              what the rules mean",

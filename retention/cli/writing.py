@@ -12,23 +12,32 @@ import typer
 from retention.cli.arguments import OneStream
 from retention.cli.output import finish, put_json, put_lines
 from retention.cli.progress import progress
-from retention.cli.settings import Settings, settings_of
+from retention.cli.settings import settings_of
 from retention.errors import UsageError
+from retention.outcomes import failed, one_by_one
 
 if TYPE_CHECKING:
+    from retention.imports import Imported
     from retention.publish import Published
+
+imports = typer.Typer(help="Take in what another system kept, unchanged.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command()(publish)
+    app.add_typer(imports, name="import")
 
 
 def publish(
     ctx: typer.Context,
     stream: OneStream,
-    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="JSON lines; - is standard input.")] = "-",
-    writer: Annotated[str | None, typer.Option(metavar="W", help="With --batch: exactly once.")] = None,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="JSON lines; - is standard input.")
+    ] = "-",
+    writer: Annotated[
+        str | None, typer.Option(metavar="W", help="With --batch: exactly once.")
+    ] = None,
     batch: Annotated[
         int | None, typer.Option(metavar="N", help="Rises with every batch of the writer.")
     ] = None,
@@ -48,6 +57,58 @@ def publish(
     else:
         acks = _acks(published, batch)
         put_json(settings, acks, acks)
+
+
+@imports.command("nats-backup")
+def nats_backup(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Archives, or directories of `nats stream backup`."),
+    ],
+    stream: Annotated[
+        str | None, typer.Option(metavar="S", help="The stream; the file's stem, if not given.")
+    ] = None,
+) -> None:
+    """Import NATS backups: every message as it was, all of them or none."""
+    settings = settings_of(ctx)
+    if stream is not None and len(files) > 1:
+        raise UsageError(
+            "--stream names one stream: import the files one by one, or let each name its own"
+        )
+    warehouse = settings.open()
+    paths = {stream or _stem(file): file for file in files}
+    if len(paths) < len(files):
+        raise UsageError(
+            "two of these files mean the same stream: import them one by one, with --stream"
+        )
+
+    def act(name: str) -> Imported:
+        return warehouse.new_stream(name).import_nats_backup(paths[name])
+
+    with progress(settings, "importing", len(paths), _imported) as watch:
+        outcomes = one_by_one(paths, act, warehouse.clock, watch)
+    if settings.format == "table":
+        put_lines(f"{one.stream}: {_imported(one.value)}" for one in outcomes if one.value)
+    else:
+        entries = [vars(one.value) if one.value else failed(one) for one in outcomes]
+        put_json(settings, entries, entries)
+    finish(outcomes)
+
+
+def _stem(file: Path) -> str:
+    """The stream that a backup means: the file's stem, or what a directory says about itself."""
+    if not file.is_dir():
+        return file.stem
+    from retention.formats.nats_backup import read_backup
+
+    return read_backup(file).name
+
+
+def _imported(imported: Imported) -> str:
+    if imported.already:
+        return "this backup was imported before; nothing was written"
+    return f"{imported.messages:,} messages imported, sequences {imported.first_seq:,} to {imported.last_seq:,}"
 
 
 def _acks(published: Published, batch: int | None) -> list[dict[str, Any]]:
