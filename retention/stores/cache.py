@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.stores.layout import Layout
-from schemas.files import FILE_STATS
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 MERGE_ABOVE = 64
 _KEEP_MS = 86_400_000
-_KEY = ("partition", "segment", "file_bytes", "modified_ms")
+_KEY = ["partition", "segment", "file_bytes", "modified_ms"]
+_LEARNED = [name for name in FILE_STATS.names if name not in LOGGED_FILES.names]
 
 
 class StatisticsCache:
@@ -30,7 +31,10 @@ class StatisticsCache:
         if rows.num_rows:
             name = f"{self._clock():020d}-{uuid.uuid4().hex[:8]}.parquet"
             with files.create(files.join(self._directory, name)) as sink:
-                pq.write_table(rows.select(FILE_STATS.names).cast(FILE_STATS), sink)
+                # Paths are all different: a dictionary of them only costs.
+                pq.write_table(
+                    rows.select(FILE_STATS.names).cast(FILE_STATS), sink, use_dictionary=False
+                )
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files in `live` that are known, and the rows of `live` that are not.
@@ -40,16 +44,18 @@ class StatisticsCache:
         known = self._load()[1]
         at = pc.index_in(live["path"], value_set=known["path"])
         hit = pc.is_valid(at)
-        found = known.take(at.drop_null())
-        wanted = live.filter(hit)
+        identified = live.select(LOGGED_FILES.names).filter(hit)
+        found = known.select(_LEARNED).take(at.drop_null())
+        keys = known.select(_KEY).take(at.drop_null())
         for name in _KEY:
-            same = pc.equal(found[name], wanted[name])
+            same = pc.equal(keys[name], identified[name])
             if not pc.all(same, min_count=0).as_py():
-                found, wanted = found.filter(same), wanted.filter(same)
-        missing = live
-        if wanted.num_rows:
-            missing = live.filter(pc.invert(pc.is_in(live["path"], value_set=wanted["path"])))
-        return found, missing
+                keys, identified, found = (t.filter(same) for t in (keys, identified, found))
+        complete = pa.table([*identified.columns, *found.columns], schema=FILE_STATS)
+        if complete.num_rows == live.num_rows:
+            return complete, live.slice(0, 0)
+        missing = pc.invert(pc.is_in(live["path"], value_set=complete["path"]))
+        return complete, live.filter(missing)
 
     def tidy(self, live: pa.Table) -> None:
         """Put many small files into one.
@@ -80,7 +86,7 @@ class StatisticsCache:
     def _read(self, name: str) -> pa.Table | None:
         try:
             with files.open_input(files.join(self._directory, name)) as source:
-                return pq.read_table(source).select(FILE_STATS.names).cast(FILE_STATS)
+                return pq.ParquetFile(source).read(FILE_STATS.names).cast(FILE_STATS)
         except (OSError, KeyError, pa.ArrowException):
             # Whatever cannot be read is learned again from the data files.
             return None

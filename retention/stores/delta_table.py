@@ -150,7 +150,7 @@ def first_line(error: Exception) -> str:
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     nothing = pa.nulls(actions.num_rows, pa.int64())
     columns = {
         name: actions[logged] if logged in actions.column_names else nothing
@@ -162,7 +162,9 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
         # The log encodes paths as URIs; actions given to deltalake carry them as they are on disk.
         columns["path"] = pa.array([unquote(one) for one in path.to_pylist()])
-    outside = path.filter(pc.or_(pc.match_substring(path, "://"), pc.starts_with(path, "/")))
+    elsewhere = path.filter(pc.invert(pc.starts_with(path, "partition=")))
+    absolute = pc.or_(pc.match_substring(elsewhere, "://"), pc.starts_with(elsewhere, "/"))
+    outside = elsewhere.filter(absolute)
     if len(outside):
         raise RefusedError(
             f"stream {layout.stream}: the Delta table refers to {outside[0].as_py()}, outside its directory "

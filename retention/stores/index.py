@@ -17,7 +17,7 @@ from retention.segments import Counters, DataFile, ReadCount
 from schemas.files import FILE_STATS
 
 _READERS = 2
-_ORDER = [(name, "ascending") for name in ("partition", "segment", "min_seq", "path")]
+_ORDER = ("partition", "segment", "min_seq")
 _REMEDY = "nothing was changed; remove the file from the table, or give its rows valid sequences"
 
 
@@ -53,7 +53,13 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
 
 def in_order(table: pa.Table) -> pa.Table:
     """Statistics sorted by partition, segment, lowest sequence and path."""
-    return table.take(pc.sort_indices(table, sort_keys=_ORDER))
+    keys = [table[name].to_numpy() for name in _ORDER]
+    order = np.lexsort(keys[::-1])
+    tied = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+    if tied.any():
+        sort_keys = [(name, "ascending") for name in (*_ORDER, "path")]
+        return table.take(pc.sort_indices(table, sort_keys=sort_keys))
+    return table.take(pa.array(order))
 
 
 def refuse_nulls(stream: str, files: pa.Table) -> None:

@@ -388,7 +388,7 @@ def test_rows_below_the_base_of_their_segment_are_refused(stage: Stage, store: S
 
 def test_a_damaged_file_is_named(stage: Stage, store: Store) -> None:
     append(store, range(1, 11))
-    snapshot, files = latest(store)
+    _, files = latest(store)
     file = Path(store.data_files(files)[0].location)
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with pytest.raises(DamagedError, match=file.name):
