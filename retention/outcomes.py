@@ -30,8 +30,11 @@ class Outcome(Generic[Value]):
 
     @property
     def sentence(self) -> str:
-        """What went wrong; empty if nothing did."""
-        return "" if self.error is None else sentence_of(self.error)
+        """What went wrong, with the stream's name; empty if nothing did."""
+        if self.error is None:
+            return ""
+        text = sentence_of(self.error)
+        return text if text.startswith(self.stream) else f"{self.stream}: {text}"
 
 
 Watch = Callable[[Outcome[Any]], None]

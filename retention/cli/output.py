@@ -60,8 +60,7 @@ def finish(outcomes: Sequence[Outcome[Any]]) -> None:
     """Say what failed and end with the exit code that the outcomes have together."""
     for outcome in outcomes:
         if outcome.error is not None:
-            named = outcome.sentence.startswith(outcome.stream)
-            say(outcome.sentence if named else f"{outcome.stream}: {outcome.sentence}")
+            say(outcome.sentence)
     code = exit_code(outcomes)
     if code:
         raise typer.Exit(code)

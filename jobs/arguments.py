@@ -1,0 +1,43 @@
+"""The arguments that all jobs share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+
+def job_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """A parser of the shared arguments."""
+    parser = argparse.ArgumentParser(prog=name, description=description)
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--config",
+        metavar="FILE",
+        default="retention.yaml",
+        help="the configuration; ./retention.yaml, if nothing is given",
+    )
+    place.add_argument("--warehouse", metavar="DIR", help="a directory or s3://bucket/prefix")
+    parser.add_argument(
+        "--stream",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="may be repeated; all streams, if none is given",
+    )
+    parser.add_argument(
+        "--as-of",
+        metavar="TIME",
+        help="RFC 3339, or nanoseconds since the epoch; now, if not given",
+    )
+    parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
+    parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
+    return parser
+
+
+def write_report(path: str | None, report: dict[str, Any]) -> None:
+    """Write the report whole or not at all; nowhere if no path is given."""
+    from retention import files
+
+    if path is not None:
+        files.replace(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
