@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from retention.append import BatchIdentity
+from retention.display import plan_text
+from retention.display_html import plan_html
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
-from retention.explain import Explanation, explain
+from retention.explain import explain
 from retention.guards import Guards
 from retention.history import history_of
 from retention.imports import Imported, import_nats_backup
@@ -20,9 +22,9 @@ from retention.plan import Plan
 from retention.planfile import save_plans
 from retention.planning import plan_stream
 from retention.publish import Published, publish
-from retention.report import Report
 from retention.run import apply_plan
-from retention.state import State, state_of
+from retention.shown import ShownExplanation, ShownReport, ShownState
+from retention.state import state_of
 from retention.units import parse_instant
 
 if TYPE_CHECKING:
@@ -57,18 +59,19 @@ class Stream:
         with Engines(self.engine) as engines:
             return BoundPlan(self, plan_stream(self.opened, self.instant(as_of), engines))
 
-    def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> Explanation:
+    def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
         """Why a message stays or goes in a pass at `as_of`.
 
         Raises:
             UsageError: there is no such message.
         """
         with Engines(self.engine) as engines:
-            return explain(self.opened, seq, self.instant(as_of), engines, partition)
+            found = explain(self.opened, seq, self.instant(as_of), engines, partition)
+        return ShownExplanation(**vars(found))
 
-    def state(self, as_of: Instant = None) -> State:
+    def state(self, as_of: Instant = None) -> ShownState:
         """What the stream holds, and what a pass at `as_of` would let go at least."""
-        return state_of(self.opened, self.instant(as_of))
+        return ShownState(**vars(state_of(self.opened, self.instant(as_of))))
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
         """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""
@@ -131,11 +134,11 @@ class BoundPlan:
     stream: Stream
     plan: Plan
 
-    def explain(self, seq: int, partition: int = 0) -> Explanation:
+    def explain(self, seq: int, partition: int = 0) -> ShownExplanation:
         """Why a message stays or goes at the plan's instant."""
         return self.stream.explain(seq, self.plan.as_of_ns, partition)
 
-    def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> Report:
+    def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> ShownReport:
         """Carry the plan out, unchanged.
 
         Raises:
@@ -144,9 +147,9 @@ class BoundPlan:
             BusyError: another run is at work.
         """
         with Engines(self.stream.engine) as engines:
-            return apply_plan(
-                self.stream.opened, self.plan, engines, Guards(allow_future, allow_rewind)
-            )
+            guards = Guards(allow_future, allow_rewind)
+            report = apply_plan(self.stream.opened, self.plan, engines, guards)
+        return ShownReport(**vars(report))
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file that `retention apply` takes."""
@@ -155,6 +158,16 @@ class BoundPlan:
     def to_pandas(self) -> pd.DataFrame:
         """The files that the plan touches, one a row: what goes of each, and by which rule."""
         return self.plan.files.to_pandas()
+
+    def as_json(self) -> dict[str, Any]:
+        """The numbers of the plan as JSON values."""
+        return self.plan.summary()
+
+    def __repr__(self) -> str:
+        return "\n".join(plan_text(self.plan))
+
+    def _repr_html_(self) -> str:
+        return plan_html(self.plan)
 
 
 def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
