@@ -53,8 +53,9 @@ def sizes(
     subject: pa.ChunkedArray, blocks: pa.ChunkedArray, payload: pa.ChunkedArray, storage: Storage
 ) -> pa.ChunkedArray:
     """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
-    lengths = (pc.fill_null(pc.binary_length(one), 0) for one in (subject, blocks, payload))
-    return accounted(*lengths, storage)
+    columns = (subject, blocks, payload)
+    subjects, headings, contents = (pc.fill_null(pc.binary_length(one), 0) for one in columns)
+    return accounted(subjects, headings, contents, storage)
 
 
 def accounted(

@@ -1,0 +1,255 @@
+"""Staging a Spark DataFrame behind a stream's last message: tasks write the files, only their statistics come back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from retention import headers, parquet_files, rows
+from retention.engines.spark_columns import ARRIVING, arriving
+from retention.errors import RetentionError, UsageError, VerificationError
+from retention.rolling import Active, RollRule, roll
+from retention.segments import DataFile
+from retention.staging import Staged, Staging, check, numbered
+from retention.subjects import valid_mask
+
+_SHARE = "part long, base long, messages long, bytes long"
+_OUTCOME = "outcome binary"
+_PART_BITS = 33
+"""`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
+_HELD_BYTES = 64 << 20
+_BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of one partition that go into one segment: a task's file."""
+
+    file: DataFile
+    first_seq: int
+    messages: int
+    bytes: int
+
+
+class SortedFrame:
+    """The rows of a DataFrame in the order of their sequences, kept between attempts to commit them.
+
+    That order is by `ts_ns`, then subject, headers and payload; however the frame is partitioned, the same rows get
+    the same sequences.
+    """
+
+    def __init__(self, frame: DataFrame, storage: rows.Storage, now_ns: int) -> None:
+        self._storage: rows.Storage = storage
+        placed = arriving(frame, now_ns).sort(*ARRIVING).persist(StorageLevel.MEMORY_AND_DISK)
+        self._sorted = placed
+
+    def __enter__(self) -> SortedFrame:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._sorted.unpersist()
+
+    def stage(
+        self, staging: Staging, active: Active | None, rule: RollRule, next_seq: int
+    ) -> Staged:
+        """Write the rows from `next_seq` on, a file for each segment and partition, and read the files back.
+
+        Raises:
+            UsageError: a row cannot be a message.
+            VerificationError: a file does not hold what was to be written to it.
+        """
+        shares = self._roll(active, rule, next_seq)
+        placed: dict[int, list[Share]] = {}
+        for part, base, messages, size in shares:
+            share = Share(staging.new(base), next_seq, messages, size)
+            placed.setdefault(part, []).append(share)
+            next_seq += messages
+        last = Active(shares[-1][1]) if shares else active
+        return Staged(self._write(placed), last, next_seq)
+
+    def _roll(
+        self, active: Active | None, rule: RollRule, next_seq: int
+    ) -> list[tuple[int, int, int, int]]:
+        """Which rows go where, in order: (partition of the frame, base, messages, bytes).
+
+        One task sees every row's time and lengths, sorted by the place of the row, so that segments begin exactly
+        where they would one message after another.
+        """
+        lengths = [
+            F.coalesce(F.octet_length(name), F.lit(0)).alias(name)
+            for name in ("subject", "headers", "payload")
+        ]
+        narrow = self._sorted.select(
+            F.monotonically_increasing_id().alias("place"), "ts_ns", *lengths
+        )
+        ordered = narrow.coalesce(1).sortWithinPartitions("place")
+        task = _roller(active, rule, next_seq, self._storage)
+        found = ordered.mapInArrow(task, _SHARE).toArrow()
+        return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
+
+    def _write(self, placed: dict[int, list[Share]]) -> list[dict[str, Any]]:
+        if not placed:
+            return []
+        numbered_parts = self._sorted.select(F.spark_partition_id().alias("part"), *ARRIVING)
+        received = numbered_parts.mapInArrow(_writer(placed, self._storage), _OUTCOME).toArrow()
+        outcomes = [pickle.loads(one) for one in received["outcome"].to_pylist()]  # noqa: S301  (our own)
+        for outcome in outcomes:
+            if isinstance(outcome, RetentionError):
+                raise outcome
+        shares = sum(len(shares) for shares in placed.values())
+        if len(outcomes) != shares:
+            raise VerificationError(
+                f"{len(outcomes)} of {shares} files were written: the DataFrame did not give the same rows twice; "
+                "nothing was committed; give one that does, such as one that was saved first"
+            )
+        return sorted(outcomes, key=lambda stats: stats["min_seq"])
+
+
+def _roller(
+    active: Active | None, rule: RollRule, next_seq: int, storage: rows.Storage
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The task that sees every row's time and lengths, in order."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shares = list(_shares(batches, active, rule, (next_seq, storage)))
+        columns = [pa.array(column, pa.int64()) for column in zip(*shares, strict=True)]
+        if columns:
+            yield pa.RecordBatch.from_arrays(columns, names=["part", "base", "messages", "bytes"])
+
+    return run
+
+
+def _shares(
+    batches: Iterable[pa.RecordBatch],
+    active: Active | None,
+    rule: RollRule,
+    start: tuple[int, rows.Storage],
+) -> Iterator[tuple[int, int, int, int]]:
+    next_seq, storage = start
+    open_share: tuple[int, int] | None = None
+    messages = size = 0
+    for batch in batches:
+        parts = batch["place"].to_numpy() >> _PART_BITS
+        subject, blocks, payload = (batch[name] for name in ("subject", "headers", "payload"))
+        sizes = np.asarray(rows.accounted(subject, blocks, payload, storage))
+        seqs = np.arange(next_seq, next_seq + len(sizes))
+        next_seq += len(sizes)
+        for piece in roll(active, seqs, sizes, batch["ts_ns"].to_numpy(), rule):
+            active = piece.active
+            for begin, end in _runs(parts, piece.start, piece.end):
+                share = (int(parts[begin]), active.base)
+                if open_share is not None and share != open_share:
+                    yield (*open_share, messages, size)
+                    messages = size = 0
+                open_share = share
+                messages, size = messages + end - begin, size + int(sizes[begin:end].sum())
+    if open_share is not None:
+        yield (*open_share, messages, size)
+
+
+def _runs(parts: np.ndarray, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Neighbours of one partition between `start` and `end`: where each run begins and ends."""
+    changes = np.flatnonzero(np.diff(parts[start:end])) + start + 1
+    edges = [start, *changes.tolist(), end]
+    yield from pairwise(edges)
+
+
+def _writer(
+    placed: dict[int, list[Share]], storage: rows.Storage
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The task that writes one partition's files."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        source = _Source(batches)
+        for outcome in _outcomes(source, placed.get(source.part, []), storage):
+            column = pa.array([pickle.dumps(outcome)], pa.binary())
+            yield pa.RecordBatch.from_arrays([column], names=["outcome"])
+
+    return run
+
+
+def _outcomes(
+    source: _Source, shares: Sequence[Share], storage: rows.Storage
+) -> Iterator[dict[str, Any] | RetentionError]:
+    """A row of `FILE_STATS` for each share, or the error that ended the task."""
+    try:
+        for share in shares:
+            yield _write_share(source, share, storage)
+    except RetentionError as error:
+        yield error
+
+
+def _write_share(source: _Source, share: Share, storage: rows.Storage) -> dict[str, Any]:
+    completed = (rows.complete(_checked(table), storage) for table in source.take(share.messages))
+    parquet_files.write_messages(share.file.location, numbered(completed, share.first_seq))
+    stats = parquet_files.describe(share.file).stats
+    wrote = {
+        "messages": share.messages,
+        "bytes": share.bytes,
+        "min_seq": share.first_seq,
+        "max_seq": share.first_seq + share.messages - 1,
+    }
+    check(share.file, stats, wrote)
+    return stats
+
+
+class _Source:
+    """A partition's rows, taken a number at a time."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest = next(batches, None)
+        self.part = self._rest["part"][0].as_py() if self._rest and self._rest.num_rows else -1
+
+    def take(self, count: int) -> Iterator[pa.Table]:
+        held: list[pa.RecordBatch] = []
+        while count and self._rest is not None:
+            held.append(self._rest.slice(0, count))
+            self._rest = self._rest.slice(held[-1].num_rows)
+            count -= held[-1].num_rows
+            if not self._rest.num_rows:
+                self._rest = next(self._batches, None)
+            sizes = [(batch.num_rows, batch.nbytes) for batch in held]
+            rows_held, bytes_held = map(sum, zip(*sizes, strict=True))
+            if rows_held >= parquet_files.ROW_GROUP_ROWS or bytes_held >= _HELD_BYTES:
+                yield pa.Table.from_batches(held)
+                held = []
+        if held:
+            yield pa.Table.from_batches(held)
+
+
+def _checked(arrived: pa.Table) -> pa.Table:
+    valid = valid_mask(arrived["subject"])
+    if not pc.all(valid, min_count=0).as_py():
+        subject = arrived["subject"].filter(pc.invert(valid))[0].as_py()
+        raise UsageError(
+            f"a row's subject is {subject!r}; it must have tokens between dots, no whitespace and no wildcard; nothing "
+            "was appended; correct or leave out such rows"
+        )
+    blocks = arrived["headers"].drop_null()
+    whole = pc.and_(
+        pc.match_substring_regex(blocks, _BLOCK),
+        pc.less_equal(pc.binary_length(blocks), headers.MAX_BLOCK_BYTES),
+    )
+    if not pc.all(whole, min_count=0).as_py():
+        raise UsageError(
+            "the headers of a row are no header block of at most 65,535 bytes: names without colons, values without "
+            "line breaks; nothing was appended; correct or leave out such rows"
+        )
+    return arrived
