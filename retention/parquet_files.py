@@ -66,7 +66,9 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
         ForeignRowsError: a column is missing or has another type.
     """
     try:
-        opened = pq.ParquetFile(files.open_input(file.location), pre_buffer=True)
+        opened = pq.ParquetFile(
+            files.open_input(file.location), pre_buffer=True, coerce_int96_timestamp_unit="us"
+        )
     except (OSError, pa.ArrowException) as error:
         raise _damaged(file, error) from error
     _check_columns(file, opened.schema_arrow)
@@ -151,7 +153,8 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
             kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
             if kept.num_rows:
-                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
+                # `time` of other writers may be finer than ours: it is truncated, as ours is.
+                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS, safe=False)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(task.source, error) from error
 
@@ -176,10 +179,8 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
 def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
     text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
     octets = pa.types.is_large_binary(given) and pa.types.is_binary(wanted)
-    microseconds = (
-        pa.types.is_timestamp(given) and given.unit == "us" and pa.types.is_timestamp(wanted)
-    )
-    return text or octets or microseconds
+    instants = pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted)
+    return text or octets or instants
 
 
 def _in_sequence_order(table: pa.Table) -> pa.Table:

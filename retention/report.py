@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 FORMAT_VERSION = 1
@@ -30,8 +30,6 @@ class Report:
     markers: int = 0
     error: Mapping[str, Any] | None = None
     """What went wrong, if it did: `exit_code` and `message`."""
-    files: Mapping[str, int] = field(default_factory=dict)
-    """Files dropped and rewritten."""
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""

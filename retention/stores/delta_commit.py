@@ -15,7 +15,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from retention import files
-from retention.errors import CommitUnknownError, RefusedError, RetentionError, UsageError
+from retention.errors import (
+    CommitUnknownError,
+    HiddenRowsError,
+    RefusedError,
+    RetentionError,
+    UsageError,
+)
 from retention.ports import Swap
 from retention.segments import Counters
 from retention.stores import swaps
@@ -171,16 +177,17 @@ def refuse_vectors(stream: str, handle: DeltaHandle, touched: pa.Table) -> None:
     """Refuse to touch files of which a deletion vector hides rows: removing those does nothing.
 
     Raises:
-        RefusedError: there are such files.
+        HiddenRowsError: there are such files.
     """
     if not handle.vectors:
         return
     paths = pa.array(sorted(handle.vectors), pa.string())
-    bad = touched.filter(pc.is_in(touched["path"], value_set=paths)).num_rows
-    if bad:
-        raise RefusedError(
-            f"stream {stream}: {bad} files carry deletion vectors of another writer, which only Spark can "
-            "resolve; nothing was changed; run with --engine spark, or run REORG TABLE ... APPLY (PURGE)"
+    bad = touched.filter(pc.is_in(touched["path"], value_set=paths))
+    if bad.num_rows:
+        raise HiddenRowsError(
+            f"stream {stream}: {bad.num_rows} files carry deletion vectors of another writer, which only Spark can "
+            "resolve; nothing was changed; run `retention apply` with --engine spark, or REORG TABLE ... APPLY (PURGE)",
+            list(zip(bad["partition"].to_pylist(), bad["segment"].to_pylist(), strict=True)),
         )
 
 
