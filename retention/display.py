@@ -177,12 +177,12 @@ def reason(policy: Policy, rule: str, as_of_ns: int) -> str:
         age = policy.max_age_ns or 0
         return f"max_age {format_duration(age)}, stored by {brief_instant(as_of_ns - age)}"
     if rule == MAX_MSGS:
-        return f"max_msgs {policy.max_msgs:,}, at least so many are newer"
+        return f"max_msgs {policy.max_msgs:,}, {policy.max_msgs:,} or more are newer"
     if rule == MAX_BYTES:
         size = format_size(policy.max_bytes or 0)
         return f"max_bytes {size}, exceeded together with everything newer"
     limit = policy.max_msgs_per_subject or 0
-    return f"max_msgs_per_subject {limit:,}, at least so many on the subject are newer"
+    return f"max_msgs_per_subject {limit:,}, {limit:,} or more on the subject are newer"
 
 
 def count(number: int, noun: str) -> str:

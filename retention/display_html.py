@@ -28,6 +28,9 @@ _CARD = (
 )
 _CELL = "padding:.25em 1.4em .25em 0;text-align:{};vertical-align:top;border:0"
 
+_WIDTH = ("white-space:nowrap", "width:100%")
+"""The last column takes what the others leave."""
+
 
 def plan_html(plan: Plan) -> str:
     """A plan: how much goes, by which rule, from which segments, and why."""
@@ -36,12 +39,12 @@ def plan_html(plan: Plan) -> str:
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments))])
     rules = [
-        (rule, f"{number:,}", reason(plan.policy, rule, plan.as_of_ns))
+        _rule_row(reason(plan.policy, rule, plan.as_of_ns), number)
         for rule, number in plan.by_rule.items()
     ]
     parts += [
         _bar(vars(plan.segments)),
-        _table(("Rule", "Messages", "Lets go"), rules, numbers={1}),
+        _table(("Rule", "Messages", "Why"), rules, numbers={1}),
     ]
     groups = groups_of(plan)
     rows = [
@@ -56,9 +59,14 @@ def plan_html(plan: Plan) -> str:
     return _card(plan.stream, aside, parts)
 
 
+def _rule_row(text: str, number: int) -> tuple[str, str, str]:
+    limit, _, why = text.partition(", ")
+    return limit, f"{number:,}", why
+
+
 def report_html(report: Report) -> str:
     """A run's outcome."""
-    rules = [(rule, f"{number:,}") for rule, number in report.by_rule.items()]
+    rules = [(rule, f"{number:,}", "") for rule, number in report.by_rule.items()]
     cost = [
         count(report.files_read, "file") + f" read ({format_size(report.bytes_read)})",
         f"{format_size(report.bytes_written)} written",
@@ -68,7 +76,7 @@ def report_html(report: Report) -> str:
     parts = [
         _headline(report.removed_messages, report.removed_bytes, "went"),
         _bar(report.segments),
-        _table(("Rule", "Messages"), rules, numbers={1}) if rules else "",
+        _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
         _quiet(" · ".join(cost)),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
@@ -152,11 +160,13 @@ def _bar(segments: Mapping[str, int]) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
     """A table; `numbers` are the columns to be aligned at their right."""
 
-    def cells(row: Sequence[str], tag: str, style: str) -> str:
-        return "".join(
-            f'<{tag} style="{_CELL.format("right" if at in numbers else "left")};{style}">{escape(cell)}</{tag}>'
-            for at, cell in enumerate(row)
-        )
+    def cells(row: Sequence[str], tag: str, more: str) -> str:
+        styles = [
+            f"{_CELL.format('right' if at in numbers else 'left')};{_WIDTH[at == len(row) - 1]};{more}"
+            for at in range(len(row))
+        ]
+        pairs = zip(styles, row, strict=True)
+        return "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for style, cell in pairs)
 
     top = f"<thead><tr>{cells(head, 'th', f'font-weight:600;border-bottom:1px solid {_LINE}')}</tr></thead>"
     body = "".join(
@@ -164,6 +174,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int]
         for row in rows
     )
     return (
-        '<table style="border-collapse:collapse;border:0;margin:.2em 0 .8em;font-size:1em">'
+        '<table style="border-collapse:collapse;border:0;color:inherit;width:100%;margin:.2em 0 .8em;font-size:1em">'
         f"{top if head else ''}<tbody>{body}</tbody></table>"
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from retention.append import BatchIdentity
+from retention.append import Appended, BatchIdentity
 from retention.display import plan_text
 from retention.display_html import plan_html
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.explain import explain
+from retention.frames import append_frame, streaming_sink
 from retention.guards import Guards
 from retention.history import history_of
 from retention.imports import Imported, import_nats_backup
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Instant = str | int | None
 """RFC 3339, integer nanoseconds since the epoch, or None: now."""
+
+_WRITER = "append"
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,30 @@ class Stream:
             with opened_lines(lines) as source:
                 return publish(self.opened, source, identity)
         return publish(self.opened, lines, identity)
+
+    def append(
+        self, frame: DataFrame, writer: str | None = None, batch_id: int | None = None
+    ) -> Appended:
+        """Append a Spark DataFrame (`subject`, `payload`, optional `headers`, `ts_ns` or `time`) as one commit.
+
+        Args:
+            frame: its rows get sequences in the order of time, then subject, headers and payload.
+            writer: who writes; `append`, if only a batch is given.
+            batch_id: makes the append exactly once: a number that rises with each of the writer's batches.
+
+        Raises:
+            UsageError: a column is missing, or a row cannot be a message.
+        """
+        named = _WRITER if writer is None and batch_id is not None else writer
+        return append_frame(self.opened, frame, batch_identity(named, batch_id))
+
+    def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
+        """What `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
+
+        Args:
+            writer: one name for one checkpoint.
+        """
+        return streaming_sink(self.opened, writer)
 
     def import_nats_backup(self, path: str | Path) -> Imported:
         """Import a NATS backup into this stream, which must never have held anything else.
