@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import retention
+from jobs import retain
+from retention.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
+SECONDS = re.compile(r"\d+\.\d+ s\b")
+
+
+def blocks(kind: str) -> list[str]:
+    return [content for language, content in BLOCK.findall(README) if language == kind]
+
+
+def sessions() -> Iterator[tuple[str, str]]:
+    """Every command of the page with what it is said to print."""
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def plain(text: str) -> str:
+    """Output without what differs from run to run."""
+    return SECONDS.sub("0.0 s", RUN.sub("RUN", tidy(text)))
+
+
+def tidy(text: str) -> str:
+    """Output without blanks that nobody sees."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "retention.yaml").write_text(blocks("yaml")[0])
+    (tmp_path / "orders.jsonl").write_text(blocks("jsonl")[0])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_commands_of_the_readme_print_what_it_says(directory: Path) -> None:
+    """After a wanted change, `ACCEPT=1 pytest tests/docs/test_readme.py` writes the new output into the page."""
+    page, last_run = README, ""
+    for command, said in sessions():
+        program, *arguments = RUN.sub(last_run, command).split()
+        assert program == "retention"
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        if plain(result.stdout) != plain(said):
+            page = page.replace(f"$ {command}\n{said}", f"$ {command}\n{tidy(result.stdout)}")
+        last_run = next(iter(RUN.findall(result.stdout)), last_run)
+    if os.environ.get("ACCEPT"):
+        (ROOT / "README.md").write_text(page)
+    assert page == README
+    assert (directory / "streams" / "ORDERS").is_dir()
+
+
+def test_the_python_of_the_readme_does_what_it_says(directory: Path) -> None:
+    retention.open_warehouse(directory).stream("ORDERS").publish(directory / "orders.jsonl")
+    names: dict[str, object] = {}
+    exec(compile(blocks("python")[0], "README.md", "exec"), names)  # noqa: S102
+    assert getattr(names["report"], "removed_messages", None) == 3
+
+
+def test_every_command_is_documented_with_every_option() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    command = typer.main.get_command(app)
+    commands = getattr(command, "commands", {})
+    listed = re.findall(r"^\| `(\w+)", text, re.MULTILINE)
+    assert sorted({name for name in listed if name in commands}) == sorted(commands)
+    for name, one in commands.items():
+        leaves = getattr(one, "commands", {name: one}).values()
+        options = [option for leaf in leaves for part in leaf.params for option in part.opts]
+        missing = [o for o in options if o[:2] == "--" and not re.search(rf"`[^`]*{o}\b", text)]
+        assert not missing, f"{name}: {missing}"
+
+
+def test_exit_codes_are_the_same_on_every_page() -> None:
+    codes = re.findall(r"^\| (\d+) \| ", README, re.MULTILINE)
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert codes == re.findall(
+        r"(?:^|· )(\d+) ", text.split("## Exit codes")[1].split("\n\n")[1], re.MULTILINE
+    )
+
+
+def test_the_job_of_the_readme_takes_its_arguments(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = [line.split() for line in blocks("sh")[0].splitlines()]
+    retention.open_warehouse(directory).stream("ORDERS").publish(directory / "orders.jsonl")
+    for command in commands:
+        at = next(number for number, word in enumerate(command) if word.startswith("jobs"))
+        monkeypatch.setattr("sys.argv", ["retain", *command[at + 1 :], "--engine", "local"])
+        assert retain.main() == 0
+    report = json.loads((directory / "report.json").read_text())
+    assert report["streams"][0]["removed_messages"] == 6
