@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from retention.append import BatchIdentity, append_rows
+from retention.errors import RetentionError, UsageError, VerificationError
+from retention.frames import append_frame, streaming_sink
+from retention.opened import OpenedStream
+from retention.rows import complete
+from tests.support.plain_store import opened_stream, store_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+NOW = 1_700_000_000_000_000_000
+SCHEMA = "subject string, headers binary, payload binary, ts_ns long"
+
+
+def some_rows(count: int) -> list[dict[str, Any]]:
+    """Messages in no order, some with headers, with ties in time and in time and subject."""
+    return [
+        {
+            "subject": f"orders.{number % 3}",
+            "headers": b"NATS/1.0\r\na: b\r\n\r\n" if number % 4 == 0 else None,
+            "payload": f"{number * 7919 % count}".encode(),
+            "ts_ns": NOW + number * 31 % 17 * 1_000_000,
+        }
+        for number in range(count)
+    ]
+
+
+def frame_of(spark: SparkSession, rows: list[dict[str, Any]], schema: str = SCHEMA) -> DataFrame:
+    return spark.createDataFrame(rows, schema)
+
+
+def stored(opened: OpenedStream) -> pa.Table:
+    return store_of(opened).rows()
+
+
+def appended_locally(opened: OpenedStream, rows: list[dict[str, Any]]) -> pa.Table:
+    ordered = sorted(
+        rows,
+        key=lambda row: (row["ts_ns"], row["subject"], row["headers"] or b"", row["payload"]),
+    )
+    columns = {name: [row[name] for row in ordered] for name in rows[0]}
+    columns["headers"] = pa.array(columns["headers"], pa.binary())
+    append_rows(opened, [complete(pa.table(columns), "file")])
+    return stored(opened)
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_sequences_and_segments_are_those_of_the_rows_in_order(
+    spark: SparkSession, tmp_path: Path, partitions: int
+) -> None:
+    rows = some_rows(200)
+    ours = opened_stream(tmp_path / "spark", segment_size=700, segment_span="10ms")
+    theirs = opened_stream(tmp_path / "local", segment_size=700, segment_span="10ms")
+    for part in (rows[:120], rows[120:]):
+        frame = frame_of(spark, part).repartition(partitions, "payload")
+        done = append_frame(ours, frame)
+        expected = appended_locally(theirs, part)
+        assert (done.last_seq, done.messages) == (expected.num_rows, len(part))
+    assert stored(ours).equals(expected)
+    assert store_of(ours).snapshot().counters == store_of(theirs).snapshot().counters
+    assert store_of(ours).leftovers() == []
+
+
+def test_a_batch_of_a_writer_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    frame = frame_of(spark, some_rows(9))
+    assert append_frame(opened, frame, BatchIdentity("loader", 1)).messages == 9
+    assert append_frame(opened, frame, BatchIdentity("loader", 1)).duplicate
+    assert stored(opened).num_rows == 9
+
+
+def test_an_empty_frame_is_remembered_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    frame = frame_of(spark, [])
+    assert append_frame(opened, frame, BatchIdentity("loader", 1)).messages == 0
+    assert append_frame(opened, frame_of(spark, some_rows(1)), BatchIdentity("loader", 1)).duplicate
+
+
+def test_texts_and_times_and_missing_columns_are_understood(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    opened = opened_stream(tmp_path, NOW)
+    frame = spark.sql(
+        "SELECT * FROM VALUES ('orders.b', 'x', timestamp '2023-11-14 22:13:20.000001Z'), ('orders.a', 'y', null) "
+        "AS rows(subject, payload, time)"
+    )
+    append_frame(opened, frame)
+    append_frame(opened, frame.drop("time"))
+    kept = stored(opened)
+    assert kept["payload"].to_pylist() == [b"y", b"x", b"y", b"x"]
+    assert kept["ts_ns"].to_pylist() == [NOW, NOW + 1_000, NOW, NOW]
+    assert kept["headers"].null_count == 4
+
+
+def test_headers_come_as_block_map_or_pairs(spark: SparkSession, tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    block = b"NATS/1.0\r\na: 1\r\nb: \r\n\r\n"
+    forms = (
+        "map('b', '', 'a', '1')",
+        "array(struct('a' AS k, '1' AS v), struct('b' AS k, '' AS v))",
+        f"X'{block.hex()}'",
+    )
+    for form in forms:
+        append_frame(opened, spark.sql(f"SELECT 'orders.a' subject, '' payload, {form} headers"))
+    append_frame(
+        opened,
+        spark.sql(
+            "SELECT 'orders.a' subject, '' payload, cast(map() AS map<string, string>) headers"
+        ),
+    )
+    assert stored(opened)["headers"].to_pylist() == [block, block, block, None]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ("'orders a' subject, '' payload", "subject is 'orders a'"),
+        ("cast(null AS string) subject, '' payload", "subject is None"),
+        ("'orders.a' subject, '' payload, map('a:', 'b') headers", "no header block"),
+        ("'orders.a' subject, '' payload, map('a', 'b\\r\\nc: d') headers", "no header block"),
+        ("'orders.a' subject, '' payload, X'00' headers", "no header block"),
+        ("'orders.a' subject", "column payload is missing"),
+        ("1 subject, '' payload", "column subject is a int"),
+        ("'orders.a' subject, '' payload, 'now' time", "column time is a string"),
+    ],
+)
+def test_rows_that_cannot_be_messages_are_refused(
+    spark: SparkSession, tmp_path: Path, columns: str, reason: str
+) -> None:
+    opened = opened_stream(tmp_path)
+    with pytest.raises(UsageError, match=reason):
+        append_frame(opened, spark.sql(f"SELECT {columns}"))
+    assert store_of(opened).swaps == []
+    assert store_of(opened).leftovers() == []
+
+
+def test_after_a_lost_race_rows_are_numbered_behind_the_rival(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    opened = opened_stream(tmp_path)
+    rival = replace(opened, root=str(tmp_path / "rival"))
+
+    def come_first() -> None:
+        append_frame(rival, frame_of(spark, some_rows(2)))
+
+    store_of(opened).before_commit += [come_first, lambda: None]
+    assert append_frame(opened, frame_of(spark, some_rows(5))).first_seq == 3
+    assert stored(opened)["seq"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]
+    assert store_of(opened).leftovers() == []
+
+
+def test_a_frame_that_changes_between_passes_is_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from retention.engines.spark_append import SortedFrame
+
+    opened = opened_stream(tmp_path)
+    roll = SortedFrame._roll
+
+    def one_too_many(self: SortedFrame, *given: Any) -> list[tuple[int, int, int, int]]:
+        *others, (part, base, messages, size) = roll(self, *given)
+        return [*others, (part, base, messages + 1, size + 40)]
+
+    monkeypatch.setattr(SortedFrame, "_roll", one_too_many)
+    with pytest.raises(VerificationError):
+        append_frame(opened, frame_of(spark, some_rows(5)))
+    assert store_of(opened).swaps == []
+
+
+def test_a_streaming_query_appends_each_micro_batch_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    opened = opened_stream(tmp_path, NOW)
+    arrivals = tmp_path / "arrivals"
+    arrivals.mkdir()
+
+    def run() -> None:
+        source = spark.readStream.schema("subject string, payload string, ts_ns long").json(
+            str(arrivals)
+        )
+        query = source.writeStream.foreachBatch(streaming_sink(opened, "query"))
+        query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    for name, count in (("a", 3), ("b", 2)):
+        lines = (
+            json.dumps({"subject": f"orders.{name}", "payload": str(n), "ts_ns": n})
+            for n in range(count)
+        )
+        (arrivals / f"{name}.json").write_text("\n".join(lines))
+        run()
+    assert stored(opened)["subject"].to_pylist() == ["orders.a"] * 3 + ["orders.b"] * 2
+    commits = tmp_path / "checkpoint" / "commits"
+    (commits / "1").unlink()
+    (commits / ".1.crc").unlink()
+    run()
+    assert stored(opened).num_rows == 5
+    assert store_of(opened).snapshot().counters.batches == {"query": 1}
+
+
+def test_the_session_stays_and_nothing_stays_cached(spark: SparkSession, tmp_path: Path) -> None:
+    append_frame(opened_stream(tmp_path), frame_of(spark, some_rows(3)))
+    assert spark.range(3).count() == 3
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+def test_errors_of_tasks_keep_their_exit_code(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(RetentionError) as caught:
+        append_frame(opened_stream(tmp_path), spark.sql("SELECT '' subject, '' payload"))
+    assert caught.value.exit_code == 2
