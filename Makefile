@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format lock
+.PHONY: help setup demo test check conformance bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -23,6 +23,9 @@ check: setup  ## Check format, lint, types, imports and all tests that need no S
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .import_linter_cache
 	LAW_EXAMPLES=100 $(BIN)/pytest -m "$(QUICK)"
+
+conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
+	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.update_cases import (
+    Case,
+    bring_in,
+    expected,
+    left_in,
+    load_cases,
+    warehouse_of,
+)
+
+T = 1_795_300_000_123_456_789
+"""The instant to which all cases are shifted, so that one pass judges them."""
+
+EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
+CASES = [case for case in load_cases() if not case.uses_ttl_or_markers]
+BY_ID = {case.id: case for case in CASES}
+SHARE = {"local": CASES, "spark": CASES if EVERYTHING else CASES[::10]}
+AT_THEIR_OWN_INSTANTS = CASES[3::15]
+
+Judged = Callable[[str, str], dict[str, dict[str, Any]]]
+
+
+def matrix() -> list[Any]:
+    return [
+        pytest.param(format_, engine, case.id, marks=[pytest.mark.spark] * (engine == "spark"))
+        for engine, cases in SHARE.items()
+        for format_ in ("delta", "parquet")
+        for case in cases
+    ]
+
+
+def judge(folder: Path, cases: Sequence[Case], format_: str, engine: str) -> dict[str, Any]:
+    """One pass over the cases; what each stream held before, what the run reported, what is left."""
+    warehouse = warehouse_of(folder, cases, format_, engine)
+    bring_in(warehouse, cases, folder)
+    names = [case.id for case in cases]
+    before = {name: left_in(warehouse, name) for name in names}
+    outcomes = {outcome.stream: outcome for outcome in warehouse.apply(names, T)}
+    assert [outcome.sentence for outcome in outcomes.values() if outcome.error] == []
+    after = {name: left_in(warehouse, name) for name in names}
+    reports = {name: outcome.value for name, outcome in outcomes.items()}
+    assert any(report and report.files_read for report in reports.values())  # rows had to be read
+    again = {one.stream: one.value for one in warehouse.apply(names, T)}
+    return {
+        name: {
+            "before": before[name],
+            "after": after[name],
+            "report": reports[name],
+            "again": again[name],
+        }
+        for name in names
+    }
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    @cache
+    def once(format_: str, engine: str) -> dict[str, dict[str, Any]]:
+        cases = [case.at(T) for case in SHARE[engine]]
+        return judge(tmp_path_factory.mktemp(f"{format_}-{engine}"), cases, format_, engine)
+
+    return once
+
+
+@pytest.mark.parametrize(("format_", "engine", "case_id"), matrix())
+def test_a_pass_leaves_what_the_server_left(
+    judged: Judged, request: pytest.FixtureRequest, format_: str, engine: str, case_id: str
+) -> None:
+    if engine == "spark":
+        request.getfixturevalue("spark")
+    case = BY_ID[case_id].at(T)
+    found = judged(format_, engine)[case_id]
+    assert [row["seq"] for row in found["before"]["rows"]] == case.rows["seq"].to_pylist()
+    assert found["before"]["last_seq"] == case.last_seq
+    assert found["after"] == expected(case)
+    report = found["report"]
+    gone = {name: found["before"][name] - found["after"][name] for name in ("messages", "bytes")}
+    assert (report.removed_messages, report.removed_bytes) == (gone["messages"], gone["bytes"])
+    assert sum(report.by_rule.values()) == gone["messages"]
+    assert found["again"].removed_messages == 0
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_cases_at_their_own_instants_end_as_the_server_ended(tmp_path: Path, format_: str) -> None:
+    warehouse = warehouse_of(tmp_path, AT_THEIR_OWN_INSTANTS, format_, "local")
+    bring_in(warehouse, AT_THEIR_OWN_INSTANTS, tmp_path)
+    for case in AT_THEIR_OWN_INSTANTS:
+        [outcome] = warehouse.apply([case.id], case.as_of_ns)
+        assert outcome.error is None, outcome.sentence
+        assert left_in(warehouse, case.id) == expected(case)
+
+
+def test_the_share_that_spark_judges_is_large_enough_to_mean_something() -> None:
+    assert len(CASES) == 62
+    assert len(SHARE["spark"]) >= 6

@@ -1,0 +1,107 @@
+"""Streams laid out file by file on real stores, so that a test decides what lies in which segment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from retention.engines.choice import EngineName
+from retention.opened import OpenedStream
+from retention.parquet_files import describe, stats_table, write_messages
+from retention.ports import Swap
+from retention.rows import complete
+from retention.warehouse import Warehouse, open_warehouse
+from schemas.files import LOGGED_FILES
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+NEVER_BLOCK = b"NATS/1.0\r\nNats-TTL: never\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A message as it shall be stored."""
+
+    seq: int
+    subject: str = "a"
+    ts_ns: int = START
+    payload: bytes = b""
+    never: bool = False
+
+
+@dataclass(frozen=True)
+class File:
+    """One data file: the base of its segment and its messages."""
+
+    base: int
+    messages: Sequence[Laid]
+
+
+def warehouse_with(
+    folder: Path, format_: str, now_ns: int, engine: EngineName = "local", **limits: object
+) -> Warehouse:
+    """A warehouse that configures one stream, ORDERS, its clock stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, **limits}
+    config = {"warehouse": ".", "defaults": {"format": format_}, "streams": [stream]}
+    path = folder / "retention.yaml"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return open_warehouse(path, engine=engine, clock=lambda: now_ns)
+
+
+def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) -> None:
+    """Commit the files as they are; with `sealed` the last of their segments is closed, too."""
+    opened.store.create()
+    staged = []
+    for file in files:
+        target = opened.store.stage(0, file.base)
+        write_messages(target.location, [_rows(file.messages)])
+        staged.append(describe(target).stats)
+    last = max((m.seq for file in files for m in file.messages), default=0)
+    base = max((file.base for file in files), default=1)
+    swap = Swap(
+        remove=LOGGED_FILES.empty_table(),
+        add=stats_table(staged),
+        metadata={"run": "laid"},
+        next_seq={0: last + 1},
+        open_base={0: last + 1 if sealed else base},
+    )
+    opened.store.commit(swap, opened.store.snapshot())
+
+
+def even_segments(
+    count: int, each: int, step_ns: int = SECOND, subjects: int = 3, payload: bytes = b"x"
+) -> list[File]:
+    """Segments of `each` messages, one file each, a message every `step_ns` from `START` on."""
+    return [
+        File(
+            base=number * each + 1,
+            messages=[
+                Laid(seq, f"s.{seq % subjects}", START + seq * step_ns, payload)
+                for seq in range(number * each + 1, (number + 1) * each + 1)
+            ],
+        )
+        for number in range(count)
+    ]
+
+
+def held(warehouse: Warehouse, name: str = "ORDERS") -> pa.Table:
+    """Every message that a stream holds, all columns, in order."""
+    return pa.concat_tables(warehouse.stream(name).messages())
+
+
+def _rows(messages: Sequence[Laid]) -> pa.Table:
+    raw = pa.table(
+        {
+            "seq": pa.array([m.seq for m in messages], pa.int64()),
+            "subject": [m.subject for m in messages],
+            "ts_ns": pa.array([m.ts_ns for m in messages], pa.int64()),
+            "headers": pa.array([NEVER_BLOCK if m.never else None for m in messages], pa.binary()),
+            "payload": pa.array([m.payload for m in messages], pa.binary()),
+        }
+    )
+    return complete(raw, "file")
