@@ -69,11 +69,22 @@ def _read_csv() -> pa.Table:
         return csv.read_csv(file, convert_options=options)
 
 
-def _as_json(table: pa.Table) -> list[str]:
-    hour = pc.strftime(table["time_hour"], "%Y-%m-%dT%H:%M:%SZ")
-    at = table.schema.get_field_index("time_hour")
-    rows = table.set_column(at, "time_hour", hour).to_pylist()
-    return [json.dumps(row, separators=(",", ":")) for row in rows]
+def _as_json(table: pa.Table) -> pa.ChunkedArray:
+    """Each row as a JSON object, built by columns: no value here has anything that JSON would escape."""
+    members = [
+        pc.binary_join_element_wise(f'"{name}":', _json_values(table[name]), "")
+        for name in table.column_names
+    ]
+    return pc.binary_join_element_wise("{", pc.binary_join_element_wise(*members, ","), "}", "")
+
+
+def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_integer(column.type):
+        return pc.fill_null(column.cast(pa.string()), "null")
+    text = (
+        pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ") if pa.types.is_timestamp(column.type) else column
+    )
+    return pc.fill_null(pc.binary_join_element_wise('"', text, '"', ""), "null")
 
 
 def write_lines(table: pa.Table, path: Path) -> None:

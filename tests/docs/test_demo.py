@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -45,7 +46,10 @@ def test_flights_are_in_order_of_their_scheduled_time(flights: pa.Table) -> None
     first = flights.slice(0, 1).to_pylist()[0]
     assert first["subject"] == "flights.EWR.UA.N14228"
     assert first["ts_ns"] == 1_357_035_300 * 10**9
-    assert '"tailnum":"N14228"' in first["data"]
+    payload = json.loads(first["data"])
+    assert (payload["tailnum"], payload["dep_time"]) == ("N14228", 517)
+    assert payload["time_hour"] == "2013-01-01T10:00:00Z"
+    assert all(len(json.loads(data)) == 19 for data in flights["data"][::997].to_pylist())
     unknown = [name for name in flights["subject"].to_pylist() if name.endswith(".unknown")]
     assert len(unknown) == 2_512
 
