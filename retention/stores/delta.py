@@ -31,7 +31,6 @@ from retention.stores.layout import (
 from retention.stores.staging import Staged
 from schemas.files import LOGGED_FILES
 
-LIBRARY_RETRIES = 15
 ATTEMPTS = 20
 CHECKPOINT_EVERY = 10
 _LONGEST_PAUSE_S = 0.4
@@ -154,26 +153,22 @@ class DeltaStore:
             _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
-        if swap.assigns_sequences:
-            try:
-                return self._attempt(swap, handle, live).commit(retries=0, at_ms=self._now_ms())
-            except CommitFailedError as error:
-                raise ConflictError(
-                    f"stream {self.stream}: another commit came first; nothing was changed; try again"
-                ) from error
-        for number in range(ATTEMPTS):
+        attempts = 1 if swap.assigns_sequences else ATTEMPTS
+        for number in range(attempts):
             if number:
                 time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
                 handle, live = delta_table.read_handle(self._layout)
             try:
-                return self._attempt(swap, handle, live).commit(
-                    retries=LIBRARY_RETRIES, at_ms=self._now_ms()
-                )
+                return self._attempt(swap, handle, live).commit(self._now_ms())
             except CommitFailedError as error:
-                refused = error
+                refused = delta_table.first_line(error)
+        if swap.assigns_sequences:
+            raise ConflictError(
+                f"stream {self.stream}: another commit came first ({refused}); nothing was changed; try again"
+            )
         raise BusyError(
-            f"stream {self.stream}: {ATTEMPTS} times another commit came first "
-            f"({delta_table.first_line(refused)}); nothing was changed; try again later"
+            f"stream {self.stream}: {attempts} times another commit came first ({refused}); nothing was changed; try "
+            "again later"
         )
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:

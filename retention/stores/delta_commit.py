@@ -48,11 +48,13 @@ class Attempt:
     counters: Counters
     """The effective counters of the handle."""
 
-    def commit(self, *, retries: int, at_ms: int) -> int:
-        """Check everything, then commit; the new version.
+    def commit(self, at_ms: int) -> int:
+        """Check everything, then commit exactly the next version; the new version.
+
+        deltalake never retries: its own check of what came first overlooks removals with dataChange=false (OPTIMIZE,
+        REORG, quiet streams), and would remove what is gone or double what was compacted.
 
         Args:
-            retries: how often deltalake may pass blind appends that came first.
             at_ms: the wall clock, for tombstones and transactions.
 
         Raises:
@@ -71,7 +73,7 @@ class Attempt:
                 "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
                 "retentionCommit": token,
             },
-            max_commit_retries=retries,
+            max_commit_retries=0,
             app_transactions=self._transactions(at_ms),
         )
         try:
@@ -91,8 +93,7 @@ class Attempt:
             return version
         except (DeltaError, OSError, ValueError) as error:
             return self._find_out(token, error)
-        version = self._find(token)
-        return self.handle.table.version() + 1 if version is None else version
+        return self.handle.table.version() + 1
 
     def _refuse_forbidden(self) -> None:
         stream, rules, swap = self.layout.stream, self.handle.rules, self.swap

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake._internal import RemoveAction
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
 
 from retention.errors import (
     BusyError,
@@ -18,10 +20,12 @@ from retention.errors import (
     ForeignRowsError,
     RefusedError,
     RetentionError,
+    StalePlanError,
     UsageError,
 )
 from retention.ports import Store
 from retention.stores import delta, delta_commit
+from retention.stores.delta_actions import add_action, remove_action
 from schemas.messages import NEVER
 from tests.contract.conftest import NOW_NS, Stage
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
@@ -312,6 +316,31 @@ def test_rivals_that_keep_coming_first_end_in_busy(
     assert len(tries) == 20
 
 
+@pytest.mark.parametrize("data_change", [True, False])
+@pytest.mark.parametrize("rewrites", [True, False])
+def test_what_a_rival_compacted_after_the_snapshot_is_neither_doubled_nor_missed(
+    place: Stage, store: Store, data_change: bool, rewrites: bool
+) -> None:
+    """deltalake's own retries overlook rivals that removed with dataChange=false, as OPTIMIZE does."""
+    append(store, range(1, 11))
+    append(store, range(11, 21))
+    snapshot, files = latest(store)
+    rival = place.open()
+    compacted = staged(rival, rows(range(1, 21)))
+    table = DeltaTable(place.root / "messages")
+    at_ms = NOW_NS // 10**6
+    actions: list[AddAction | RemoveAction] = [
+        *(remove_action(row, data_change=data_change, at_ms=at_ms) for row in files.to_pylist()),
+        *(add_action(row, data_change=data_change) for row in compacted.to_pylist()),
+    ]
+    partition_by = ["partition", "segment"]
+    table.create_write_transaction(actions, "append", table.schema(), partition_by=partition_by)
+    mine = staged(store, rows(range(5, 11))) if rewrites else None
+    with pytest.raises(StalePlanError):
+        store.commit(removing(files.slice(0, 1), mine), snapshot)
+    assert sequences(place.open()) == list(range(1, 21))
+
+
 class Faulty:
     """A table whose commits fail, before or after they happen."""
 
@@ -352,7 +381,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_log(store: Store, error:
 def test_a_commit_that_the_disk_refused_changed_nothing(store: Store) -> None:
     snapshot = faulty(store, OSError("No space left on device"), after=False)
     added = staged(store, rows(range(1, 4)))
-    with pytest.raises(RetentionError, match="No space left.*nothing was changed") as caught:
+    with pytest.raises(RetentionError, match=r"No space left.*nothing was changed") as caught:
         store.commit(appending(added, 4), snapshot)
     assert not isinstance(caught.value, CommitUnknownError)
     assert store.snapshot().version == 0

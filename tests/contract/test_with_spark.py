@@ -1,0 +1,185 @@
+"""What a real Spark with Delta sees of our tables, and does to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retention.errors import ForeignRowsError, RefusedError, StalePlanError
+from retention.segments import ReadCount
+from retention.stores.delta import DeltaStore
+from tests.contract.conftest import Stage
+from tests.contract.streams import append, latest, live, removing, rows, sequences, staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = (
+    "int(0) as partition, bigint({segment}) as segment, id as seq, concat('orders.', id % 3) as subject, "
+    "id * 1000000000 as ts_ns, timestamp_seconds(id) as time, cast(null as binary) as headers, "
+    "cast('payload' as binary) as payload, bigint(50) as size, cast(null as bigint) as deadline_ns, "
+    "false as marker, cast(null as string) as msg_id, cast(null as bigint) as origin_ts_ns"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Stage:
+    made = Stage("delta", tmp_path / "streams" / "ORDERS")
+    made.open().create()
+    return made
+
+
+def mirrored(spark: SparkSession, first: int, end: int, segment: int) -> DataFrame:
+    """Rows as a mirror would append them."""
+    return (
+        spark.range(first, end).coalesce(1).selectExpr(*COLUMNS.format(segment=segment).split(", "))
+    )
+
+
+def spark_rows(frame: DataFrame) -> list[int]:
+    return sorted(row.seq for row in frame.select("seq").collect())
+
+
+def sql(spark: SparkSession, place: Stage, text: str) -> None:
+    spark.sql(text.format(table=f"delta.`{place.root / 'messages'}`"))
+
+
+def test_spark_reads_what_was_committed(stage: Stage, spark: SparkSession) -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from schemas.messages import MESSAGES
+
+    store = stage.open()
+    store.create()
+    append(store, range(1, 11))
+    append(store, range(11, 21), segment=11)
+    snapshot, files = latest(store)
+    store.commit(removing(files.slice(0, 1), staged(store, rows(range(4, 11)))), snapshot)
+    messages = str(stage.root / "messages")
+    if stage.format == "delta":
+        frame = spark.read.format("delta").load(messages)
+    else:
+        frame = spark.read.schema(from_arrow_schema(MESSAGES)).parquet(messages)
+    assert spark_rows(frame) == list(range(4, 21))
+    assert spark_rows(frame.where("segment = 11 and ts_ns >= 15000000000")) == list(range(15, 21))
+    assert spark_rows(frame.where("time = timestamp_seconds(7)")) == [7]
+    assert {row.partition for row in frame.select("partition").distinct().collect()} == {0}
+
+
+def test_rows_that_spark_appends_are_taken_in(place: Stage, spark: SparkSession) -> None:
+    store = place.open()
+    append(store, range(1, 11))
+    frame = mirrored(spark, 11, 21, segment=11)
+    frame.write.format("delta").mode("append").save(str(place.root / "messages"))
+    snapshot = store.snapshot()
+    found = store.inventory(snapshot)
+    assert found.read.files == 1
+    assert (found.counters.next_seq[0], found.counters.open_base[0]) == (21, 11)
+    again = place.open()
+    assert again.inventory(again.snapshot()).read == ReadCount()
+    store.commit(removing(found.files.slice(1)), snapshot)
+    assert sequences(store) == list(range(1, 11))
+    assert spark_rows(spark.read.format("delta").load(str(place.root / "messages"))) == list(
+        range(1, 11)
+    )
+
+
+def test_rows_without_a_sequence_are_refused(place: Stage, spark: SparkSession) -> None:
+    append(place.open(), range(1, 11))
+    sql(spark, place, "ALTER TABLE {table} ALTER COLUMN size DROP NOT NULL")
+    frame = mirrored(spark, 11, 21, segment=11).selectExpr(
+        "* except (size)", "bigint(null) as size"
+    )
+    frame.write.format("delta").mode("append").save(str(place.root / "messages"))
+    store = place.open()
+    with pytest.raises(ForeignRowsError, match="size"):
+        store.inventory(store.snapshot())
+
+
+def test_deletion_vectors_are_seen_and_purged_by_reorg(place: Stage, spark: SparkSession) -> None:
+    store = place.open()
+    assert isinstance(store, DeltaStore)
+    append(store, range(1, 11))
+    append(store, range(11, 21), segment=11)
+    snapshot, files = latest(store)
+    sql(spark, place, "ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+    sql(spark, place, "DELETE FROM {table} WHERE seq = 15")
+    with pytest.raises(RefusedError, match="1 files carry deletion vectors"):
+        store.inventory(store.snapshot())
+    with pytest.raises(RefusedError, match="1 files carry deletion vectors"):
+        store.commit(removing(files.slice(1)), store.snapshot())
+    assert store.files_with_vectors(store.snapshot()) == [files["path"][1].as_py()]
+    store.commit(removing(files.slice(0, 1)), snapshot)
+    assert spark_rows(spark.read.format("delta").load(str(place.root / "messages"))) == [
+        seq for seq in range(11, 21) if seq != 15
+    ]
+    sql(spark, place, "REORG TABLE {table} APPLY (PURGE)")
+    assert sequences(place.open()) == [seq for seq in range(11, 21) if seq != 15]
+    assert not store.files_with_vectors(store.snapshot())
+
+
+def test_a_removal_prepared_before_a_deletion_vector_is_refused(
+    place: Stage, spark: SparkSession
+) -> None:
+    store = place.open()
+    append(store, range(1, 11))
+    sql(spark, place, "ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+    snapshot, files = latest(store)
+    sql(spark, place, "DELETE FROM {table} WHERE seq = 5")
+    with pytest.raises(RefusedError, match="deletion vectors"):
+        store.commit(removing(files, staged(store, rows(range(3, 11)))), snapshot)
+    assert len(spark_rows(spark.read.format("delta").load(str(place.root / "messages")))) == 9
+
+
+@pytest.mark.parametrize(
+    ("feature", "properties"),
+    [
+        ("columnMapping", "'delta.columnMapping.mode' = 'name'"),
+        ("rowTracking", "'delta.enableRowTracking' = 'true'"),
+        ("inCommitTimestamp", "'delta.enableInCommitTimestamps' = 'true'"),
+    ],
+)
+def test_features_that_spark_enabled_are_refused(
+    place: Stage, spark: SparkSession, feature: str, properties: str
+) -> None:
+    append(place.open(), range(1, 11))
+    sql(spark, place, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({properties})")
+    with pytest.raises(RefusedError, match=feature):
+        place.open().snapshot()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    ["'delta.enableChangeDataFeed' = 'true'", "'delta.checkpointPolicy' = 'v2'"],
+)
+def test_features_that_are_allowed_keep_working(
+    place: Stage, spark: SparkSession, properties: str
+) -> None:
+    store = place.open()
+    append(store, range(1, 11))
+    sql(spark, place, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({properties})")
+    append(store, range(11, 21), segment=11)
+    snapshot, files = latest(store)
+    store.commit(removing(files.slice(0, 1), staged(store, rows(range(4, 11)))), snapshot)
+    assert spark_rows(spark.read.format("delta").load(str(place.root / "messages"))) == list(
+        range(4, 21)
+    )
+
+
+def test_what_spark_compacted_makes_a_plan_stale_and_keeps_every_row(
+    place: Stage, spark: SparkSession
+) -> None:
+    store = place.open()
+    append(store, range(1, 6))
+    append(store, range(6, 11))
+    snapshot, files = latest(store)
+    sql(spark, place, "OPTIMIZE {table}")
+    with pytest.raises(StalePlanError):
+        store.commit(removing(files.slice(0, 1)), snapshot)
+    assert sequences(place.open()) == list(range(1, 11))
+    assert live(place.open()).num_rows == 1
+    assert place.open().snapshot().counters.next_seq[0] == 11
