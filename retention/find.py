@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from retention.config import Config, load_config
+if TYPE_CHECKING:
+    from retention.config import Config
 
 CONFIG_NAME = "retention.yaml"
 _SUFFIXES = {".yaml", ".yml", ".json"}
@@ -16,6 +18,9 @@ def find_config(path: str | Path) -> Config:
     Raises:
         ConfigError: it is wrong; every mistake is named with its line.
     """
+    # Reading configurations costs a third of a second, which `--help` has no use for.
+    from retention.config import Config, load_config
+
     found = config_file(path)
     return Config.without_file(str(path)) if found is None else load_config(found)
 
