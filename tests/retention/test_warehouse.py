@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import retention
+from retention.errors import ConfigError, RefusedError, UsageError
+from retention.guards import Guards
+from retention.warehouse import open_warehouse
+from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
+
+OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}
+
+
+def test_streams_are_those_of_the_configuration_and_those_on_disk(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS)
+    warehouse.new_stream("ÄRGER").publish(lines(1, "anything"))
+    assert warehouse.streams() == ["ORDERS", "ÄRGER"]
+
+
+def test_an_unknown_stream_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"ORDER: there is no such stream .*did you mean ORDERS\?"):
+        opened(tmp_path, ORDERS, OTHER).stream("ORDER")
+
+
+def test_a_warehouse_without_streams_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nor any other; publish or import"):
+        opened(tmp_path).stream("ORDERS")
+
+
+def test_a_stream_that_only_the_disk_knows_keeps_its_format(tmp_path: Path) -> None:
+    opened(tmp_path, {**ORDERS, "format": "parquet"}).stream("ORDERS").publish(lines(3))
+    found = opened(tmp_path, format="delta")
+    stream = found.stream("ORDERS")
+    assert stream.opened.config.format == "parquet"
+    assert stream.state().messages == 3
+
+
+def test_a_directory_without_a_configuration_has_no_limits(tmp_path: Path) -> None:
+    opened(tmp_path, ORDERS, format="delta").stream("ORDERS").publish(lines(3))
+    (tmp_path / "retention.yaml").unlink()
+    warehouse = open_warehouse(tmp_path, clock=lambda: NOW)
+    assert warehouse.streams() == ["ORDERS"]
+    assert warehouse.stream("ORDERS").plan().plan.is_empty
+
+
+def test_a_directory_is_opened_by_the_configuration_in_it(tmp_path: Path) -> None:
+    configured(tmp_path, ORDERS)
+    assert open_warehouse(tmp_path).streams() == ["ORDERS"]
+
+
+def test_a_configuration_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        open_warehouse(tmp_path / "missing.yaml")
+
+
+def test_all_streams_are_planned_at_one_instant(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS, OTHER)
+    warehouse.clock = iter(range(NOW, NOW + 1000)).__next__
+    outcomes = warehouse.plan()
+    assert len({outcome.value.as_of_ns for outcome in outcomes if outcome.value}) == 1
+    assert [outcome.stream for outcome in outcomes] == ["ORDERS", "OTHER"]
+
+
+def test_one_streams_failure_stops_no_other(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS, OTHER)
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    missing, other = warehouse.apply(["NONE", "OTHER"])
+    assert isinstance(missing.error, UsageError)
+    assert other.value is not None
+    assert other.value.removed_messages == 2
+
+
+def test_a_stream_named_twice_is_done_once(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, OTHER)
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    assert len(warehouse.apply(["OTHER", "OTHER"])) == 1
+
+
+def test_history_names_runs_and_undo_takes_one_back(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS)
+    stream = warehouse.stream("ORDERS")
+    stream.publish(lines(240))
+    before = stream.state()
+    (outcome,) = warehouse.apply()
+    assert outcome.value is not None
+    assert stream.state().messages == before.messages - outcome.value.removed_messages < 240
+    (record,) = warehouse.history()
+    assert record["run"] == outcome.value.run
+    undone = warehouse.undo(record["run"])
+    assert undone["restored_messages"] == outcome.value.removed_messages
+    assert stream.state().messages == before.messages
+    assert [one["kind"] for one in warehouse.history(["ORDERS"])] == ["undo", "apply"]
+
+
+def test_undo_of_a_run_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no stream in .* has such a run"):
+        opened(tmp_path, ORDERS).undo("20260101T000000.0Z-abc")
+
+
+def test_guards_are_passed_on(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS)
+    warehouse.stream("ORDERS").publish(lines(240))
+    (refused,) = warehouse.apply(as_of=NOW + 1)
+    assert isinstance(refused.error, RefusedError)
+    (allowed,) = warehouse.apply(as_of=NOW + 1, guards=Guards(allow_future=True))
+    assert allowed.error is None
+
+
+def test_saved_plans_apply_as_they_were_made(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS)
+    warehouse.stream("ORDERS").publish(lines(240))
+    (planned,) = warehouse.plan()
+    assert planned.value is not None
+    (applied,) = warehouse.apply_plans([planned.value])
+    assert applied.value is not None
+    assert applied.value.plan_id == planned.value.plan_id
+
+
+def test_the_package_opens_warehouses_and_knows_its_version() -> None:
+    assert retention.open_warehouse is open_warehouse
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert retention.__version__ == project["version"]
+    with pytest.raises(AttributeError, match="no attribute 'close_warehouse'"):
+        _ = retention.close_warehouse
