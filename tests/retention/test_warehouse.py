@@ -96,7 +96,7 @@ def test_history_names_runs_and_undo_takes_one_back(tmp_path: Path) -> None:
 
 
 def test_undo_of_a_run_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no stream in .* has such a run"):
+    with pytest.raises(UsageError, match=r"no stream in .* has such a run"):
         opened(tmp_path, ORDERS).undo("20260101T000000.0Z-abc")
 
 
