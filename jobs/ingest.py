@@ -1,0 +1,62 @@
+"""Take rows without sequences out of another table: `python -m jobs.ingest`, or `spark-submit jobs/ingest.py`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict, replace
+
+from jobs.arguments import job_parser, write_report
+from retention import open_warehouse
+from retention.engines.driver import end_with_spark_submit
+from retention.engines.session import session
+from retention.errors import UsageError
+from retention.ingest import COLUMNS, Ingested, Source, ingest
+from retention.outcomes import code_of, sentence_of
+
+
+def main() -> int:
+    """Run the job.
+
+    Returns:
+        Its exit code.
+    """
+    parser = job_parser("ingest", "Append the rows of another table that were not taken before.")
+    parser.add_argument("--source", required=True, metavar="PATH", help="a table that only grows")
+    parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
+    parser.add_argument(
+        "--column", action="append", default=[], metavar="NAME=SQL", help=" ".join(COLUMNS)
+    )
+    asked = parser.parse_args()
+    end_with_spark_submit()
+    started = time.time_ns()
+    try:
+        done = run(asked)
+        seconds = (time.time_ns() - started) / 1e9
+        write_report(asked.report_file, asdict(done) | {"seconds": round(seconds, 3)})
+    except Exception as error:  # every error is one sentence and an exit code
+        print(f"ingest: {sentence_of(error)}", file=sys.stderr)
+        return code_of(error)
+    print(f"ingest: {done.messages:,} messages ({done.bytes:,} bytes) came; {seconds:.1f} s")
+    return 0
+
+
+def run(asked: argparse.Namespace) -> Ingested:
+    """Carry out what the arguments ask for; rows without a time of their own get `--as-of`."""
+    if len(asked.stream) != 1 or asked.engine == "local":
+        raise UsageError(
+            "a source goes into one stream, by Spark: give one --stream and no other engine"
+        )
+    columns = dict(one.partition("=")[::2] for one in asked.column)
+    warehouse = open_warehouse(asked.warehouse or asked.config, clock=time.time_ns)
+    opened = warehouse.new_stream(asked.stream[0]).opened
+    if asked.as_of is not None:
+        instant = warehouse.instant(asked.as_of)
+        opened = replace(opened, clock=lambda: instant)
+    with session("ingest") as spark:
+        return ingest(opened, Source(asked.source, asked.source_format, columns), spark)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
