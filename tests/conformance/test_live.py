@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from retention.formats.nats_backup import RAW_ROWS
+from retention.imports import import_nats_backup
+from retention.rows import complete
+from tests.support import nats_oracle
+from tests.support.laying import NEVER_BLOCK
+from tests.support.nats_oracle import Message, Nats
+from tests.support.update_cases import COMPARED, Case, expected, left_in, warehouse_of
+
+pytestmark = pytest.mark.live
+
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+GUARD = 25 * SECOND
+"""Ages are whole minutes and age limits end on half ones: that long the test may take without touching a cut-off."""
+
+STREAMS = 60
+BLOCKS = (
+    b"",
+    b"",
+    NEVER_BLOCK,
+    b"NATS/1.0\r\nX-Trace: abc\r\n\r\n",
+    b"NATS/1.0\r\nNats-Msg-Id: one\r\nNats-TTL: 3600\r\n\r\n",
+    b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n",
+)
+UNLIMITED = {"max_msgs": -1, "max_bytes": -1, "max_msgs_per_subject": -1, "max_age": 0}
+LATER = {"allow_msg_ttl": False, "subject_delete_marker_ttl": 0}
+
+
+@pytest.fixture(scope="module")
+def nats() -> Iterator[Nats]:
+    with nats_oracle.server() as running:
+        yield running
+
+
+def now_ns() -> int:
+    return time.time_ns()  # noqa: TID251  (the server has the machine's clock)
+
+
+def random_messages(chance: random.Random, name: str, now: int) -> list[Message]:
+    """Up to 30 messages with gaps between sequences and times that rise mostly."""
+    age, seq, messages = chance.randint(30, 60), chance.choice([0, 0, 999]), []
+    for _ in range(chance.choice([0, 1, 5, 12, 20, 30])):
+        seq += chance.choice([1, 1, 1, 2, 5])
+        age = max(1, age - chance.choice([0, 1, 2, -4]))
+        subject = f"{name}.{chance.choice(['a', 'b', 'é', 'x.y'])}"
+        payload = bytes([chance.randrange(256)]) * chance.choice([0, 1, 20, 90])
+        messages.append(Message(seq, subject, now - age * MINUTE, chance.choice(BLOCKS), payload))
+    return messages
+
+
+def random_limits(chance: random.Random, messages: list[Message]) -> dict[str, Any]:
+    size = sum(30 + len(m.subject) + len(m.headers) + len(m.payload) for m in messages)
+    limits = {
+        "max_msgs": chance.randint(1, len(messages) + 2),
+        "max_bytes": chance.randint(1, size + 50),
+        "max_msgs_per_subject": chance.randint(1, 5),
+        "max_age": chance.randint(2, 60) * MINUTE + MINUTE // 2,
+    }
+    chosen = chance.sample(sorted(limits), chance.randint(1, 4))
+    discard = chance.choice(["old", "old", "new"])
+    return UNLIMITED | {name: limits[name] for name in chosen} | {"discard": discard}
+
+
+def random_case(chance: random.Random, number: int, now: int) -> Case:
+    name = f"LIVE-{number}"
+    messages = random_messages(chance, name, now)
+    last_seq = (messages[-1].seq if messages else 0) + chance.choice([0, 0, 7])
+    storage = "memory" if number % 3 == 0 else "file"
+    config = random_limits(chance, messages) | LATER | {"storage": storage}
+    return Case(name, now, config, last_seq, nats_oracle.raw_rows(messages), {})
+
+
+def judged_by_server(nats: Nats, case: Case, as_of_ns: int) -> Case:
+    """The case with what the server leaves of it; its stream is gone afterwards."""
+    config = nats.info(case.id)["config"]
+    state = nats.update(config | case.config)["state"]
+    kept = nats.survivors(case.id)
+    nats.delete(case.id)
+    rows = nats_oracle.raw_rows(kept).to_pylist()
+    assert rows == [row for row in case.rows.to_pylist() if row["seq"] in {m.seq for m in kept}]
+    numbers = {name: state[name] for name in ("messages", "bytes", "first_seq", "last_seq")}
+    expect = {"kept": [m.seq for m in kept], "markers": [], **numbers}
+    return replace(case, as_of_ns=as_of_ns, expect=expect)
+
+
+def test_sixty_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_path: Path) -> None:
+    chance = random.Random(215_1)
+    begun = now_ns()
+    cases = [random_case(chance, number, begun) for number in range(STREAMS)]
+    for case in cases:
+        unlimited = UNLIMITED | {"storage": case.config["storage"]}
+        nats.restore(case.id, unlimited, case.rows, case.last_seq)
+        nats.snapshot(case.id, tmp_path / case.id)
+    as_of_ns = now_ns()
+    judged = [judged_by_server(nats, case, as_of_ns) for case in cases]
+    assert now_ns() - begun < GUARD, "too slow for the guard band around the age limits"
+
+    for format_, mine in (("delta", judged[::2]), ("parquet", judged[1::2])):
+        warehouse = warehouse_of(tmp_path / format_, mine, format_, "local")
+        for case in mine:
+            import_nats_backup(warehouse.stream(case.id).opened, tmp_path / case.id)
+        outcomes = warehouse.apply(as_of=as_of_ns)
+        assert [outcome.sentence for outcome in outcomes if outcome.error] == []
+        for case in mine:
+            assert left_in(warehouse, case.id) == expected(case), case.config
+    removed = [case.rows.num_rows - case.expect["messages"] for case in judged]
+    assert sum(count > 0 for count in removed) > STREAMS // 2
+    assert sum(case.expect["messages"] > 0 for case in judged) > STREAMS // 2
+
+
+def large_stream(name: str, count: int) -> pa.Table:
+    """JSON payloads that compress well, a fourth of them with headers, at every other sequence."""
+    numbers = np.arange(count)
+    note = "the quick brown fox, again and again"
+    return pa.table(
+        {
+            "seq": numbers * 2 + 5,
+            "subject": [f"{name}.{number % 100}" for number in numbers],
+            "ts_ns": now_ns() - MINUTE + numbers,
+            "headers": pa.array([None, None, None, BLOCKS[4]] * (count // 4), pa.binary()),
+            "payload": [f'{{"id": {number}, "note": "{note}"}}'.encode() for number in numbers],
+        }
+    ).cast(RAW_ROWS)
+
+
+def test_a_large_compressible_snapshot_is_imported_as_the_server_holds_it(
+    nats: Nats, tmp_path: Path
+) -> None:
+    rows = large_stream("LARGE", 200_000)
+    state = nats.restore("LARGE", {}, rows)["state"]
+    nats.snapshot("LARGE", tmp_path / "LARGE")
+    assert (tmp_path / "LARGE").stat().st_size < rows["payload"].nbytes / 2
+    for format_ in ("delta", "parquet"):
+        case = Case("LARGE", now_ns(), {**UNLIMITED, **LATER}, 0, rows, {})
+        stream = warehouse_of(tmp_path / format_, [case], format_, "local").stream("LARGE")
+        import_nats_backup(stream.opened, tmp_path / "LARGE")
+        held = pa.concat_tables(stream.messages())
+        assert held.select(COMPARED).cast(RAW_ROWS).equals(rows)
+        assert held["size"].equals(complete(rows, "file")["size"])
+        ours = stream.state(as_of=0)
+        for number in ("messages", "bytes", "first_seq", "last_seq"):
+            assert getattr(ours, number) == state[number]
