@@ -72,3 +72,15 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert not dead
+
+
+def test_files_that_pages_name_exist() -> None:
+    root = DOCS.parent
+    named = re.compile(r"`((?:tests|retention|schemas|jobs|notebooks|scripts)/[\w/.]+)`")
+    gone = [
+        f"{page.name}: {path}"
+        for page in [*DOCS.rglob("*.md"), root / "README.md"]
+        for path in named.findall(page.read_text())
+        if not (root / path).exists()
+    ]
+    assert not gone
