@@ -25,9 +25,7 @@ def main() -> int:
     parser = job_parser("ingest", "Append the rows of another table that were not taken before.")
     parser.add_argument("--source", required=True, metavar="PATH", help="a table that only grows")
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
-    parser.add_argument(
-        "--column", action="append", default=[], metavar="NAME=SQL", help=" ".join(COLUMNS)
-    )
+    parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS}")
     asked = parser.parse_args()
     end_with_spark_submit()
     started = time.time_ns()
