@@ -24,6 +24,11 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
     Raises:
         UsageError: the format does not exist, or cannot be kept safely at that place.
     """
+    if files.is_remote(root) and "%" in root:
+        raise UsageError(
+            f"stream {stream}: {root} has a percent sign, which deltalake reads as an escape and so cannot open on an "
+            "object store; give the stream a name of A-Z a-z 0-9 _ -"
+        )
     layout = Layout(root.rstrip("/"), stream)
     if settings.format == "delta":
         # deltalake is loaded only where a Delta table is used.

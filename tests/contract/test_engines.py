@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import SparkSession
+
+from retention.engines.choice import EngineName
+from retention.errors import DamagedError
+from retention.planfile import save_plans
+from retention.warehouse import Warehouse
+from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
+from tests.support.trees import scramble
+
+pytestmark = pytest.mark.spark
+
+EACH = 40
+NOW = START + 1_000 * SECOND
+PLAN_PARTS = ("", ".files.parquet", ".removed.parquet")
+POLICIES: dict[str, dict[str, object]] = {
+    "head trim by count": {"max_msgs": 97},
+    "head trim by bytes": {"max_bytes": 5_000},
+    "age, with messages that never expire": {"max_age": "850s"},
+    "surplus per subject": {"max_msgs_per_subject": 3},
+    "everything at once": {
+        "max_msgs": 203,
+        "max_bytes": 12_000,
+        "max_age": "880s",
+        "max_msgs_per_subject": 11,
+    },
+}
+
+
+def segment(number: int) -> list[Laid]:
+    first = number * EACH + 1
+    return [
+        Laid(
+            seq=seq,
+            subject=f"s.{seq * seq % 13}",
+            ts_ns=START + (seq - 3 * (seq % 4)) * SECOND,
+            payload=bytes([seq % 251]) * (seq % 37),
+            never=seq % 17 == 0,
+        )
+        for seq in range(first, first + EACH)
+    ]
+
+
+def files_of(messages: list[Laid], how: str) -> list[File]:
+    base = messages[0].seq
+    parts = {
+        "one": [messages],
+        "adjoining": [messages[:15], messages[15:]],
+        "interleaved": [messages[::2], messages[1::2]],
+    }
+    return [File(base, part) for part in parts[how]]
+
+
+SHAPES = ("one", "adjoining", "interleaved", "one", "interleaved", "adjoining")
+FILES = [file for number, how in enumerate(SHAPES) for file in files_of(segment(number), how)]
+
+
+@pytest.fixture(scope="module", params=["delta", "parquet"])
+def laid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse that every test copies; its format is its name."""
+    folder = tmp_path_factory.mktemp("laid") / str(request.param)
+    lay(warehouse_with(folder, request.param, NOW).stream("ORDERS").opened, FILES)
+    return folder
+
+
+def copied(laid: Path, target: Path, engine: EngineName, limits: dict[str, object]) -> Warehouse:
+    shutil.copytree(laid, target, dirs_exist_ok=True)
+    return warehouse_with(target, laid.name, NOW, engine, **limits)
+
+
+@pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)
+def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
+    spark: SparkSession, laid: Path, tmp_path: Path, limits: dict[str, object]
+) -> None:
+    saved, left, reports = {}, {}, {}
+    for engine in ("local", "spark"):
+        warehouse = copied(laid, tmp_path / engine, engine, limits)
+        plan = warehouse.stream("ORDERS").plan().plan
+        location = tmp_path / f"{engine}.plan"
+        save_plans(str(location), [plan])
+        saved[engine] = [Path(f"{location}{part}").read_bytes() for part in PLAN_PARTS]
+        [outcome] = warehouse.apply()
+        assert outcome.value is not None, outcome.sentence
+        left[engine], reports[engine] = warehouse, outcome.value
+        assert outcome.value.plan_id == plan.plan_id
+        assert outcome.value.removed_messages == plan.removed_messages > 0
+    assert saved["local"] == saved["spark"]
+    frames = [left[engine].stream("ORDERS").read(spark) for engine in ("local", "spark")]
+    assert_df_equality(*frames, ignore_row_order=True)
+    assert held(left["local"]).equals(held(left["spark"]))
+    ran = [
+        {name: getattr(reports[engine], name) for name in ("by_rule", "segments", "removed_bytes")}
+        for engine in ("local", "spark")
+    ]
+    assert ran[0] == ran[1]
+
+
+def test_rows_that_cannot_be_read_in_a_spark_task_are_a_damaged_file_to_the_driver(
+    spark: SparkSession, laid: Path, tmp_path: Path
+) -> None:
+    sentences = []
+    for engine in ("local", "spark"):
+        warehouse = copied(laid, tmp_path / "w", engine, {"max_msgs": 97})
+        opened = warehouse.stream("ORDERS").opened
+        inventory = opened.store.inventory(opened.store.snapshot())
+        for file in opened.store.data_files(inventory.files):
+            scramble(Path(file.location), np.random.default_rng(1))
+        with pytest.raises(DamagedError, match="cannot be read as a data file") as damage:
+            warehouse.stream("ORDERS").plan()
+        sentences.append(str(damage.value))
+        shutil.rmtree(tmp_path / "w")
+    assert sentences[0] == sentences[1]

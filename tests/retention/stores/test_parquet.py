@@ -1,0 +1,275 @@
+"""Parquet streams: the log entry is the commit, moves are finished by whoever opens next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from retention import files
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    DamagedError,
+    ForeignRowsError,
+    RetentionError,
+    UsageError,
+)
+from retention.ports import Store
+from retention.stores import StoreSettings, open_store
+from retention.stores.parquet import ParquetStore
+from retention.stores.parquet_log import ParquetLog
+from tests.contract.conftest import NOW_NS, Stage
+from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Stage:
+    return Stage("parquet", tmp_path / "streams" / "ORDERS")
+
+
+@pytest.fixture
+def store(place: Stage) -> Store:
+    made = place.open()
+    made.create()
+    return made
+
+
+def visible(place: Stage) -> set[str]:
+    """What a plain reader of `messages/` sees."""
+    messages = place.root / "messages"
+    return {str(path.relative_to(messages)) for path in messages.rglob("*.parquet")}
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+def kill_after_moves(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let the next `count` renames happen, then die."""
+    real = files.move
+
+    def some(pairs: Iterable[tuple[str, str]]) -> None:
+        real([pair for pair, _ in zip(list(pairs), range(count), strict=False)])
+        raise KilledError
+
+    monkeypatch.setattr(files, "move", some)
+
+
+def test_format_parquet_is_refused_on_object_stores() -> None:
+    with pytest.raises(UsageError, match=r"cannot rename.*format: delta"):
+        open_store("s3://b/streams/A", "A", StoreSettings("parquet"), lambda: 0)
+
+
+def test_formats_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'orc' does not exist"):
+        open_store(str(tmp_path), "A", StoreSettings("orc"), lambda: 0)
+
+
+def test_an_entry_says_everything_about_its_commit(place: Stage, store: Store) -> None:
+    append(store, range(1, 11), batches={"loader": 3})
+    snapshot, found = latest(store)
+    store.commit(removing(found, run="r9"), snapshot)
+    log = place.root / "_retention" / "log"
+    first, second = (json.loads((log / f"{n:020d}.json").read_text()) for n in (1, 2))
+    assert first["add"] == found.to_pylist()
+    assert first["batches"] == {"loader": 3}
+    assert second["remove"] == found["path"].to_pylist()
+    assert (second["run"], second["time_ms"]) == ("r9", NOW_NS // 10**6)
+    assert (second["next_seq"], second["open_base"]) == ({"0": 11}, {"0": 1})
+
+
+def test_removed_files_go_to_the_trash_unchanged(place: Stage, store: Store) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    path = found["path"][0].as_py()
+    before = (place.root / "messages" / path).stat()
+    store.commit(removing(found), snapshot)
+    after = (place.root / "_retention" / "trash" / path).stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert visible(place) == set()
+
+
+@pytest.mark.parametrize("moves", range(5))
+def test_a_run_killed_between_its_moves_is_finished_by_the_next(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    after = staged(store, rows(range(4, 8)), rows(range(8, 11)))
+    with monkeypatch.context() as patched:
+        kill_after_moves(patched, moves)
+        with pytest.raises(KilledError):
+            store.commit(removing(found, after), snapshot)
+    # A reader of the log that moves nothing finds every row wherever its file is now.
+    other = place.open()
+    assert isinstance(other, ParquetStore)
+    state = ParquetLog(other._layout).read()
+    assert sequences(other, state.files) == list(range(4, 11))
+    assert sequences(other) == list(range(4, 11))
+    assert visible(place) == set(after["path"].to_pylist())
+
+
+def test_a_run_killed_before_its_entry_changed_nothing(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    before = visible(place)
+
+    def die(*_: object) -> bool:
+        raise KilledError
+
+    after = staged(store, rows(range(4, 11)))
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "create_if_absent", die)
+        with pytest.raises(KilledError):
+            store.commit(removing(found, after), snapshot)
+    assert sequences(place.open()) == list(range(1, 11))
+    assert visible(place) == before
+
+
+def test_an_undo_during_unfinished_moves_wins(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    with monkeypatch.context() as patched:
+        kill_after_moves(patched, 0)
+        with pytest.raises(KilledError):
+            store.commit(removing(found), snapshot)
+    other = place.open()
+    other.commit(removing(found.slice(0, 0), found), other.snapshot())
+    (place.root / "_retention" / "log" / "moved").write_text("1")
+    assert sequences(place.open()) == list(range(1, 11))
+    assert visible(place) == set(found["path"].to_pylist())
+
+
+def test_a_lost_mark_of_finished_moves_only_costs_time(place: Stage, store: Store) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    store.commit(removing(found, staged(store, rows(range(4, 11)))), snapshot)
+    before = visible(place)
+    (place.root / "_retention" / "log" / "moved").unlink()
+    assert sequences(place.open()) == list(range(4, 11))
+    assert visible(place) == before
+
+
+def test_every_hundredth_version_has_a_full_list_and_readers_start_there(
+    place: Stage, store: Store
+) -> None:
+    for seq in range(1, 103):
+        append(store, [seq], batches={"loader": seq})
+    log = place.root / "_retention" / "log"
+    assert [path.name for path in log.glob("*.parquet")] == [f"{100:020d}.parquet"]
+    for version in range(1, 99):
+        (log / f"{version:020d}.json").write_text("not read any more")
+    again = place.open()
+    assert sequences(again) == list(range(1, 103))
+    assert again.snapshot().counters.batches == {"loader": 102}
+
+
+def test_a_damaged_list_only_costs_time(place: Stage, store: Store) -> None:
+    for seq in range(1, 101):
+        append(store, [seq])
+    (place.root / "_retention" / "log" / f"{100:020d}.parquet").write_bytes(b"PAR1")
+    assert sequences(place.open()) == list(range(1, 101))
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{", '{"version": 1}'])
+def test_a_log_with_a_hole_is_damaged(place: Stage, store: Store, content: str | None) -> None:
+    append(store, range(1, 3))
+    append(store, range(3, 5))
+    entry = place.root / "_retention" / "log" / f"{1:020d}.json"
+    entry.unlink()
+    if content is not None:
+        entry.write_text(content)
+    with pytest.raises(DamagedError, match=entry.name):
+        place.open().snapshot()
+
+
+def test_rivals_that_keep_coming_first_end_in_busy(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    monkeypatch.setattr(files, "create_if_absent", lambda *_: False)
+    with pytest.raises(BusyError, match="20 times"):
+        store.commit(removing(found), snapshot)
+
+
+def test_a_full_disk_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = store.snapshot()
+    added = staged(store, rows(range(1, 4)))
+
+    def full(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "create_if_absent", full)
+        with pytest.raises(RetentionError, match="nothing was changed; free space") as caught:
+            store.commit(appending(added, 4), snapshot)
+    assert not isinstance(caught.value, CommitUnknownError)
+    assert store.snapshot().version == 0
+
+
+def test_an_entry_that_may_not_be_durable_is_unknown(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = store.snapshot()
+    added = staged(store, rows(range(1, 4)))
+    real = files.create_if_absent
+
+    def late(location: str, content: bytes) -> bool:
+        real(location, content)
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "create_if_absent", late)
+        with pytest.raises(CommitUnknownError, match="delete no file"):
+            store.commit(appending(added, 4), snapshot)
+    store.discard(added["path"].to_pylist())
+    assert sequences(store) == [1, 2, 3]
+
+
+def test_files_outside_a_segment_are_refused(place: Stage, store: Store) -> None:
+    for name in ("stray.parquet", "partition=0/segment=__HIVE_DEFAULT_PARTITION__/x.parquet"):
+        stray = place.root / "messages" / name
+        stray.parent.mkdir(parents=True, exist_ok=True)
+        stray.write_bytes(b"")
+        with pytest.raises(ForeignRowsError, match=stray.name):
+            store.inventory(store.snapshot())
+        stray.unlink()
+
+
+def test_unfinished_writes_of_others_are_not_looked_at(place: Stage, store: Store) -> None:
+    folder = place.root / "messages" / "_temporary" / "0"
+    folder.mkdir(parents=True)
+    (folder / "part.parquet").write_bytes(b"half")
+    (place.root / "messages" / ".part.parquet").write_bytes(b"half")
+    assert sequences(store) == []
+
+
+def test_a_removed_file_that_is_back_is_refused(place: Stage, store: Store) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    path = found["path"][0].as_py()
+    content = (place.root / "messages" / path).read_bytes()
+    store.commit(removing(found), snapshot)
+    (place.root / "messages" / path).write_bytes(content)
+    with pytest.raises(ForeignRowsError, match="was removed from this stream and is back"):
+        store.inventory(store.snapshot())
+
+
+def test_a_lost_log_is_learned_again_from_the_files(place: Stage, store: Store) -> None:
+    append(store, range(1, 11))
+    append(store, range(11, 15), segment=11)
+    for path in sorted((place.root / "_retention").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    again = place.open()
+    again.create()
+    found = again.inventory(again.snapshot())
+    assert (found.counters.next_seq[0], found.counters.open_base[0]) == (15, 11)
+    assert sequences(again) == list(range(1, 15))
