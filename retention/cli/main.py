@@ -20,6 +20,10 @@ from retention.outcomes import code_of, sentence_of
 _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
 _FLAGS = ("--debug",)
 _INTERRUPTED = 130
+_ORDER = (
+    *("init", "validate", "publish", "import", "plan", "apply", "undo"),
+    *("explain", "messages", "state", "history"),
+)
 
 
 class Commands(TyperGroup):
@@ -28,6 +32,10 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take global options that stand behind the command for ones that stand before it."""
         return super().parse_args(ctx, hoisted(args))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in the order in which people meet them."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; say what went wrong in one sentence, with its exit code."""

@@ -102,7 +102,7 @@ def apply(
     from retention.guards import Guards
 
     guards = Guards(allow_future, allow_rewind)
-    if not yes and not sys.stdin.isatty():
+    if not yes and not asks():
         raise UsageError(
             "apply changes streams, and nobody can be asked here: repeat it with --yes"
         )
@@ -146,6 +146,11 @@ def undo(
         put_json(settings, record, [record])
 
 
+def asks() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
 def _planned(
     settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int
 ) -> list[Outcome[Plan]]:
@@ -162,10 +167,11 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
         if outcome.value is not None:
             opened = warehouse.stream(outcome.stream).opened
             history = history_of(warehouse.location, outcome.stream)
-            try:
-                check_instant(opened, history, outcome.value.as_of_ns, Guards())
-            except RefusedError as refusal:
-                say(f"note, apply would refuse this plan: {refusal}")
+            for guards in (Guards(allow_rewind=True), Guards(allow_future=True)):
+                try:
+                    check_instant(opened, history, outcome.value.as_of_ns, guards)
+                except RefusedError as refusal:
+                    say(f"note, apply would refuse this plan: {refusal}")
 
 
 def _saved_plans(warehouse: Warehouse, what: Sequence[str]) -> list[Plan] | None:

@@ -1,0 +1,64 @@
+"""Commands that touch no table load no table library."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.sandboxes import ORDERS, configured
+
+RUN = """
+import sys
+from retention.cli.main import main
+sys.argv = ["retention", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    heavy = ("pyspark", "py4j", "pyarrow", "deltalake", "pandas", "numpy")
+    print(end.code, *(name for name in heavy if name in sys.modules), file=sys.stderr)
+"""
+
+
+def loaded(folder: Path, *arguments: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, *heavy = done.stderr.split()
+    assert code in ("0", "None"), done.stderr
+    return heavy
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["--version"], ["validate"]])
+def test_it_loads_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    configured(tmp_path, ORDERS)
+    assert loaded(tmp_path, *arguments) == []
+
+
+def test_completing_a_stream_loads_nothing_heavy(tmp_path: Path) -> None:
+    configured(tmp_path, ORDERS)
+    asked = {
+        "_RETENTION_COMPLETE": "complete_bash",
+        "COMP_WORDS": "retention plan O",
+        "COMP_CWORD": "2",
+    }
+    assert loaded(tmp_path, **asked) == []
+
+
+@pytest.mark.slow
+def test_help_is_there_in_half_a_second(tmp_path: Path) -> None:
+    def seconds() -> float:
+        started = time.perf_counter()
+        loaded(tmp_path, "--help")
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(5)) < 0.5
