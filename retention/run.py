@@ -58,6 +58,8 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, plan.as_of_ns, guards)
+    if plan.is_empty and not opened.store.exists():
+        return _report(opened, plan, run_name(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         return _carry_out(opened, plan, engines, history, started)
