@@ -1,0 +1,124 @@
+"""`python -m benchmarks`: make the tables, let every contender do every piece of work, compare, report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.contenders import WHERE
+from benchmarks.data import make_table
+from benchmarks.processes import ContenderError, Process, processes
+from benchmarks.tasks import NAMES, Size, Task, task
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if survivors differ or a contender failed."""
+    options = _parser().parse_args()
+    size = Size(options.messages, options.segments, options.subjects, options.many_subjects)
+    with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.directory) as directory:
+        results = _measure(Path(directory), size, options)
+    document = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "size": asdict(size),
+        "runs": options.runs,
+        **report.surroundings(),
+        "results": results,
+    }
+    target = options.output or RESULTS / f"{document['date'][:10]}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(report.markdown(results))
+    _say(f"written to {target}")
+    wrong = [result for result in results if result["failed"] or not result["equal"]]
+    return 1 if wrong else 0
+
+
+def _measure(directory: Path, size: Size, options: argparse.Namespace) -> list[dict[str, Any]]:
+    sources = {"few": directory / "few", "many": directory / "many"}
+    _say(f"making two tables of {size.total:,} messages in {size.segments} segments")
+    total_bytes = make_table(sources["few"], size, size.subjects)
+    make_table(sources["many"], size, size.many_subjects)
+    with processes(options.contenders, directory) as running:
+        return [
+            _compare(running, sources[asked.table], asked, options.runs)
+            for asked in (task(name, size, total_bytes) for name in options.only)
+        ]
+
+
+def _compare(
+    running: Mapping[str, Process], source: Path, asked: Task, runs: int
+) -> dict[str, Any]:
+    """All contenders on one piece of work, taking turns, after one run each that is not counted."""
+    taking_part = [name for name, process in running.items() if process.takes(name, asked)]
+    done: dict[str, list[dict[str, Any]]] = {name: [] for name in taking_part}
+    failed: dict[str, str] = {}
+    for number in range(runs + 1):
+        _say(f"{asked.name}: {'warming up' if not number else f'run {number} of {runs}'}")
+        for name in taking_part:
+            if name in failed:
+                continue
+            try:
+                outcome = running[name].run(name, source, asked)
+            except ContenderError as error:
+                failed[name] = str(error)
+                continue
+            done[name] += [outcome] if number else []
+    left = {(run["messages"], run["seq_sum"]) for kept in done.values() for run in kept}
+    if len(left) != 1:
+        _say(f"{asked.name}: the contenders do not leave the same messages: {sorted(left)}")
+    entries = [report.summary(name, kept) for name, kept in done.items() if name not in failed]
+    return {
+        "task": asked.name,
+        "title": asked.title,
+        "messages": min(left)[0] if left else 0,
+        "equal": len(left) == 1,
+        "contenders": entries,
+        "failed": failed,
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--messages", type=int, default=250_000, help="in each segment")
+    parser.add_argument("--segments", type=int, default=24)
+    parser.add_argument("--subjects", type=int, default=2_000, help="all tasks but last-many")
+    parser.add_argument("--many-subjects", type=int, default=200_000, help="task last-many")
+    parser.add_argument("--runs", type=int, default=5, help="that are counted, of each contender")
+    parser.add_argument("--only", type=_choices(NAMES), default=NAMES, help=", ".join(NAMES))
+    parser.add_argument(
+        "--contenders", type=_choices(tuple(WHERE)), default=tuple(WHERE), help=", ".join(WHERE)
+    )
+    parser.add_argument(
+        "--directory", type=Path, help="where tables and copies lie (one file system)"
+    )
+    parser.add_argument("--output", type=Path, help="default: benchmarks/results/<date>.json")
+    return parser
+
+
+def _choices(known: Sequence[str]) -> Any:
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(","))
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]}: choose from {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

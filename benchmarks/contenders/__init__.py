@@ -1,0 +1,31 @@
+"""Who takes part: the contenders by name, and the process that each of them runs in."""
+
+from __future__ import annotations
+
+import importlib
+
+from benchmarks.contenders.contender import Contender
+
+WHERE = {
+    "ours": "ours:Local",
+    "ours-spark": "ours:OnSpark",
+    "deltalake": "delta_rs:ByTime",
+    "deltalake-partition": "delta_rs:ByPartition",
+    "delta-spark": "delta_spark:ByTime",
+    "delta-spark-partition": "delta_spark:ByPartition",
+    "pyiceberg": "iceberg:ByTime",
+    "duckdb": "duckdb_files:DuckDb",
+    "polars": "polars_files:Polars",
+}
+"""Name of a contender → module and class; those of one module share a process."""
+
+
+def load(name: str) -> Contender:
+    """Make a contender ready to be opened.
+
+    Raises:
+        ImportError: its library is not installed.
+    """
+    module, _, kind = WHERE[name].partition(":")
+    contender: Contender = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
+    return contender

@@ -1,0 +1,56 @@
+"""What a contender can do: place a copy of the table, do the work, and say where the survivors are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.data import copy_warehouse, messages_of
+from benchmarks.tasks import Task
+
+ROW_GROUP_ROWS = 131_072
+ZSTD_LEVEL = 1
+"""Both as the files that everybody starts from have them."""
+
+
+class Contender(ABC):
+    """One way to do the work; only `run` is timed."""
+
+    tasks: tuple[str, ...] = ("drop", "cut", "last", "last-many", "bytes")
+    """The pieces of work for which it is a way of its own."""
+
+    def open(self) -> None:  # noqa: B027  (most have nothing to open)
+        """Start what stays warm between runs."""
+
+    def close(self) -> None:  # noqa: B027  (most have nothing to close)
+        """Stop what `open` started."""
+
+    def place(self, source: Path, target: Path, task: Task) -> None:
+        """Put a fresh copy of the warehouse `source`, or of what this contender needs of it, at `target`."""
+        del task
+        copy_warehouse(source, target)
+
+    @abstractmethod
+    def run(self, place: Path, task: Task) -> None:
+        """Do the work."""
+
+    @abstractmethod
+    def files(self, place: Path) -> list[Path]:
+        """The live data files after it."""
+
+
+class DeltaContender(Contender):
+    """Works on the Delta table as it is."""
+
+    def files(self, place: Path) -> list[Path]:
+        from deltalake import DeltaTable
+
+        return [Path(uri) for uri in DeltaTable(messages_of(place)).file_uris()]
+
+
+def first_to_keep(seqs: np.ndarray, sizes: np.ndarray, limit: int) -> int:
+    """The first sequence of the longest tail whose sizes add up to at most `limit`; `seqs` ascending."""
+    tails = np.cumsum(sizes[::-1])
+    return int(seqs[len(seqs) - int(np.searchsorted(tails, limit, side="right"))])

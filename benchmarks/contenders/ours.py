@@ -1,0 +1,53 @@
+"""This engine: the configuration says what goes, one call applies it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import ClassVar
+
+import retention
+from benchmarks.contenders.contender import DeltaContender
+from benchmarks.data import copy_warehouse, write_config
+from benchmarks.tasks import STREAM, Task
+from retention.engines.choice import EngineName
+from retention.engines.session import session
+
+_AGE_NS = 30 * 86_400 * 10**9
+
+
+class Local(DeltaContender):
+    """Rows are read and written in this process."""
+
+    engine: ClassVar[EngineName] = "local"
+
+    def place(self, source: Path, target: Path, task: Task) -> None:
+        copy_warehouse(source, target)
+        limits = {
+            "age": "max_age: 30d",
+            "last": f"max_msgs_per_subject: {task.limit}",
+            "bytes": f"max_bytes: {task.limit}",
+        }
+        write_config(target, limits[task.kind])
+
+    def run(self, place: Path, task: Task) -> None:
+        warehouse = retention.open_warehouse(place, engine=self.engine)
+        as_of_ns = task.limit + _AGE_NS if task.kind == "age" else None
+        (outcome,) = warehouse.apply([STREAM], as_of=as_of_ns)
+        if outcome.error is not None:
+            raise outcome.error
+
+
+class OnSpark(Local):
+    """Rows are read and written by Spark tasks, in a session that is warm."""
+
+    engine: ClassVar[EngineName] = "spark"
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def open(self) -> None:
+        self._stack.enter_context(session("benchmarks"))
+
+    def close(self) -> None:
+        self._stack.close()

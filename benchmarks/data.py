@@ -1,0 +1,96 @@
+"""The tables of a benchmark: made once through the engine's own append, then copied for every run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import retention
+from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM, Size
+from retention import rows
+from retention.append import append_rows
+
+SHORTEST, LONGEST = 80, 120
+"""Bytes of the first and of the last payload: they grow, so that a share of the bytes ends inside a segment."""
+_SEED = 20_250_101
+
+
+def make_table(warehouse: Path, size: Size, subjects: int) -> int:
+    """Write a warehouse with one stream, one file for each segment; its bytes by the broker's accounting."""
+    warehouse.mkdir(parents=True)
+    span_ms = size.messages * STEP_NS // 1_000_000
+    layout = f"segment_size: 1TiB, segment_span: {span_ms}ms"
+    write_config(warehouse, layout)
+    stream = retention.open_warehouse(warehouse, engine="local").stream(STREAM)
+    return append_rows(stream.opened, _batches(size, subjects)).bytes
+
+
+def write_config(warehouse: Path, settings: str) -> None:
+    """Write the `retention.yaml` of a warehouse with these settings of its stream."""
+    text = f'streams:\n  - {{name: {STREAM}, subjects: ["orders.>"], {settings}}}\n'
+    (warehouse / "retention.yaml").write_text(text, encoding="utf-8")
+
+
+def messages_of(warehouse: Path) -> Path:
+    """The stream's table in a warehouse."""
+    return warehouse / "streams" / STREAM / "messages"
+
+
+def copy_warehouse(source: Path, target: Path) -> None:
+    """A fresh copy to work on; data files, which nobody may change in place, are hard links."""
+    shutil.copytree(source, target, copy_function=_copy)
+
+
+def copy_data_files(source: Path, target: Path) -> None:
+    """A fresh copy of the stream's data files alone, in their directories below `target`."""
+    found = messages_of(source)
+    for file in found.rglob("segment=*/*.parquet"):
+        placed = target / file.relative_to(found)
+        placed.parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, placed)
+
+
+def survivors(files: list[Path]) -> tuple[int, int]:
+    """How many messages lie in data files, and the sum of their sequences."""
+    columns = [pq.ParquetFile(file).read(columns=["seq"])["seq"].to_numpy() for file in files]
+    return sum(len(column) for column in columns), sum(int(column.sum()) for column in columns)
+
+
+def _copy(source: str, target: str) -> None:
+    if "segment=" in source and "/messages/" in source and source.endswith(".parquet"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
+    random = np.random.default_rng(_SEED)
+    names = pa.array([f"orders.{number}" for number in range(subjects)])
+    for start in range(0, size.total, size.messages):
+        numbers = np.arange(start, start + size.messages)
+        drawn = pa.array(random.integers(0, subjects, size.messages))
+        raw = pa.table(
+            {
+                "subject": names.take(drawn),
+                "headers": pa.nulls(size.messages, pa.binary()),
+                "payload": _payloads(
+                    random, SHORTEST + (LONGEST - SHORTEST) * numbers // size.total
+                ),
+                "ts_ns": FIRST_TS_NS + numbers * STEP_NS,
+            }
+        )
+        yield rows.complete(raw, "file")
+
+
+def _payloads(random: np.random.Generator, lengths: np.ndarray) -> pa.Array:
+    """Hexadecimal digits: they compress to about half."""
+    offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    digits = random.bytes(int(offsets[-1]) // 2 + 1).hex().encode()
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)

@@ -1,0 +1,86 @@
+"""What was measured, as JSON and as Markdown tables: medians, ratios to ours, bytes."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+OURS = "ours"
+_LIBRARIES = (
+    "pyspark",
+    "delta-spark",
+    "deltalake",
+    "pyiceberg",
+    "duckdb",
+    "polars",
+    "pyarrow",
+)
+
+
+def summary(contender: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One contender's runs of one piece of work, put together; bytes are those of the median run."""
+    seconds = sorted(run["seconds"] for run in runs)
+    middle = sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
+    return {
+        "contender": contender,
+        "seconds": statistics.median(seconds),
+        "fastest": seconds[0],
+        "slowest": seconds[-1],
+        "bytes_read": middle["bytes_read"],
+        "bytes_written": middle["bytes_written"],
+        "messages": middle["messages"],
+        "runs": [run["seconds"] for run in runs],
+    }
+
+
+def surroundings() -> dict[str, Any]:
+    """The machine and the libraries."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "libraries": {name: metadata.version(name) for name in _LIBRARIES if _installed(name)},
+    }
+
+
+def markdown(results: Sequence[Mapping[str, Any]]) -> str:
+    """A table for each piece of work, the fastest first."""
+    return "\n\n".join(_table(result) for result in results)
+
+
+def _table(result: Mapping[str, Any]) -> str:
+    entries = sorted(result["contenders"], key=lambda entry: entry["seconds"])
+    ours = next((entry["seconds"] for entry in entries if entry["contender"] == OURS), None)
+    lines = [
+        f"### `{result['task']}`: {result['title']}",
+        "",
+        f"{result['messages']:,} messages stay.",
+        "",
+        "| | seconds (median, fastest to slowest) | times ours | MB read | MB written |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_line(entry, ours) for entry in entries]
+    lines += [f"\n{name}: {reason}" for name, reason in result["failed"].items()]
+    return "\n".join(lines)
+
+
+def _line(entry: Mapping[str, Any], ours: float | None) -> str:
+    name = f"**{entry['contender']}**" if entry["contender"] == OURS else entry["contender"]
+    ratio = "" if ours is None else f"{entry['seconds'] / ours:.2f}"
+    seconds = f"{entry['seconds']:.3f} ({entry['fastest']:.3f} to {entry['slowest']:.3f})"
+    read, written = (_megabytes(entry[key]) for key in ("bytes_read", "bytes_written"))
+    return f"| {name} | {seconds} | {ratio} | {read} | {written} |"
+
+
+def _megabytes(count: int | None) -> str:
+    return "not counted" if count is None else f"{count / 1e6:,.2f}"
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

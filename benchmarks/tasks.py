@@ -1,0 +1,73 @@
+"""What every contender is asked to do: the size of the tables, and the five pieces of work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+STREAM = "BENCH"
+FIRST_TS_NS = 1_735_689_600 * 10**9
+"""2025-01-01T00:00:00Z."""
+STEP_NS = 10_000_000
+"""One message every 10 ms."""
+NAMES = ("drop", "cut", "last", "last-many", "bytes")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the tables are."""
+
+    messages: int
+    """In each segment."""
+    segments: int
+    subjects: int
+    many_subjects: int
+
+    @property
+    def total(self) -> int:
+        """Messages of a table."""
+        return self.messages * self.segments
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work.
+
+    `age`: messages with `ts_ns <= limit` go. `last`: all but the last message of each subject go. `bytes`: the
+    oldest go until the sum of `size` is at most `limit`.
+    """
+
+    name: str
+    kind: Literal["age", "last", "bytes"]
+    table: Literal["few", "many"]
+    limit: int
+    title: str
+
+
+def task(name: str, size: Size, total_bytes: int) -> Task:
+    """The piece of work of that name on tables of that size, of which one holds `total_bytes` by `size`."""
+    dropped = size.segments * 3 // 4
+    edge, inside = dropped * size.messages, dropped * size.messages + size.messages // 2
+    match name:
+        case "drop":
+            title = f"drop {dropped} of {size.segments} segments"
+            return Task(name, "age", "few", _just_before(edge), title)
+        case "cut":
+            title = f"drop {dropped} of {size.segments} segments and half of the next"
+            return Task(name, "age", "few", _just_before(inside), title)
+        case "last":
+            title = f"keep the last message of each of {size.subjects:,} subjects"
+            return Task(name, "last", "few", 1, title)
+        case "last-many":
+            title = f"keep the last message of each of {size.many_subjects:,} subjects"
+            return Task(name, "last", "many", 1, title)
+        case "bytes":
+            return Task(name, "bytes", "few", total_bytes // 4, "keep the newest 25 % of the bytes")
+        case _:
+            raise ValueError(
+                f"{name}: there is no such piece of work; there are {', '.join(NAMES)}"
+            )
+
+
+def _just_before(message: int) -> int:
+    return FIRST_TS_NS + message * STEP_NS - STEP_NS // 2

@@ -1,0 +1,63 @@
+"""One process of a benchmark: opens its contenders, then does the runs that it is asked for, one JSON line each."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import load
+from benchmarks.contenders.contender import Contender
+from benchmarks.data import survivors
+from benchmarks.meter import measure
+from benchmarks.tasks import Task
+
+
+def main() -> None:
+    """Serve the contenders named on the command line; answers go to what was standard output."""
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    with ExitStack() as stack:
+        contenders = {}
+        for name in sys.argv[1:]:
+            contenders[name] = load(name)
+            stack.callback(contenders[name].close)
+            contenders[name].open()
+        ways = {name: contender.tasks for name, contender in contenders.items()}
+        print(json.dumps(ways), file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(_answer(contenders, json.loads(line))), file=answers, flush=True)
+
+
+def run(contender: Contender, source: Path, place: Path, task: Task) -> dict[str, Any]:
+    """One run on a fresh copy: its cost, and what is left."""
+    contender.place(source, place, task)
+    try:
+        # What others wrote before must not be waited for when this run makes its own files durable.
+        os.sync()
+        cost = measure(lambda: contender.run(place, task))
+        messages, seq_sum = survivors(contender.files(place))
+    finally:
+        shutil.rmtree(place)
+    return asdict(cost) | {"messages": messages, "seq_sum": seq_sum}
+
+
+def _answer(contenders: dict[str, Contender], asked: dict[str, Any]) -> dict[str, Any]:
+    place = Path(asked["place"])
+    try:
+        return run(
+            contenders[asked["contender"]], Path(asked["source"]), place, Task(**asked["task"])
+        )
+    except Exception as error:  # a contender that fails is a result, too
+        return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+if __name__ == "__main__":
+    main()
