@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ pytestmark = pytest.mark.spark
 
 EACH = 40
 NOW = START + 1_000 * SECOND
+ENGINES: tuple[EngineName, ...] = ("local", "spark")
 PLAN_PARTS = ("", ".files.parquet", ".removed.parquet")
-POLICIES: dict[str, dict[str, object]] = {
+POLICIES: dict[str, dict[str, Any]] = {
     "head trim by count": {"max_msgs": 97},
     "head trim by bytes": {"max_bytes": 5_000},
     "age, with messages that never expire": {"max_age": "850s"},
@@ -70,34 +72,35 @@ def laid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def copied(laid: Path, target: Path, engine: EngineName, limits: dict[str, object]) -> Warehouse:
+def copied(laid: Path, target: Path, engine: EngineName, limits: dict[str, Any]) -> Warehouse:
     shutil.copytree(laid, target, dirs_exist_ok=True)
     return warehouse_with(target, laid.name, NOW, engine, **limits)
 
 
 @pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)
 def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
-    spark: SparkSession, laid: Path, tmp_path: Path, limits: dict[str, object]
+    spark: SparkSession, laid: Path, tmp_path: Path, limits: dict[str, Any]
 ) -> None:
     saved, left, reports = {}, {}, {}
-    for engine in ("local", "spark"):
+    for engine in ENGINES:
         warehouse = copied(laid, tmp_path / engine, engine, limits)
         plan = warehouse.stream("ORDERS").plan().plan
         location = tmp_path / f"{engine}.plan"
         save_plans(str(location), [plan])
         saved[engine] = [Path(f"{location}{part}").read_bytes() for part in PLAN_PARTS]
+        assert plan.read.files > 0  # rows had to be read, so the engine had something to do
         [outcome] = warehouse.apply()
         assert outcome.value is not None, outcome.sentence
         left[engine], reports[engine] = warehouse, outcome.value
         assert outcome.value.plan_id == plan.plan_id
         assert outcome.value.removed_messages == plan.removed_messages > 0
     assert saved["local"] == saved["spark"]
-    frames = [left[engine].stream("ORDERS").read(spark) for engine in ("local", "spark")]
-    assert_df_equality(*frames, ignore_row_order=True)
+    by_local, by_spark = (left[engine].stream("ORDERS").read(spark) for engine in ENGINES)
+    assert_df_equality(by_local, by_spark, ignore_row_order=True)
     assert held(left["local"]).equals(held(left["spark"]))
     ran = [
         {name: getattr(reports[engine], name) for name in ("by_rule", "segments", "removed_bytes")}
-        for engine in ("local", "spark")
+        for engine in ENGINES
     ]
     assert ran[0] == ran[1]
 
@@ -106,7 +109,7 @@ def test_rows_that_cannot_be_read_in_a_spark_task_are_a_damaged_file_to_the_driv
     spark: SparkSession, laid: Path, tmp_path: Path
 ) -> None:
     sentences = []
-    for engine in ("local", "spark"):
+    for engine in ENGINES:
         warehouse = copied(laid, tmp_path / "w", engine, {"max_msgs": 97})
         opened = warehouse.stream("ORDERS").opened
         inventory = opened.store.inventory(opened.store.snapshot())
