@@ -1,0 +1,66 @@
+"""Several processes at once: no sequence is given twice, no row is lost, no removal is undone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.contract.conftest import Stage
+from tests.contract.streams import append, live, sequences
+
+APPENDER = """
+import sys, time
+from pathlib import Path
+from retention.errors import ConflictError
+from tests.contract.conftest import Stage
+from tests.contract.streams import appending, rows, staged
+format_, root, writer = sys.argv[1:4]
+store = Stage(format_, Path(root)).open()
+for batch in range(1, 7):
+    while True:
+        snapshot = store.snapshot()
+        first = snapshot.counters.next_seq[0]
+        added = staged(store, rows(range(first, first + 5)))
+        try:
+            store.commit(appending(added, first + 5, 1, {writer: batch}), snapshot)
+            break
+        except ConflictError:
+            store.discard(added["path"].to_pylist())
+"""
+
+REMOVER = """
+import sys, time
+from pathlib import Path
+from retention.errors import StalePlanError
+from tests.contract.conftest import Stage
+from tests.contract.streams import latest, removing, rows, staged
+format_, root, _ = sys.argv[1:4]
+store = Stage(format_, Path(root)).open()
+for _ in range(6):
+    snapshot, files = latest(store)
+    first = files.slice(0, 1)
+    row = first.to_pylist()[0]
+    rest = range(row["min_seq"] + 1, row["max_seq"] + 1)
+    store.commit(removing(first, staged(store, rows(rest)) if rest else None), snapshot)
+"""
+
+
+@pytest.mark.slow
+def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> None:
+    store = stage.open()
+    store.create()
+    append(store, range(1, 6))
+    scripts = [(APPENDER, "a"), (APPENDER, "b"), (APPENDER, "c"), (REMOVER, "-")]
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, stage.format, str(stage.root), name])
+        for script, name in scripts
+    ]
+    assert [process.wait(timeout=300) for process in running] == [0, 0, 0, 0]
+    last = 5 + 3 * 6 * 5
+    assert sequences(stage.open()) == list(range(7, last + 1))
+    counters = store.inventory(store.snapshot()).counters
+    assert counters.next_seq[0] == last + 1
+    assert [counters.batches[writer] for writer in "abc"] == [6, 6, 6]
+    assert sum(live(store)["messages"].to_pylist()) == last - 6
