@@ -11,25 +11,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from retention import headers, parquet_files, rows
+from retention import parquet_files, rows
 from retention.engines.spark_columns import ARRIVING, arriving
-from retention.errors import RetentionError, UsageError, VerificationError
+from retention.engines.spark_source import Source, checked
+from retention.errors import RetentionError, VerificationError
 from retention.rolling import Active, RollRule, roll
 from retention.segments import DataFile
 from retention.staging import Staged, Staging, check, numbered
-from retention.subjects import valid_mask
 
 _SHARE = "part long, base long, messages long, bytes long"
 _OUTCOME = "outcome binary"
 _PART_BITS = 33
 """`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
-_HELD_BYTES = 64 << 20
-_BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
 
 
 @dataclass(frozen=True)
@@ -114,10 +111,7 @@ class SortedFrame:
                 raise outcome
         shares = sum(len(shares) for shares in placed.values())
         if len(outcomes) != shares:
-            raise VerificationError(
-                f"{len(outcomes)} of {shares} files were written: the DataFrame did not give the same rows twice; "
-                "nothing was committed; give one that does, such as one that was saved first"
-            )
+            raise _changed(f"{len(outcomes)} of {shares} files were written")
         return sorted(outcomes, key=lambda stats: stats["min_seq"])
 
 
@@ -176,7 +170,7 @@ def _writer(
     """The task that writes one partition's files."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        source = _Source(batches)
+        source = Source(batches)
         for outcome in _outcomes(source, placed.get(source.part, []), storage):
             column = pa.array([pickle.dumps(outcome)], pa.binary())
             yield pa.RecordBatch.from_arrays([column], names=["outcome"])
@@ -185,18 +179,20 @@ def _writer(
 
 
 def _outcomes(
-    source: _Source, shares: Sequence[Share], storage: rows.Storage
+    source: Source, shares: Sequence[Share], storage: rows.Storage
 ) -> Iterator[dict[str, Any] | RetentionError]:
     """A row of `FILE_STATS` for each share, or the error that ended the task."""
     try:
         for share in shares:
             yield _write_share(source, share, storage)
+        if not source.is_spent:
+            raise _changed("more rows came than were counted")
     except RetentionError as error:
         yield error
 
 
-def _write_share(source: _Source, share: Share, storage: rows.Storage) -> dict[str, Any]:
-    completed = (rows.complete(_checked(table), storage) for table in source.take(share.messages))
+def _write_share(source: Source, share: Share, storage: rows.Storage) -> dict[str, Any]:
+    completed = (rows.complete(checked(table), storage) for table in source.take(share.messages))
     parquet_files.write_messages(share.file.location, numbered(completed, share.first_seq))
     stats = parquet_files.describe(share.file).stats
     wrote = {
@@ -209,47 +205,8 @@ def _write_share(source: _Source, share: Share, storage: rows.Storage) -> dict[s
     return stats
 
 
-class _Source:
-    """A partition's rows, taken a number at a time."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._rest = next(batches, None)
-        self.part = self._rest["part"][0].as_py() if self._rest and self._rest.num_rows else -1
-
-    def take(self, count: int) -> Iterator[pa.Table]:
-        held: list[pa.RecordBatch] = []
-        while count and self._rest is not None:
-            held.append(self._rest.slice(0, count))
-            self._rest = self._rest.slice(held[-1].num_rows)
-            count -= held[-1].num_rows
-            if not self._rest.num_rows:
-                self._rest = next(self._batches, None)
-            sizes = [(batch.num_rows, batch.nbytes) for batch in held]
-            rows_held, bytes_held = map(sum, zip(*sizes, strict=True))
-            if rows_held >= parquet_files.ROW_GROUP_ROWS or bytes_held >= _HELD_BYTES:
-                yield pa.Table.from_batches(held)
-                held = []
-        if held:
-            yield pa.Table.from_batches(held)
-
-
-def _checked(arrived: pa.Table) -> pa.Table:
-    valid = valid_mask(arrived["subject"])
-    if not pc.all(valid, min_count=0).as_py():
-        subject = arrived["subject"].filter(pc.invert(valid))[0].as_py()
-        raise UsageError(
-            f"a row's subject is {subject!r}; it must have tokens between dots, no whitespace and no wildcard; nothing "
-            "was appended; correct or leave out such rows"
-        )
-    blocks = arrived["headers"].drop_null()
-    whole = pc.and_(
-        pc.match_substring_regex(blocks, _BLOCK),
-        pc.less_equal(pc.binary_length(blocks), headers.MAX_BLOCK_BYTES),
+def _changed(how: str) -> VerificationError:
+    return VerificationError(
+        f"{how}: the DataFrame did not give the same rows twice; nothing was committed; give one that "
+        "does, such as one that was saved first"
     )
-    if not pc.all(whole, min_count=0).as_py():
-        raise UsageError(
-            "the headers of a row are no header block of at most 65,535 bytes: names without colons, values without "
-            "line breaks; nothing was appended; correct or leave out such rows"
-        )
-    return arrived
