@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
+
+AS_OF = str(NOW)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Commands:
+    command = commands(tmp_path, ORDERS)
+    command.json("publish", "ORDERS", stdin="\n".join(lines(48)))
+    return command
+
+
+def test_validate_says_what_each_stream_does(orders: Commands) -> None:
+    assert orders.run("validate").stdout.startswith(
+        "ORDERS: a message goes 7 days after it was stored"
+    )
+    (entry,) = orders.json("validate")["streams"]
+    assert entry["stream"] == "ORDERS"
+    assert "7 days" in entry["meaning"]
+
+
+def test_there_must_be_something_to_validate(tmp_path: Path) -> None:
+    command = Commands(tmp_path)
+    assert command.run("validate").exit_code == 2
+
+
+def test_messages_have_the_contracts_keys_in_order(orders: Commands) -> None:
+    printed = [
+        json.loads(line)
+        for line in orders.run("messages", "ORDERS", "--format", "jsonl").stdout.splitlines()
+    ]
+    assert [message["seq"] for message in printed] == list(range(1, 49))
+    assert printed[0] == {
+        "partition": 0,
+        "segment": 1,
+        "seq": 1,
+        "subject": "orders.new",
+        "ts_ns": NOW - 10 * 86_400 * 10**9,
+        "headers_b64": None,
+        "payload_b64": base64.b64encode(b"message 0").decode(),
+        "size": printed[0]["size"],
+        "msg_id": None,
+        "origin_ts_ns": None,
+    }
+
+
+def test_messages_are_selected(orders: Commands) -> None:
+    def seqs(*arguments: object) -> list[int]:
+        return [message["seq"] for message in orders.json("messages", "ORDERS", *arguments)]
+
+    assert seqs("--last", 3) == [46, 47, 48]
+    assert seqs("--from-seq", 47) == [47, 48]
+    assert seqs("--subject", "orders.*", "--last", 1) == [48]
+    assert seqs("--subject", "nothing") == []
+    assert seqs("--partition", 1) == []
+    assert orders.run("messages", "ORDERS", "--last", 0).exit_code == 2
+    assert orders.run("messages", "ORDERS", "--subject", "a..b").exit_code == 2
+
+
+def test_messages_for_people_show_time_subject_and_payload(orders: Commands) -> None:
+    (line,) = orders.run("messages", "ORDERS", "--last", 1).stdout.splitlines()
+    assert line.split()[:3] == ["48", "2027-01-07T07:00:00Z", "orders.new"]
+    assert line.endswith("message 47")
+
+
+def test_a_message_is_explained(orders: Commands) -> None:
+    goes = orders.json("explain", "ORDERS", 1, "--as-of", AS_OF)
+    assert (goes["goes"], goes["rule"]) == (True, "max_age")
+    said = orders.run("explain", "ORDERS", 1, "--as-of", AS_OF).stdout
+    assert said.splitlines()[0] == goes["sentence"]
+    assert orders.run("explain", "ORDERS", 49).exit_code == 2
+    assert orders.run("explain", "NONE", 1).exit_code == 2
+    assert orders.run("explain", "ORDERS", "one").exit_code == 2
+
+
+def test_state_has_the_contracts_keys(orders: Commands) -> None:
+    (state,) = orders.json("state", "ORDERS")
+    wanted = ("stream", "messages", "bytes", "first_seq", "last_seq", "first_ts_ns", "last_ts_ns")
+    assert state.keys() >= {*wanted, "num_subjects", "segments", "lag"}
+    assert (state["messages"], state["num_subjects"], state["segments"]) == (48, 1, 2)
+
+
+def test_state_for_people_is_a_row_a_stream(orders: Commands) -> None:
+    head, row = orders.run("state").stdout.splitlines()
+    assert head.split()[:3] == ["STREAM", "MESSAGES", "SIZE"]
+    assert row.split()[:2] == ["ORDERS", "48"]
+
+
+def test_state_of_an_unknown_stream_stops_no_other(orders: Commands) -> None:
+    done = orders.run("state", "NONE", "ORDERS", "--format", "json")
+    assert done.exit_code == 5
+    missing, found = json.loads(done.stdout)
+    assert missing["error"]["exit_code"] == 2
+    assert found["messages"] == 48
+
+
+def test_history_lists_runs_newest_first(orders: Commands) -> None:
+    assert "no run has finished yet" in orders.run("history").stderr
+    assert orders.json("history") == []
+    lifted = ("--yes", "--allow-future")
+    run = orders.json("apply", "--as-of", AS_OF, *lifted)["streams"][0]["run"]
+    undo = orders.json("undo", run)["run"]
+    assert [record["run"] for record in orders.json("history", "ORDERS")] == [undo, run]
+    head, newest, oldest = orders.run("history").stdout.splitlines()
+    assert head.split()[0] == "RUN"
+    assert f"undo of {run}" in newest
+    assert "+48" in newest
+    assert "-48" in oldest
+    assert orders.run("history", "NONE").exit_code == 2
+
+
+def test_nothing_to_show_is_said(tmp_path: Path) -> None:
+    command = commands(tmp_path)
+    assert "no streams: publish or import" in command.run("state").stderr
+    assert command.json("state") == []
+    assert command.json("plan")["streams"] == []

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.rows import sizes
+from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Commands:
+    return commands(tmp_path, {**ORDERS, "max_msg_size": 1000})
+
+
+def answers(
+    command: Commands, *arguments: object, stdin: str | None = None
+) -> list[dict[str, object]]:
+    done = command.run("--format", "jsonl", *arguments, stdin=stdin)
+    assert done.exit_code == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_line_is_acknowledged(orders: Commands) -> None:
+    acks = answers(orders, "publish", "ORDERS", stdin="\n".join(lines(2)))
+    assert acks == [{"stream": "ORDERS", "seq": seq, "duplicate": False} for seq in (1, 2)]
+
+
+def test_a_file_is_published(orders: Commands, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text("\n".join(lines(3)), encoding="utf-8")
+    done = orders.run("publish", "ORDERS", tmp_path / "lines.jsonl")
+    assert done.stdout == "ORDERS: 3 messages stored as 1 to 3\n"
+    missing = orders.run("publish", "ORDERS", tmp_path / "missing.jsonl")
+    assert missing.exit_code == 2
+
+
+def test_a_batch_is_written_once(orders: Commands) -> None:
+    batch = ("publish", "ORDERS", "-", "--writer", "w", "--batch", 7)
+    assert len(answers(orders, *batch, stdin="\n".join(lines(3)))) == 3
+    repeated = {"stream": "ORDERS", "batch": 7, "duplicate": True}
+    assert answers(orders, *batch, stdin="\n".join(lines(3))) == [repeated]
+    assert "was there already" in orders.run(*batch, stdin="\n".join(lines(3))).stdout
+    assert orders.json("state")[0]["messages"] == 3
+
+
+def test_a_batch_without_a_writer_is_a_usage_error(orders: Commands) -> None:
+    assert orders.run("publish", "ORDERS", "--batch", 7, stdin="").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "why"),
+    [
+        ('{"data": "x"}', 2, "subject must be there"),
+        ('{"subject": "orders..x"}', 2, "orders..x"),
+        ("not json", 2, "it is not JSON"),
+        (json.dumps({"subject": "orders.x", "data": "x" * 2000}), 4, "10054"),
+        ('{"subject": "elsewhere"}', 4, "elsewhere"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_of_the_batch_is_written(
+    orders: Commands, line: str, code: int, why: str
+) -> None:
+    done = orders.run("publish", "ORDERS", stdin="\n".join([*lines(2), line]))
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert "line 3" in done.stderr
+    assert why in done.stderr
+    assert orders.json("state")[0]["messages"] == 0
+
+
+def test_publishing_creates_a_stream_that_nobody_listed(tmp_path: Path) -> None:
+    command = commands(tmp_path)
+    command.json("publish", "NEW.STREAM".replace(".", "_"), stdin="\n".join(lines(1)))
+    assert command.json("state")[0]["stream"] == "NEW_STREAM"
+    assert command.run("publish", "no good", stdin="").exit_code == 2
+
+
+def backup(file: Path, first_seq: int = 5) -> Path:
+    rows = pa.table(
+        {
+            "seq": [first_seq, first_seq + 2],
+            "subject": ["orders.a", "orders.b"],
+            "ts_ns": [NOW - 2, NOW - 1],
+            "headers": [None, b"NATS/1.0\r\nA: b\r\n\r\n"],
+            "payload": [b"one", b""],
+        },
+        schema=RAW_ROWS,
+    )
+    held = sum(sizes(rows["subject"], rows["headers"], rows["payload"], "file").to_pylist())
+    state = {"messages": 2, "bytes": held, "first_seq": first_seq, "last_seq": first_seq + 3}
+    write_backup(file, state, {}, [rows])
+    return file
+
+
+def test_a_backup_is_imported_once_under_its_own_name(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w")
+    file = backup(tmp_path / "ORDERS.arc")
+    assert (
+        "2 messages imported, sequences 5 to 8" in command.run("import", "nats-backup", file).stdout
+    )
+    assert "was imported before" in command.run("import", "nats-backup", file).stdout
+    (state,) = command.json("state")
+    assert (state["stream"], state["messages"], state["first_seq"], state["last_seq"]) == (
+        "ORDERS",
+        2,
+        5,
+        8,
+    )
+    first, second = answers(command, "messages", "ORDERS")
+    assert (first["headers_b64"], first["payload_b64"]) == (None, base64.b64encode(b"one").decode())
+    assert second["headers_b64"] == base64.b64encode(b"NATS/1.0\r\nA: b\r\n\r\n").decode()
+
+
+def test_a_backup_can_be_given_another_name(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w")
+    entries = answers(command, "import", "nats-backup", backup(tmp_path / "x.arc"), "--stream", "Y")
+    assert [entry["stream"] for entry in entries] == ["Y"]
+
+
+def test_one_damaged_backup_stops_no_other(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w")
+    good, bad = backup(tmp_path / "GOOD.arc"), tmp_path / "BAD.arc"
+    bad.write_bytes(good.read_bytes()[:-40])
+    done = command.run("import", "nats-backup", bad, good)
+    assert done.exit_code == 5
+    assert "GOOD: 2 messages imported" in done.stdout
+    assert str(bad) in done.stderr
+    assert command.run("import", "nats-backup", bad).exit_code == 6
+
+
+def test_a_stream_that_holds_something_else_is_not_imported_into(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w")
+    command.json("publish", "ORDERS", stdin="\n".join(lines(1)))
+    assert command.run("import", "nats-backup", backup(tmp_path / "ORDERS.arc")).exit_code == 4
+
+
+def test_names_must_be_clear(tmp_path: Path) -> None:
+    command = commands(tmp_path / "w")
+    (tmp_path / "other").mkdir()
+    one, two = backup(tmp_path / "A.arc"), backup(tmp_path / "other" / "A.arc")
+    assert command.run("import", "nats-backup", one, two, "--stream", "X").exit_code == 2
+    assert command.run("import", "nats-backup", one, two).exit_code == 2

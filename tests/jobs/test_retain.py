@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from retention.stores.lease import lease
+from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
+
+ROOT = Path(__file__).parents[2]
+OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}
+PAST = "2026-01-01T00:00:00Z"
+LOCAL = ("--engine", "local")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """ORDERS with messages of the year 2020, OTHER with five."""
+    warehouse = opened(tmp_path, ORDERS, OTHER)
+    warehouse.stream("ORDERS").publish(lines(48, first_ns=1_600_000_000 * 10**9))
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    return tmp_path
+
+
+def run(command: list[str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def retain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "-m", "jobs.retain"], folder, *arguments)
+
+
+def test_all_streams_are_done_and_reported(folder: Path) -> None:
+    report = folder / "report.json"
+    done = retain(folder, *LOCAL, "--as-of", PAST, "--report-file", str(report))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("retain: 2 streams done, 0 failed; 50 messages (")
+    assert len(done.stdout.splitlines()) == 1
+    document = json.loads(report.read_text(encoding="utf-8"))
+    assert document["format_version"] == 1
+    assert document["as_of_ns"] == 1_767_225_600 * 10**9
+    assert [entry["removed_messages"] for entry in document["streams"]] == [48, 2]
+    assert [path.name for path in folder.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_named_streams_alone_are_done(folder: Path) -> None:
+    done = retain(folder, *LOCAL, "--as-of", PAST, "--warehouse", str(folder), "--stream", "OTHER")
+    assert "1 streams done, 0 failed; 2 messages" in done.stdout
+
+
+def test_one_failure_of_several_ends_with_five_and_is_in_the_report(folder: Path) -> None:
+    streams = ("--stream", "NONE", "--stream", "OTHER")
+    done = retain(folder, *LOCAL, "--as-of", PAST, *streams, "--report-file", "report.json")
+    assert done.returncode == 5
+    assert "retain: NONE: there is no such stream" in done.stderr
+    missing, other = json.loads((folder / "report.json").read_text(encoding="utf-8"))["streams"]
+    assert missing["error"]["exit_code"] == 2
+    assert other["removed_messages"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--as-of", "tomorrow"), 2),
+        (("--as-of", str(NOW + 10**20)), 2),
+        (("--as-of", "2200-01-01T00:00:00Z", "--stream", "ORDERS"), 4),
+        (("--config", "missing.yaml"), 2),
+        (("--config", "retention.yaml", "--warehouse", "."), 2),
+        (("--stream", "NONE"), 2),
+        (("--oops",), 2),
+    ],
+)
+def test_exit_codes_are_those_of_the_commands(
+    folder: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    done = retain(folder, *LOCAL, *arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_held_lease_ends_with_seventy_five(folder: Path) -> None:
+    with lease(str(folder / "streams" / "OTHER"), "maintenance", lambda: NOW):
+        assert retain(folder, *LOCAL, "--as-of", PAST, "--stream", "OTHER").returncode == 75
+
+
+@pytest.mark.spark
+def test_it_runs_under_spark_submit(folder: Path) -> None:
+    configured(folder, ORDERS, {**OTHER, "max_msgs": 4})
+    scripts = Path(sys.executable).parent
+    done = subprocess.run(
+        [
+            scripts / "spark-submit",
+            "--master",
+            "local[1]",
+            ROOT / "jobs" / "retain.py",
+            *("--as-of", PAST, "--report-file", "report.json", "--stream", "OTHER"),
+        ],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{scripts}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "retain: 1 streams done, 0 failed; 1 messages (" in done.stdout
+    (entry,) = json.loads((folder / "report.json").read_text(encoding="utf-8"))["streams"]
+    assert entry["removed_messages"] == 1

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from schemas.messages import MESSAGES
+from tests.support.sandboxes import ORDERS, lines, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("table_format", ["delta", "parquet"])
+def test_a_frame_has_the_live_messages(
+    spark: SparkSession, tmp_path: Path, table_format: str
+) -> None:
+    stream = opened(tmp_path, {**ORDERS, "format": table_format}).stream("ORDERS")
+    assert stream.read(spark).count() == 0
+    stream.publish(lines(240))
+    stream.plan().apply()
+    frame = stream.read(spark)
+    assert frame.columns == MESSAGES.names
+    rows = frame.orderBy("seq").toArrow()
+    wanted = pa.concat_tables(stream.messages())
+    for name in MESSAGES.names:
+        if name != "time":
+            assert rows[name].to_pylist() == wanted[name].to_pylist(), name
+    assert rows["time"].cast(pa.int64()).to_pylist() == wanted["time"].cast(pa.int64()).to_pylist()
+
+
+def test_files_that_no_version_names_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    stream.publish(lines(5))
+    (live,) = (tmp_path / "streams" / "ORDERS" / "messages").rglob("*.parquet")
+    live.with_name("leftover.parquet").write_bytes(live.read_bytes())
+    assert stream.read(spark).count() == 5
+
+
+def test_frames_are_appended_once(spark: SparkSession, tmp_path: Path) -> None:
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    frame = spark.createDataFrame(
+        [("orders.a", b"one"), ("orders.b", b"two")], ["subject", "payload"]
+    )
+    assert stream.append(frame, batch_id=1).messages == 2
+    assert stream.append(frame, batch_id=1).duplicate
+    stream.sink("query")(frame, 0)
+    stream.sink("query")(frame, 0)
+    assert stream.state().messages == 4
