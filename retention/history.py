@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +13,11 @@ from typing import Any
 from retention import files
 from retention.errors import DamagedError
 from retention.subjects import path_name
+from retention.units import SECOND, format_instant, parse_instant
 
 _BEGUN = ".begun.json"
 _DONE = ".done.json"
+_INSTANT = re.compile(r"\d{8}T\d{6}\.\d{9}Z-")
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,15 @@ class History:
     """
 
     directory: str
+
+    def name_run(self, started_ns: int) -> str:
+        """A new name for a run; it sorts behind every run of this stream, also after a clock was set back."""
+        newest = next(
+            (name for name in reversed(files.names(self.directory)) if _INSTANT.match(name)), None
+        )
+        if newest is not None:
+            started_ns = max(started_ns, _instant_of(newest) + 1)
+        return f"{_stamp(started_ns)}-{secrets.token_hex(3)}"
 
     def begin(self, run: str, record: Mapping[str, Any]) -> None:
         """Record what a run is about to commit; durable when this returns."""
@@ -54,6 +68,10 @@ class History:
         for name in reversed(files.names(self.directory)):
             if name.endswith(_DONE) and (record := self._read(name)) is not None:
                 yield record
+
+    def since(self, run: str) -> list[dict[str, Any]]:
+        """Outcomes of the runs that began after `run`, newest first."""
+        return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
     def last_as_of_ns(self) -> int | None:
         """The latest instant that a run applied rules at; None if there was none.
@@ -86,6 +104,20 @@ class History:
                 "from a copy, or remove it if the run does not matter any more"
             ) from error
         return record
+
+
+def _stamp(instant_ns: int) -> str:
+    """An instant as the head of a run's name, to the nanosecond: `20261121T103209.739426394Z`."""
+    seconds, fraction = divmod(instant_ns, SECOND)
+    text = format_instant(seconds * SECOND).replace("-", "").replace(":", "").rstrip("Z")
+    return f"{text}.{fraction:09d}Z"
+
+
+def _instant_of(name: str) -> int:
+    """The instant in a run's name, nanoseconds since the epoch."""
+    date, time = name[:8], name[9:15]
+    text = f"{date[:4]}-{date[4:6]}-{date[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}{name[15:26]}"
+    return parse_instant(text)
 
 
 def history_of(warehouse: str, stream: str) -> History:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,11 +20,9 @@ from retention.report import Report
 from retention.segments import DataFile, ReadCount
 from retention.stores.lease import lease
 from retention.undo import keep_for_undo
-from retention.units import format_instant
+from retention.units import SECOND
 from retention.verify import check_copy, check_pins
 from schemas.files import FILE_STATS, LOGGED_FILES
-
-NANOSECONDS = 1_000_000_000
 
 
 def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> Report:
@@ -41,7 +38,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     check_instant(opened, history, as_of_ns, guards)
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
-        return _report(opened, plan, run_name(started), _Work(), started)
+        return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         plan = _plan_resolving_vectors(opened, as_of_ns, engines)
@@ -59,7 +56,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, plan.as_of_ns, guards)
     if plan.is_empty and not opened.store.exists():
-        return _report(opened, plan, run_name(started), _Work(), started)
+        return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         return _carry_out(opened, plan, engines, history, started)
@@ -102,7 +99,7 @@ def _carry_out(
     snapshot = opened.store.snapshot()
     check_pins(plan, snapshot.files)
     check_policy(opened, plan)
-    run = run_name(started)
+    run = history.name_run(started)
     if plan.is_empty:
         work = _Work(version_before=snapshot.version, version_after=snapshot.version)
         report = _report(opened, plan, run, work, started)
@@ -205,14 +202,7 @@ def _report(opened: OpenedStream, plan: Plan, run: str, work: _Work, started: in
         files_read=read.files,
         bytes_read=read.bytes,
         bytes_written=work.bytes_written,
-        seconds=round((opened.clock() - started) / NANOSECONDS, 6),
+        seconds=round((opened.clock() - started) / SECOND, 6),
         version_before=work.version_before,
         version_after=work.version_after,
     )
-
-
-def run_name(started_ns: int) -> str:
-    """A new name for a run; names sort by the instant at which runs started."""
-    instant = format_instant(started_ns // NANOSECONDS * NANOSECONDS)
-    digits = "".join(character for character in instant if character.isdigit() or character == "T")
-    return f"{digits}.{started_ns % NANOSECONDS:09d}Z-{secrets.token_hex(3)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from retention import files
@@ -27,23 +29,23 @@ def undo_location(opened: OpenedStream, run: str, name: str) -> str:
     return files.join(opened.root, "_retention", "reports", f"{run}.{name}.arrow")
 
 
-def undo_run(opened: OpenedStream, run: str, undo: str) -> dict[str, object]:
+def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
     """Bring back what a run removed, as one commit; sequences and counters stay as they are.
 
     Args:
         opened: the stream.
         run: the run to undo.
-        undo: the name of the run that undoes it.
 
     Returns:
         The record of the undoing run.
 
     Raises:
-        UsageError: the stream has no such run, or it changed nothing.
+        UsageError: the stream has no such run, it changed nothing, or it was undone already.
         RefusedError: a later run touched the same segments.
         VerificationError: a removed file is gone or changed: the grace period is over.
     """
     history = history_of(opened.warehouse, opened.name)
+    undo = history.name_run(opened.clock())
     outcome = _undoable(opened, history, run)
     with lease(opened.root, "maintenance", opened.clock):
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
@@ -68,7 +70,7 @@ def undo_run(opened: OpenedStream, run: str, undo: str) -> dict[str, object]:
     return {"run": undo, "stream": opened.name, **record, "version_after": version}
 
 
-def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, object]:
+def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any]:
     outcome = history.done(run)
     if outcome is None or outcome.get("kind") != "apply" or outcome.get("status") != "done":
         raise UsageError(
@@ -80,23 +82,26 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, obj
 
 
 def _check_untouched(opened: OpenedStream, history: History, run: str, removed: pa.Table) -> None:
-    """Refuse if a run after `run` removed or rewrote files of the same segments."""
-    segments = {"partition", "segment"}
-    mine = removed.select(sorted(segments))
-    for later in history.outcomes():
-        if later["run"] <= run:
-            return
-        if later.get("status") != "done" or not _changed_files(later):
+    """Refuse if `run` was undone already, or a run after it removed files of the same segments and still counts."""
+    later = [record for record in history.since(run) if record.get("status") == "done"]
+    undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
+    if run in undone:
+        raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
+    mine = _segments(removed)
+    for record in later:
+        counts = record.get("kind") == "apply" and record["run"] not in undone
+        if not counts or not record["removed_messages"]:
             continue
-        theirs = _remembered(opened, later["run"], "removed").select(sorted(segments))
-        if mine.join(theirs, keys=sorted(segments), join_type="left semi").num_rows:
+        if mine & _segments(_remembered(opened, record["run"], "removed")):
             raise RefusedError(
-                f"{opened.name}: run {later['run']} touched the same segments after run {run}; undo that one first"
+                f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
+                "that one first"
             )
 
 
-def _changed_files(outcome: dict[str, object]) -> bool:
-    return bool(outcome.get("removed_messages") or outcome.get("restored_messages"))
+def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:
+    partitions, segments = (files_of_run[name].to_pylist() for name in ("partition", "segment"))
+    return set(zip(partitions, segments, strict=True))
 
 
 def _remembered(opened: OpenedStream, run: str, name: str) -> pa.Table:

@@ -22,7 +22,7 @@ from retention.outcomes import Outcome, Watch, one_by_one
 from retention.plan import Plan
 from retention.planning import plan_stream
 from retention.report import Report
-from retention.run import apply_now, apply_plan, run_name
+from retention.run import apply_now, apply_plan
 from retention.stores import StoreSettings, open_store
 from retention.stream import Instant, Stream
 from retention.subjects import name_of_path, path_name
@@ -151,7 +151,7 @@ class Warehouse:
         """
         for name in self.streams():
             if history_of(self.location, name).done(run) is not None:
-                return undo_run(self.stream(name).opened, run, run_name(self.clock()))
+                return undo_run(self.stream(name).opened, run)
         raise UsageError(
             f"{run}: no stream in {self.location} has such a run; `retention history` lists the runs"
         )
