@@ -13,6 +13,7 @@ from retention.plan import Plan, empty_plan
 from retention.policy import Policy
 from retention.probe import Probe, answer
 from retention.rules.judge import Answer
+from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
 from retention.segments import Inventory
@@ -40,11 +41,17 @@ def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
         policy = opened.config.policy()
         refuse_unbuilt(opened.name, policy)
         return empty_plan(opened.name, as_of_ns, policy)
-    return look(opened, as_of_ns, engines).plan
+    return look(opened, as_of_ns, engines, every_row=False).plan
 
 
-def look(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Look:
+def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bool = True) -> Look:
     """Plan one pass over a stream that exists, and keep what the plan was made from.
+
+    Args:
+        opened: the stream.
+        as_of_ns: the pass's one instant.
+        engines: where rows are read.
+        every_row: also read rows that change nothing because their segment stays whole: explaining needs them.
 
     Raises:
         RefusedError, DamagedError: as `plan_stream`.
@@ -53,11 +60,13 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Look:
     refuse_unbuilt(opened.name, policy)
     inventory = opened.store.inventory(opened.store.snapshot())
     decided = decide(opened, inventory, policy, as_of_ns)
-    probes = [_probe(opened, inventory, decided, int(span)) for span in np.flatnonzero(decided.ask)]
+    known = unread(decided) if policy.whole_segments and not every_row else []
+    asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
+    probes = [_probe(opened, inventory, decided, int(span)) for span in asked]
     lengths = inventory.files["file_bytes"].to_numpy()
     weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    answers = engine.map(answer, probes, weights)
+    answers = known + engine.map(answer, probes, weights)
     plan = make_plan(inventory, policy, as_of_ns, decided, answers)
     return Look(inventory, decided, answers, plan)
 

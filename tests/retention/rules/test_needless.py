@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+
+from retention.policy import Policy
+from retention.rules.needless import unread
+from retention.verdicts import make_plan
+from tests.support.laws import law
+from tests.support.worlds import Message, World, answers, decide, instants, policies, worlds
+
+
+@law
+@given(world=worlds, policy=policies, as_of_ns=instants)
+def test_what_is_not_read_changes_no_plan_of_whole_segments(
+    world: World, policy: Policy, as_of_ns: int
+) -> None:
+    whole = replace(policy, whole_segments=True)
+    decided = decide(world, whole, as_of_ns)
+    read = answers(world, decided)
+    known = unread(decided)
+    spans = {answer.span for answer in known}
+    assert spans <= set(np.flatnonzero(decided.ask).tolist())
+    mixed = known + [answer for answer in read if answer.span not in spans]
+    full = make_plan(world.inventory, whole, as_of_ns, decided, read)
+    spared = make_plan(world.inventory, whole, as_of_ns, decided, mixed)
+    assert spared.plan_id == full.plan_id
+    assert spared.files.equals(full.files)
+    assert spared.segments == full.segments
+
+
+def test_a_cut_inside_a_young_segment_and_a_mixed_segment_are_not_read() -> None:
+    first = tuple(Message(seq, "a", seq, 1, never=False) for seq in range(1, 6))
+    second = tuple(Message(seq, "a", seq, 1, never=False) for seq in range(6, 11))
+    world = World(((1, first), (6, second)), open_base=11)
+    for policy in (
+        Policy(max_msgs=3, max_age_ns=10, whole_segments=True),
+        Policy(max_age_ns=3, whole_segments=True),
+        Policy(max_msgs_per_subject=2, whole_segments=True),
+    ):
+        decided = decide(world, policy, as_of_ns=11)
+        assert decided.ask.any()
+        assert {answer.span for answer in unread(decided)} == set(np.flatnonzero(decided.ask))
