@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,7 +43,7 @@ class File:
 
 
 def warehouse_with(
-    folder: Path, format_: str, now_ns: int, engine: EngineName = "local", **limits: object
+    folder: Path, format_: str, now_ns: int, engine: EngineName = "local", **limits: Any
 ) -> Warehouse:
     """A warehouse that configures one stream, ORDERS, its clock stopped."""
     folder.mkdir(parents=True, exist_ok=True)
