@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,7 +81,7 @@ def _walk(directory: str) -> list[str]:
     while pending:
         inside = pending.pop()
         try:
-            entries = os.scandir(Path(directory, inside))
+            entries = os.scandir(f"{directory}/{inside}")
         except FileNotFoundError:
             continue
         with entries:
