@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from retention.cli.arguments import AsOf, OneStream, Partition, Streams
-from retention.cli.output import finish, put_json, put_lines, put_table, say
+from retention.cli.output import finish, put_json, put_lines, put_report, put_table, say
 from retention.cli.settings import settings_of
 from retention.errors import UsageError
 from retention.units import format_instant, format_size
@@ -57,7 +57,7 @@ def explain(
     if settings.format == "table":
         from retention.display import explanation_text
 
-        put_lines(explanation_text(found))
+        put_report(explanation_text(found))
     else:
         put_json(settings, found.as_json(), [found.as_json()])
 
@@ -88,8 +88,7 @@ def messages(
         put_lines(_message_rows(tables))
         return
     lines = (line for table in tables for line in message_lines(table))
-    for line in lines if settings.format == "jsonl" else _as_array(lines):
-        typer.echo(line)
+    put_lines(lines if settings.format == "jsonl" else _as_array(lines))
 
 
 def state(ctx: typer.Context, streams: Streams = None) -> None:

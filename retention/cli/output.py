@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import typer
@@ -13,6 +13,7 @@ from retention.cli.settings import Settings
 from retention.outcomes import Outcome, exit_code
 
 _WIDE = 10_000
+_GAP = 2
 
 
 def say(text: str) -> None:
@@ -21,39 +22,59 @@ def say(text: str) -> None:
 
 
 def put_lines(lines: Iterable[str]) -> None:
-    """Print lines as a result; numbers stand out on a terminal."""
-    from rich.console import Console
+    """Print lines as a result, as they come."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
-    console = Console(soft_wrap=True, markup=False, emoji=False)
+
+def put_report(lines: Iterable[str]) -> None:
+    """Print lines as a result, with those that are not indented as heads."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True)
     for line in lines:
-        console.print(line)
+        console.print(Text(line, "" if line.startswith(" ") else "bold"))
 
 
 def put_json(settings: Settings, document: Any, items: Sequence[Any]) -> None:
     """Print a document, or its items, an object a line."""
     if settings.format == "json":
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-        return
-    for item in items:
-        typer.echo(json.dumps(item, ensure_ascii=False))
+        put_lines([json.dumps(document, indent=2, ensure_ascii=False)])
+    else:
+        put_lines(json.dumps(item, ensure_ascii=False) for item in items)
 
 
 def put_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()
+    head: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
 ) -> None:
     """Print a table; columns named in `right` hold numbers."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    numbers = set(right)
+    cells = [tuple(row) for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in head:
-        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    # A table that nobody looks at must not be cut to a width that nobody has.
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    # What nobody looks at must not be cut to a width that nobody has.
+    console = Console(width=None if sys.stdout.isatty() else _WIDE)
+    widths = (max(map(cell_len, column)) for column in zip(head, *cells, strict=True))
+    if sum(widths) + _GAP * len(head) <= console.width:
+        console.print(table)
+    else:
+        put_report(_upright(head, cells))
+
+
+def _upright(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Rows of a table that is too wide: the first cell of each as its head, the others below it."""
+    width = max(map(len, head))
+    for first, *others in rows:
+        yield first
+        pairs = zip(head[1:], others, strict=True)
+        yield from (f"  {name:<{width}}  {cell}" for name, cell in pairs if cell)
 
 
 def finish(outcomes: Sequence[Outcome[Any]]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import AsOf, Streams, complete_stream
-from retention.cli.output import finish, put_json, put_lines, say
+from retention.cli.output import finish, put_json, put_lines, put_report, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.errors import RefusedError, UsageError
@@ -236,7 +236,7 @@ def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], in
     if settings.format == "table":
         from retention.display import estimate_text
 
-        put_lines(line for one in outcomes if one.value for line in estimate_text(one.value))
+        put_report(line for one in outcomes if one.value for line in estimate_text(one.value))
     else:
         entries = [estimate_entry(outcome) for outcome in outcomes]
         put_json(settings, document(instant, entries), entries)
@@ -247,7 +247,7 @@ def _put_plans(settings: Settings, outcomes: Sequence[Outcome[Plan]], instant: i
     if settings.format == "table":
         from retention.display import plan_text
 
-        put_lines(line for one in outcomes if one.value for line in plan_text(one.value))
+        put_report(line for one in outcomes if one.value for line in plan_text(one.value))
         return
     from retention.entries import plan_entry
     from retention.report import document
@@ -260,7 +260,7 @@ def _put_reports(settings: Settings, outcomes: Sequence[Outcome[Report]], instan
     if settings.format == "table":
         from retention.display import report_text
 
-        put_lines(line for one in outcomes if one.value for line in report_text(one.value))
+        put_report(line for one in outcomes if one.value for line in report_text(one.value))
         return
     from retention.entries import report_entry
     from retention.report import document

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from retention.cli.looking import validate
-from retention.cli.output import put_json, put_lines
+from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME
@@ -66,7 +66,7 @@ def init(
     warehouse = open_warehouse(directory / CONFIG_NAME, clock=time.time_ns)
     stored = warehouse.stream(_STREAM).publish(sample).appended.messages
     if settings.format == "table":
-        put_lines(_next_steps(directory, stored))
+        put_report(_next_steps(directory, stored))
     else:
         made = {"directory": str(directory), "stream": _STREAM, "messages": stored}
         put_json(settings, made, [made])
