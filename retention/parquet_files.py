@@ -52,6 +52,7 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
             compression="zstd",
             use_dictionary=_DICTIONARY,
             write_statistics=_STATISTICS,
+            write_page_checksum=True,
         ) as writer,
     ):
         for batch in batches:
@@ -67,7 +68,10 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """
     try:
         opened = pq.ParquetFile(
-            files.open_input(file.location), pre_buffer=True, coerce_int96_timestamp_unit="us"
+            files.open_input(file.location),
+            pre_buffer=True,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
         )
     except (OSError, pa.ArrowException) as error:
         raise _damaged(file, error) from error
