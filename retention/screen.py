@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers, subjects
+from retention import headers, rows, subjects
 from retention.config import StreamConfig
 
 EXPECTED_STREAM = "Nats-Expected-Stream"
@@ -58,7 +58,7 @@ class Screen:
 
 
 def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
-    """What the server checks before it looks for duplicates: subject, sealed, TTLs where there are none.
+    """What the server (2.15) checks before it looks for duplicates: sealed, sizes, TTLs where there are none.
 
     Args:
         given: messages as published: `subject`, `headers`, `payload`.
@@ -81,6 +81,7 @@ def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
         f"the stream takes {', '.join(config.subjects) or 'no subject (a mirror)'} only",
     )
     screen.refuse(np.full(given.num_rows, config.sealed), "the stream is sealed", 10109)
+    _refuse_sizes(screen, given, config)
     elsewhere = [
         row
         for row, value in _values(given["headers"], EXPECTED_STREAM)
@@ -96,8 +97,19 @@ def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
 
 
 def screen_late(given: pa.Table, config: StreamConfig) -> Screen:
-    """What the server checks after it has looked for duplicates: sizes, TTLs that cannot be read."""
+    """What the server checks after it has looked for duplicates: TTLs that cannot be read, its record size."""
     screen = Screen(given.num_rows)
+    unreadable = [row for row, ttl in ttls_of(given["headers"]).items() if ttl is None]
+    grammar = "whole seconds, a duration of at least 1s, or never"
+    screen.refuse(_at(unreadable, given), f"its {headers.TTL} is no TTL ({grammar})", 10165)
+    if config.storage == "file":
+        columns = (given["subject"], given["headers"], given["payload"])
+        record = rows.sizes(*columns, config.storage).to_numpy()
+        screen.refuse(record > MAX_RECORD_BYTES, "a file store takes no record above 32 MiB", 10077)
+    return screen
+
+
+def _refuse_sizes(screen: Screen, given: pa.Table, config: StreamConfig) -> None:
     header_bytes = _lengths(given["headers"])
     content = header_bytes + _lengths(given["payload"])
     if config.max_msg_size > 0:
@@ -110,13 +122,6 @@ def screen_late(given: pa.Table, config: StreamConfig) -> Screen:
         f"the headers exceed {headers.MAX_BLOCK_BYTES:,} bytes",
         10097,
     )
-    unreadable = [row for row, ttl in ttls_of(given["headers"]).items() if ttl is None]
-    grammar = "whole seconds, a duration of at least 1s, or never"
-    screen.refuse(_at(unreadable, given), f"its {headers.TTL} is no TTL ({grammar})", 10165)
-    if config.storage == "file":
-        record = content + _lengths(given["subject"]) + 34
-        screen.refuse(record > MAX_RECORD_BYTES, "a file store takes no record above 32 MiB", 10077)
-    return screen
 
 
 def ttls_of(blocks: pa.ChunkedArray) -> dict[int, int | None]:
@@ -133,16 +138,17 @@ def _ttl(value: bytes) -> int | None:
 
 def _values(blocks: pa.ChunkedArray, name: str) -> Iterator[tuple[int, bytes]]:
     """The rows that have a header of that name with a value, and the value."""
-    rows = np.flatnonzero(_mask(pc.match_substring(blocks, f"\r\n{name}:")))
-    for row, block in zip(rows.tolist(), blocks.take(pa.array(rows)).to_pylist(), strict=True):
+    holding = np.flatnonzero(_mask(pc.match_substring(blocks, f"\r\n{name}:")))
+    texts = blocks.take(pa.array(holding)).to_pylist()
+    for row, block in zip(holding.tolist(), texts, strict=True):
         value = headers.lookup(block, name)
         if value:
             yield row, value
 
 
-def _at(rows: list[int], given: pa.Table) -> np.ndarray:
+def _at(places: list[int], given: pa.Table) -> np.ndarray:
     mask = np.zeros(given.num_rows, dtype=bool)
-    mask[rows] = True
+    mask[places] = True
     return mask
 
 

@@ -171,12 +171,14 @@ def test_a_batch_of_duplicates_only_commits_nothing(orders: OpenedStream) -> Non
     assert len(store_of(orders).swaps) == 1
 
 
-def test_a_duplicate_is_answered_before_its_size_is_looked_at(tmp_path: Path) -> None:
+def test_a_duplicate_is_answered_before_its_ttl_is_read_and_after_its_size(
+    orders: OpenedStream,
+) -> None:
     tagged = {"Nats-Msg-Id": "one"}
-    opened = opened_stream(tmp_path, NOW)
-    publish(opened, [line(headers=tagged)])
-    small = configured(opened, max_msg_size=40)
-    assert answers(publish(small, [line(data="x" * 100, headers=tagged)])) == [(1, True)]
+    publish(orders, [line(headers=tagged)])
+    again = line(headers={**tagged, "Nats-TTL": "soon"})
+    assert answers(publish(orders, [again])) == [(1, True)]
+    assert "10054" in refuses(configured(orders, max_msg_size=40), again)
 
 
 EXPECTED = [
