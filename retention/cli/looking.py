@@ -104,7 +104,9 @@ def state(ctx: typer.Context, streams: Streams = None) -> None:
         warehouse.clock,
     )
     if settings.format == "table":
-        _put_states(one.value for one in outcomes if one.value is not None)
+        states = [one.value for one in outcomes if one.value is not None]
+        if states or not outcomes:
+            _put_states(states)
     else:
         entries = [one.value.as_json() if one.value else failed(one) for one in outcomes]
         put_json(settings, entries, entries)
