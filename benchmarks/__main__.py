@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.contenders import WHERE
-from benchmarks.data import make_table
+from benchmarks.data import fingerprint, make_table
 from benchmarks.processes import ContenderError, Process, processes
 from benchmarks.tasks import NAMES, Size, Task, task
 
@@ -25,8 +25,12 @@ def main() -> int:
     """Run what the command line asks for; 1 if survivors differ or a contender failed."""
     options = _parser().parse_args()
     size = Size(options.messages, options.segments, options.subjects, options.many_subjects)
-    with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.directory) as directory:
-        results = _measure(Path(directory), size, options)
+    try:
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.directory) as directory:
+            results = _measure(Path(directory), size, options)
+    except ContenderError as error:
+        _say(str(error))
+        return 1
     document = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "size": asdict(size),
@@ -37,6 +41,8 @@ def main() -> int:
     target = options.output or RESULTS / f"{document['date'][:10]}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if options.page:
+        options.page.write_text(report.on_page(options.page.read_text("utf-8"), document), "utf-8")
     print(report.markdown(results))
     _say(f"written to {target}")
     wrong = [result for result in results if result["failed"] or not result["equal"]]
@@ -48,11 +54,15 @@ def _measure(directory: Path, size: Size, options: argparse.Namespace) -> list[d
     _say(f"making two tables of {size.total:,} messages in {size.segments} segments")
     total_bytes = make_table(sources["few"], size, size.subjects)
     make_table(sources["many"], size, size.many_subjects)
+    before = fingerprint(directory)
     with processes(options.contenders, directory) as running:
-        return [
+        results = [
             _compare(running, sources[asked.table], asked, options.runs)
             for asked in (task(name, size, total_bytes) for name in options.only)
         ]
+    if fingerprint(directory) != before:
+        raise ContenderError("a contender changed a data file in place, which others share")
+    return results
 
 
 def _compare(
@@ -64,7 +74,8 @@ def _compare(
     failed: dict[str, str] = {}
     for number in range(runs + 1):
         _say(f"{asked.name}: {'warming up' if not number else f'run {number} of {runs}'}")
-        for name in taking_part:
+        # There and back, so that nobody always follows the same neighbour.
+        for name in taking_part[:: 1 if number % 2 else -1]:
             if name in failed:
                 continue
             try:
@@ -102,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         "--directory", type=Path, help="where tables and copies lie (one file system)"
     )
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/<date>.json")
+    parser.add_argument("--page", type=Path, help="a Markdown page whose figures are replaced")
     return parser
 
 

@@ -56,6 +56,12 @@ def copy_data_files(source: Path, target: Path) -> None:
         os.link(file, placed)
 
 
+def fingerprint(directory: Path) -> list[tuple[str, int, int]]:
+    """Name, length and modification time of every data file below a directory."""
+    found = [(file, file.stat()) for file in sorted(directory.rglob("segment=*/*.parquet"))]
+    return [(str(file), status.st_size, status.st_mtime_ns) for file, status in found]
+
+
 def survivors(files: list[Path]) -> tuple[int, int]:
     """How many messages lie in data files, and the sum of their sequences."""
     columns = [pq.ParquetFile(file).read(columns=["seq"])["seq"].to_numpy() for file in files]

@@ -1,55 +1,83 @@
-"""What a piece of work costs: seconds, and the bytes that this process and its children read and wrote."""
+"""What a piece of work costs: seconds, processor time, and the bytes that this process and its children moved."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_TIMES = slice(11, 15)
+"""Behind the command's name in `/proc/<pid>/stat`: its own and its ended children's times, in ticks."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one run.
+    """The cost of one run, of this process and all its descendants (a JVM, Spark's Python workers).
 
-    Bytes are `rchar` and `wchar` of `/proc/<pid>/io`, summed over the process and its descendants: what passed
-    through read and write calls, from the page cache or not. Pages of memory-mapped files are not in it. None
-    where the system does not count.
+    Bytes are `rchar` and `wchar` of `/proc/<pid>/io`: what passed through read and write calls, from the page cache
+    or not. Pages of memory-mapped files are not in it. None where the system does not count.
     """
 
     seconds: float
+    cpu_seconds: float
     bytes_read: int | None
     bytes_written: int | None
 
 
 def measure(work: Callable[[], None]) -> Cost:
     """Do the work and tell what it cost."""
-    before = _bytes()
-    started = time.perf_counter()
+    moved, used, started = _moved(), _used(), time.perf_counter()
     work()
     seconds = time.perf_counter() - started
-    after = _bytes()
-    if before is None or after is None:
-        return Cost(seconds, None, None)
-    return Cost(seconds, after[0] - before[0], after[1] - before[1])
+    used, moved_since = _used() - used, _moved()
+    if moved is None or moved_since is None:
+        return Cost(seconds, used, None, None)
+    return Cost(seconds, used, moved_since[0] - moved[0], moved_since[1] - moved[1])
 
 
-def _bytes() -> tuple[int, int] | None:
+def _moved() -> tuple[int, int] | None:
     if not (_PROC / "self" / "io").exists():
         return None
-    counts = [_counts(directory) for directory in _tree(_PROC / "self")]
+    counts = [count for directory in _tree(_PROC / "self") for count in _counts(directory)]
     return sum(count["rchar"] for count in counts), sum(count["wchar"] for count in counts)
 
 
-def _counts(directory: Path) -> dict[str, int]:
-    lines = (directory / "io").read_text(encoding="ascii").splitlines()
-    return {name: int(value) for name, value in (line.split(": ") for line in lines)}
+def _counts(directory: Path) -> Iterator[dict[str, int]]:
+    # A Spark worker may end between being listed and being read.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = (directory / "io").read_text(encoding="ascii").splitlines()
+        yield {name: int(value) for name, value in (line.split(": ") for line in lines)}
+
+
+def _used() -> float:
+    ended = os.times()
+    running = [_ticks(process) for child in _children(_PROC / "self") for process in _tree(child)]
+    return (
+        time.process_time()
+        + ended.children_user
+        + ended.children_system
+        + sum(running) / os.sysconf("SC_CLK_TCK")
+    )
+
+
+def _ticks(directory: Path) -> int:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        fields = (directory / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return sum(int(field) for field in fields[_TIMES])
+    return 0
 
 
 def _tree(directory: Path) -> Iterator[Path]:
     yield directory
+    for child in _children(directory):
+        yield from _tree(child)
+
+
+def _children(directory: Path) -> Iterator[Path]:
     for listed in directory.glob("task/*/children"):
-        for child in listed.read_text(encoding="ascii").split():
-            yield from _tree(_PROC / child)
+        with suppress(FileNotFoundError, ProcessLookupError):
+            yield from (_PROC / child for child in listed.read_text(encoding="ascii").split())

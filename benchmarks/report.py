@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 OURS = "ours"
+_BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
 _LIBRARIES = (
     "pyspark",
     "delta-spark",
@@ -29,6 +31,7 @@ def summary(contender: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "seconds": statistics.median(seconds),
         "fastest": seconds[0],
         "slowest": seconds[-1],
+        "cpu_seconds": statistics.median(run["cpu_seconds"] for run in runs),
         "bytes_read": middle["bytes_read"],
         "bytes_written": middle["bytes_written"],
         "messages": middle["messages"],
@@ -40,7 +43,7 @@ def surroundings() -> dict[str, Any]:
     """The machine and the libraries."""
     return {
         "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "libraries": {name: metadata.version(name) for name in _LIBRARIES if _installed(name)},
     }
 
@@ -48,6 +51,26 @@ def surroundings() -> dict[str, Any]:
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     """A table for each piece of work, the fastest first."""
     return "\n\n".join(_table(result) for result in results)
+
+
+def on_page(page: str, document: Mapping[str, Any]) -> str:
+    """The page with the figures between its two markers replaced.
+
+    Raises:
+        ValueError: the page has no markers.
+    """
+    before, _, rest = page.partition(_BEGIN)
+    _, found, after = rest.partition(_END)
+    if not found:
+        raise ValueError(f"the page needs the lines {_BEGIN} and {_END}")
+    size, libraries = document["size"], document["libraries"]
+    versions = ", ".join(f"{name} {version}" for name, version in libraries.items())
+    lines = [
+        f"{document['date'][:10]}; {document['system']}; Python {document['python']}, {versions};",
+        f"{size['segments']} segments of {size['messages']:,} messages, {document['runs']} counted runs.",
+    ]
+    figures = "\n".join(lines) + "\n\n" + markdown(document["results"])
+    return f"{before}{_BEGIN}\n{figures}\n{_END}{after}"
 
 
 def _table(result: Mapping[str, Any]) -> str:
@@ -58,8 +81,8 @@ def _table(result: Mapping[str, Any]) -> str:
         "",
         f"{result['messages']:,} messages stay.",
         "",
-        "| | seconds (median, fastest to slowest) | times ours | MB read | MB written |",
-        "|---|---|---|---|---|",
+        "| | seconds (median, fastest to slowest) | times ours | processor seconds | MB read | MB written |",
+        "|---|---|---|---|---|---|",
     ]
     lines += [_line(entry, ours) for entry in entries]
     lines += [f"\n{name}: {reason}" for name, reason in result["failed"].items()]
@@ -71,7 +94,8 @@ def _line(entry: Mapping[str, Any], ours: float | None) -> str:
     ratio = "" if ours is None else f"{entry['seconds'] / ours:.2f}"
     seconds = f"{entry['seconds']:.3f} ({entry['fastest']:.3f} to {entry['slowest']:.3f})"
     read, written = (_megabytes(entry[key]) for key in ("bytes_read", "bytes_written"))
-    return f"| {name} | {seconds} | {ratio} | {read} | {written} |"
+    cpu = f"{entry['cpu_seconds']:.3f}"
+    return f"| {name} | {seconds} | {ratio} | {cpu} | {read} | {written} |"
 
 
 def _megabytes(count: int | None) -> str:

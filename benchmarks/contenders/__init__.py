@@ -8,7 +8,7 @@ from benchmarks.contenders.contender import Contender
 
 WHERE = {
     "ours": "ours:Local",
-    "ours-spark": "ours:OnSpark",
+    "ours-spark": "ours_on_spark:OnSpark",
     "deltalake": "delta_rs:ByTime",
     "deltalake-partition": "delta_rs:ByPartition",
     "delta-spark": "delta_spark:ByTime",

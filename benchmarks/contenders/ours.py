@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +10,6 @@ from benchmarks.contenders.contender import DeltaContender
 from benchmarks.data import copy_warehouse, write_config
 from benchmarks.tasks import STREAM, Task
 from retention.engines.choice import EngineName
-from retention.engines.session import session
 
 _AGE_NS = 30 * 86_400 * 10**9
 
@@ -36,18 +34,3 @@ class Local(DeltaContender):
         (outcome,) = warehouse.apply([STREAM], as_of=as_of_ns)
         if outcome.error is not None:
             raise outcome.error
-
-
-class OnSpark(Local):
-    """Rows are read and written by Spark tasks, in a session that is warm."""
-
-    engine: ClassVar[EngineName] = "spark"
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def open(self) -> None:
-        self._stack.enter_context(session("benchmarks"))
-
-    def close(self) -> None:
-        self._stack.close()

@@ -76,7 +76,12 @@ def test_contenders_on_spark_leave_the_same_messages_as_ours(
 
 def test_the_report_compares_medians_with_ours() -> None:
     def runs(*seconds: float) -> list[dict[str, Any]]:
-        cost = {"bytes_read": 2_000_000, "bytes_written": None, "messages": 1_000}
+        cost = {
+            "cpu_seconds": 0.05,
+            "bytes_read": 2_000_000,
+            "bytes_written": None,
+            "messages": 1_000,
+        }
         return [cost | {"seconds": second} for second in seconds]
 
     result = {
@@ -91,6 +96,24 @@ def test_the_report_compares_medians_with_ours() -> None:
     }
     lines = report.markdown([result]).splitlines()
     assert lines[-2:] == [
-        "| **ours** | 0.200 (0.100 to 0.300) | 1.00 | 2.00 | not counted |",
-        "| duckdb | 0.400 (0.100 to 9.000) | 2.00 | 2.00 | not counted |",
+        "| **ours** | 0.200 (0.100 to 0.300) | 1.00 | 0.050 | 2.00 | not counted |",
+        "| duckdb | 0.400 (0.100 to 9.000) | 2.00 | 0.050 | 2.00 | not counted |",
     ]
+
+
+def test_a_page_keeps_what_stands_around_its_figures() -> None:
+    document = {
+        "date": "2026-01-02T03:04:05+00:00",
+        "system": "Linux",
+        "python": "3.11",
+        "libraries": {"polars": "2"},
+        "size": {"segments": 8, "messages": 500},
+        "runs": 5,
+        "results": [],
+    }
+    page = "before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n"
+    written = report.on_page(page, document)
+    assert written.startswith("before\n<!-- figures -->\n2026-01-02; Linux; Python 3.11, polars 2;")
+    assert written.endswith("<!-- end of figures -->\nafter\n")
+    assert "old" not in written
+    assert report.on_page(written, document) == written

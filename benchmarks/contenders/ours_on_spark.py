@@ -1,0 +1,25 @@
+"""This engine with its rows read and written by Spark tasks, in a session that is warm."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import ClassVar
+
+from benchmarks.contenders.ours import Local
+from retention.engines.choice import EngineName
+from retention.engines.session import session
+
+
+class OnSpark(Local):
+    """Files and ranges go to the tasks, statistics come back."""
+
+    engine: ClassVar[EngineName] = "spark"
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def open(self) -> None:
+        self._stack.enter_context(session("benchmarks"))
+
+    def close(self) -> None:
+        self._stack.close()
