@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from retention.cli.lean import spare_pandas
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME, config_file, find_config
 
@@ -56,6 +57,7 @@ class Settings:
 
     def open(self) -> Warehouse:
         """Open the warehouse."""
+        spare_pandas()
         from retention.warehouse import open_warehouse
 
         return open_warehouse(self.place, engine=self.engine, clock=time.time_ns)

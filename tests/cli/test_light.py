@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sandboxes import ORDERS, configured
+from tests.support.sandboxes import ORDERS, configured, lines, opened
 
 RUN = """
 import sys
@@ -33,7 +33,7 @@ def loaded(folder: Path, *arguments: str, **environment: str) -> list[str]:
         text=True,
         check=True,
     )
-    code, *heavy = done.stderr.split()
+    code, *heavy = done.stderr.splitlines()[-1].split()
     assert code in ("0", "None"), done.stderr
     return heavy
 
@@ -52,6 +52,12 @@ def test_completing_a_stream_loads_nothing_heavy(tmp_path: Path) -> None:
         "COMP_CWORD": "2",
     }
     assert loaded(tmp_path, **asked) == []
+
+
+def test_looking_at_a_stream_loads_neither_pandas_nor_spark(tmp_path: Path) -> None:
+    opened(tmp_path, ORDERS).stream("ORDERS").publish(lines(48))
+    for command in ("plan", "state"):
+        assert set(loaded(tmp_path, command)) == {"numpy", "pyarrow"}
 
 
 @pytest.mark.slow

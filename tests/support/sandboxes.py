@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Commands spare themselves pandas if nobody has loaded it; in this process later tests want it.
+import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
 from typer.testing import CliRunner, Result
 
 from retention.cli.main import app

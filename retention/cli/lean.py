@@ -1,0 +1,39 @@
+"""Starting fast: a command has no use for pandas, which Arrow loads whenever it is installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+class _NoPandas:
+    """An import hook under which pandas is not installed."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Refuse pandas; leave everything else to others."""
+        del path, target
+        if name == "pandas":
+            raise ImportError(name)
+        return None
+
+
+def spare_pandas() -> None:
+    """Let Arrow look for pandas once and find none, which spares most of a second.
+
+    Arrow looks when it first makes an array of Python values, and keeps what it found. Spark, which does need pandas,
+    loads it by itself and later.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    hook = _NoPandas()
+    sys.meta_path.insert(0, hook)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(hook)
