@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from retention import parquet_files
 from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
+from retention.history import history_of
 from retention.opened import OpenedStream
 from retention.ports import Snapshot, Swap
 from retention.rolling import Active, RollRule
@@ -72,8 +73,6 @@ def append_rows(
     opened: OpenedStream,
     batches: Iterable[pa.Table],
     identity: BatchIdentity | None = None,
-    *,
-    floor: int = 0,
 ) -> Appended:
     """Append rows in the order given, in bounded memory, at most one file for each segment.
 
@@ -81,7 +80,6 @@ def append_rows(
         opened: the stream; it is created if it does not exist.
         batches: tables with the columns of `FILE_COLUMNS` but `seq`, as `rows.complete` makes them.
         identity: makes the append exactly once.
-        floor: a sequence known to be free, such as from the run history; none below it is assigned.
 
     Raises:
         BusyError: the append lease is held, or rivals kept committing first.
@@ -96,12 +94,10 @@ def append_rows(
         source = _rows_of(staging.files)
         return staged
 
-    return append(opened, stage, identity, floor=floor)
+    return append(opened, stage, identity)
 
 
-def append(
-    opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = None, *, floor: int = 0
-) -> Appended:
+def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = None) -> Appended:
     """Commit what `stage` writes, under the append lease; after a lost race it is asked again.
 
     Raises:
@@ -112,7 +108,7 @@ def append(
     with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
         store.create()
         for _ in range(ATTEMPTS):
-            position = locate(opened, floor)
+            position = locate(opened)
             if is_repeat(position.snapshot, identity):
                 return _nothing(position, duplicate=True)
             staging = Staging(store)
@@ -138,13 +134,14 @@ def append(
     )
 
 
-def locate(opened: OpenedStream, floor: int = 0) -> Position:
+def locate(opened: OpenedStream) -> Position:
     """Read where the stream stands: its next sequence and its active segment."""
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     files, counters = inventory.files, snapshot.counters
     first_seq = opened.config.first_seq or FIRST_SEQ
     highest = pc.max(files["max_seq"]).as_py() or 0
+    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION)
     next_seq = max(counters.next_seq.get(PARTITION, first_seq), highest + 1, floor)
     active = _active(files, counters.open_base.get(PARTITION))
     rule = RollRule(opened.config.segment_size, opened.config.segment_span_ns)

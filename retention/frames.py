@@ -17,8 +17,6 @@ def append_frame(
     opened: OpenedStream,
     frame: DataFrame,
     identity: BatchIdentity | None = None,
-    *,
-    floor: int = 0,
 ) -> Appended:
     """Append the rows of a DataFrame as one commit; Spark tasks write the files, this process commits them.
 
@@ -31,7 +29,6 @@ def append_frame(
             or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp), by default now. Its session is used, and
             left as it is.
         identity: makes the append exactly once.
-        floor: a sequence known to be free; none below it is assigned.
 
     Raises:
         UsageError: a column is missing or of another type, or a row cannot be a message.
@@ -45,7 +42,7 @@ def append_frame(
         def stage(position: Position, staging: Staging) -> Staged:
             return rows.stage(staging, position.active, position.rule, position.next_seq)
 
-        return append(opened, stage, identity, floor=floor)
+        return append(opened, stage, identity)
 
 
 def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, int], None]:

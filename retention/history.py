@@ -73,6 +73,11 @@ class History:
         """Outcomes of the runs that began after `run`, newest first."""
         return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
+    def next_seq(self, partition: int) -> int:
+        """The next sequence when the last run looked, so that none is given twice should the table forget; else 0."""
+        newest = next((record for record in self.outcomes() if "next_seq" in record), {})
+        return int(newest.get("next_seq", {}).get(str(partition), 0))
+
     def last_as_of_ns(self) -> int | None:
         """The latest instant that a run applied rules at; None if there was none.
 

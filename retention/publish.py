@@ -51,8 +51,6 @@ def publish(
     opened: OpenedStream,
     lines: Iterable[bytes | str],
     identity: BatchIdentity | None = None,
-    *,
-    floor: int = 0,
 ) -> Published:
     """Publish JSON lines as one commit, refusing what the server's publish refuses; nothing is removed.
 
@@ -65,7 +63,6 @@ def publish(
         opened: the stream; it is created if it does not exist.
         lines: see `formats.jsonl`; read to their end before the stream is touched.
         identity: makes the batch exactly once.
-        floor: a sequence known to be free; none below it is assigned.
 
     Raises:
         UsageError: a line is no message, or its subject cannot be published to; it is named by its number.
@@ -83,7 +80,7 @@ def publish(
         return position.stage(staging, [batch.rows.filter(pa.array(~answers.duplicates))])
 
     try:
-        appended = append(opened, stage, identity, floor=floor)
+        appended = append(opened, stage, identity)
     except RefusedAtTheDoor as refused:
         raise _error(opened.name, given, refused.refusal) from None
     return Published(opened.name, answers, appended)

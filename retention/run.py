@@ -103,7 +103,7 @@ def _carry_out(
     if plan.is_empty:
         work = _Work(version_before=snapshot.version, version_after=snapshot.version)
         report = _report(opened, plan, run, work, started)
-        _finish(history, report)
+        _finish(history, report, snapshot)
         return report
     copies = _copies(opened, plan)
     try:
@@ -121,7 +121,7 @@ def _carry_out(
         version_after=version,
     )
     report = _report(opened, plan, run, work, started)
-    _finish(history, report)
+    _finish(history, report, snapshot)
     opened.store.finish()
     return report
 
@@ -176,13 +176,14 @@ def _record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _finish(history: History, report: Report) -> None:
+def _finish(history: History, report: Report, snapshot: Snapshot) -> None:
     latest = max(report.as_of_ns, history.last_as_of_ns() or report.as_of_ns)
     record = report.as_json() | {
         "kind": "apply",
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "latest_as_of_ns": latest,
+        "next_seq": {str(partition): seq for partition, seq in snapshot.counters.next_seq.items()},
     }
     history.finish(report.run, record)
 

@@ -79,10 +79,6 @@ def test_first_seq_of_the_configuration_is_where_a_new_stream_begins(tmp_path: P
     assert append_rows(opened_stream(tmp_path, first_seq=100), [batch("x")]).first_seq == 100
 
 
-def test_no_sequence_below_the_floor_is_assigned(tmp_path: Path) -> None:
-    assert append_rows(opened_stream(tmp_path), [batch("x")], floor=41).first_seq == 41
-
-
 def test_rows_that_others_appended_push_the_next_sequence_up(tmp_path: Path) -> None:
     opened = opened_stream(tmp_path)
     append_rows(opened, [batch("x", "y", "z")])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,3 +109,14 @@ def test_a_run_interrupted_after_its_commit_is_settled_as_done(orders: OpenedStr
     settled = history.done(report.run)
     assert settled is not None
     assert (settled["status"], settled["version_after"]) == ("done", report.version_after)
+
+
+def test_a_sequence_is_not_given_twice_although_the_table_forgot(warehouse: Path) -> None:
+    streams = warehouse_with(warehouse, "parquet", NOW, max_age="10s")
+    opened = streams.stream("ORDERS").opened
+    lay(opened, even_segments(1, 10), sealed=True)
+    with Engines("local") as engines:
+        apply_now(opened, NOW, engines, Guards())
+    shutil.rmtree(opened.root)
+    published = streams.new_stream("ORDERS").publish(['{"subject": "a", "data": "x"}'])
+    assert [ack.seq for ack in published.acks()] == [11]
