@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from retention import __version__
-from retention.cli import looking, retaining, sandbox, writing
+from retention.cli import applying, looking, planning, sandbox, writing
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
 from retention.errors import UsageError
@@ -61,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (sandbox, writing, retaining, looking):
+for group in (sandbox, writing, planning, applying, looking):
     group.register(app)
 
 

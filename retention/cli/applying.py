@@ -1,0 +1,164 @@
+"""Commands that act: apply, undo."""
+
+# ruff: noqa: FBT002  (typer makes options of parameters)
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import AsOf, complete_stream
+from retention.cli.output import finish, put_json, put_lines, put_report, say
+from retention.cli.planning import planned
+from retention.cli.progress import progress
+from retention.cli.settings import Settings, settings_of
+from retention.errors import UsageError
+from retention.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from retention.guards import Guards
+    from retention.plan import Plan
+    from retention.report import Report
+    from retention.warehouse import Warehouse
+
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PLANFILE | STREAM...]",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="A saved plan, or streams; all streams, if nothing is named.",
+    ),
+]
+AllowFuture = Annotated[
+    bool, typer.Option("--allow-future", help="Let the instant be later than the clock.")
+]
+AllowRewind = Annotated[
+    bool, typer.Option("--allow-rewind", help="Let it be earlier than the last applied one.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command()(apply)
+    app.command()(undo)
+
+
+def apply(
+    ctx: typer.Context,
+    what: What = None,
+    as_of: AsOf = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    allow_future: AllowFuture = False,
+    allow_rewind: AllowRewind = False,
+) -> None:
+    """Let messages go as the rules say, or exactly as a saved plan does."""
+    if not yes and not asks():
+        raise UsageError(
+            "apply changes streams, and nobody can be asked here: repeat it with --yes"
+        )
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.guards import Guards
+
+    guards = Guards(allow_future, allow_rewind)
+    plans = _saved_plans(warehouse, what or [], as_of)
+    instant = warehouse.instant(plans[0].as_of_ns if plans else as_of)
+    names = what or warehouse.streams()
+    if plans is None and yes:
+        with progress(settings, "applying", len(names), _went) as watch:
+            outcomes = warehouse.apply(names, instant, guards, watch)
+    else:
+        decided = (
+            planned(settings, warehouse, names, instant)
+            if plans is None
+            else [Outcome(one.stream, one) for one in plans]
+        )
+        if not yes and not _agreed(decided):
+            return
+        outcomes = _carried_out(settings, warehouse, decided, guards)
+    _put_reports(settings, outcomes, instant)
+    finish(outcomes)
+
+
+def undo(
+    ctx: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="As `history` names it.")],
+) -> None:
+    """Bring back what a run removed, while its files are still there."""
+    settings = settings_of(ctx)
+    record = settings.open().undo(run)
+    if settings.format == "table":
+        put_lines(
+            [
+                f"{record['stream']}: {record['restored_messages']:,} messages are back (run {record['run']})"
+            ]
+        )
+    else:
+        put_json(settings, record, [record])
+
+
+def asks() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
+def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -> list[Plan] | None:
+    """The plans of a plan file; None if streams are named."""
+    known = set(warehouse.streams()) if what else set()
+    files = [name for name in what if name not in known and (Path(name).exists() or len(what) == 1)]
+    if not files:
+        return None
+    if len(what) > 1:
+        raise UsageError(
+            f"{files[0]}: a plan file stands alone; apply it by itself, and streams by themselves"
+        )
+    if as_of is not None:
+        raise UsageError("a saved plan has its own instant: leave out --as-of, or name streams")
+    from retention.planfile import load_plans
+
+    return load_plans(files[0])
+
+
+def _agreed(decided: Sequence[Outcome[Plan]]) -> bool:
+    """Show plans and ask; nobody is asked about nothing."""
+    from retention.display import plan_text
+
+    plans = [outcome.value for outcome in decided if outcome.value is not None]
+    for one in plans:
+        for line in plan_text(one):
+            say(line)
+    if all(one.is_empty for one in plans) or typer.confirm("Apply?", err=True):
+        return True
+    say("nothing was changed")
+    return False
+
+
+def _carried_out(
+    settings: Settings, warehouse: Warehouse, decided: Sequence[Outcome[Plan]], guards: Guards
+) -> list[Outcome[Report]]:
+    """Apply exactly these plans; a stream that could not be planned stays failed."""
+    plans = [outcome.value for outcome in decided if outcome.value is not None]
+    with progress(settings, "applying", len(plans), _went) as watch:
+        done = {one.stream: one for one in warehouse.apply_plans(plans, guards, watch)}
+    return [done.get(one.stream) or Outcome(one.stream, error=one.error) for one in decided]
+
+
+def _put_reports(settings: Settings, outcomes: Sequence[Outcome[Report]], instant: int) -> None:
+    if settings.format == "table":
+        from retention.display import report_text
+
+        put_report(line for one in outcomes if one.value for line in report_text(one.value))
+        return
+    from retention.entries import report_entry
+    from retention.report import document
+
+    entries = [report_entry(outcome) for outcome in outcomes]
+    put_json(settings, document(instant, entries), entries)
+
+
+def _went(report: Report) -> str:
+    return f"applied, {report.removed_messages:,} messages went"

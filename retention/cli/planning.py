@@ -1,0 +1,136 @@
+"""The command that decides: plan."""
+
+# ruff: noqa: FBT002  (typer makes options of parameters)
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import AsOf, Streams
+from retention.cli.output import finish, put_json, put_report, say
+from retention.cli.progress import progress
+from retention.cli.settings import Settings, settings_of
+from retention.errors import RefusedError, UsageError
+from retention.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from retention.estimate import Estimate
+    from retention.plan import Plan
+    from retention.warehouse import Warehouse
+
+PlanFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Save the plan, for `apply FILE`."),
+]
+_WOULD_CHANGE = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(plan)
+
+
+def plan(
+    ctx: typer.Context,
+    streams: Streams = None,
+    as_of: AsOf = None,
+    output: PlanFile = None,
+    code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 3 if something would change.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Bounds instead of a plan; opens no data file.")
+    ] = False,
+) -> None:
+    """Show what would go, from where, and why; changes nothing."""
+    settings = settings_of(ctx)
+    if estimate and (output is not None or code):
+        raise UsageError("--estimate makes no plan: leave out -o and --exit-code, or --estimate")
+    warehouse = settings.open()
+    instant = warehouse.instant(as_of)
+    names = streams or warehouse.streams()
+    if estimate:
+        _estimate(settings, warehouse, names, instant)
+        return
+    outcomes = planned(settings, warehouse, names, instant)
+    _note_refusals(warehouse, outcomes)
+    if output is not None:
+        _save(output, outcomes)
+    _put_plans(settings, outcomes, instant)
+    finish(outcomes)
+    if code and any(outcome.value and not outcome.value.is_empty for outcome in outcomes):
+        raise typer.Exit(_WOULD_CHANGE)
+
+
+def planned(
+    settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int
+) -> list[Outcome[Plan]]:
+    """Plan streams one by one, showing progress."""
+    with progress(settings, "planning", len(names), _would_go) as watch:
+        return warehouse.plan(names, instant, watch)
+
+
+def _save(file: Path, outcomes: Sequence[Outcome[Plan]]) -> None:
+    from retention.planfile import save_plans
+
+    plans = [outcome.value for outcome in outcomes if outcome.value is not None]
+    save_plans(str(file), plans)
+    say(
+        f"saved {len(plans)} of {len(outcomes)} plans: `retention apply {file}` carries out exactly these"
+    )
+
+
+def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
+    """Say which plans `apply` would refuse for their instant: a plan may look anywhere in time."""
+    from retention.guards import Guards, check_instant
+    from retention.history import history_of
+
+    for outcome in outcomes:
+        if outcome.value is not None:
+            opened = warehouse.stream(outcome.stream).opened
+            history = history_of(warehouse.location, outcome.stream)
+            for guards in (Guards(allow_rewind=True), Guards(allow_future=True)):
+                try:
+                    check_instant(opened, history, outcome.value.as_of_ns, guards)
+                except RefusedError as refusal:
+                    say(f"note, apply would refuse this plan: {refusal}")
+
+
+def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
+    from retention.entries import estimate_entry
+    from retention.estimate import estimate
+    from retention.outcomes import one_by_one
+    from retention.report import document
+
+    def act(name: str) -> Estimate:
+        return estimate(warehouse.stream(name).opened, instant)
+
+    outcomes = one_by_one(names, act, warehouse.clock)
+    if settings.format == "table":
+        from retention.display import estimate_text
+
+        put_report(line for one in outcomes if one.value for line in estimate_text(one.value))
+    else:
+        entries = [estimate_entry(outcome) for outcome in outcomes]
+        put_json(settings, document(instant, entries), entries)
+    finish(outcomes)
+
+
+def _put_plans(settings: Settings, outcomes: Sequence[Outcome[Plan]], instant: int) -> None:
+    if settings.format == "table":
+        from retention.display import plan_text
+
+        put_report(line for one in outcomes if one.value for line in plan_text(one.value))
+        return
+    from retention.entries import plan_entry
+    from retention.report import document
+
+    entries = [plan_entry(outcome) for outcome in outcomes]
+    put_json(settings, document(instant, entries), entries)
+
+
+def _would_go(plan: Plan) -> str:
+    return f"planned, {plan.removed_messages:,} messages would go"
