@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from retention.errors import UsageError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_remote(location: str) -> bool:
@@ -106,8 +109,10 @@ def create(location: str) -> Iterator[Any]:
             sink.flush()
             os.fsync(sink.fileno())
         temporary.replace(final)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            error.filename = location  # a failed write does not say by itself where it was
         raise
     sync_directory(str(final.parent))
 

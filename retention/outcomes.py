@@ -77,9 +77,14 @@ def code_of(error: BaseException) -> int:
 
 
 def sentence_of(error: BaseException) -> str:
-    """An error in one sentence; one that nobody raised on purpose says its type, too."""
+    """An error in one sentence: the system's own says where, any other that nobody raised on purpose its type."""
     if isinstance(error, RetentionError):
         return str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        return (
+            f"{error.filename or 'a file'}: {error.strerror}; no commit was left half done; free space or mend what "
+            "the system objects to, then run the command again"
+        )
     first_line = (str(error).splitlines() or [""])[0]
     return f"unexpected {type(error).__name__}: {first_line}; --debug shows where it came from"
 
