@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 What = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PLANFILE | STREAM...]",
+        metavar="PLANFILE|STREAM",
         show_default=False,
         autocompletion=complete_stream,
         help="A saved plan, or streams; all streams, if nothing is named.",

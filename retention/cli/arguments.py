@@ -32,7 +32,7 @@ OneStream = Annotated[
 Streams = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[STREAM]...",
+        metavar="STREAM",
         show_default=False,
         autocompletion=complete_stream,
         help="All streams, if none is named.",

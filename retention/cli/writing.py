@@ -33,7 +33,7 @@ def publish(
     ctx: typer.Context,
     stream: OneStream,
     file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="JSON lines; - is standard input.")
+        str, typer.Argument(metavar="FILE|-", help="JSON lines; - is standard input.")
     ] = "-",
     writer: Annotated[
         str | None, typer.Option(metavar="W", help="With --batch: exactly once.")
@@ -64,7 +64,7 @@ def nats_backup(
     ctx: typer.Context,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Archives, or directories of `nats stream backup`."),
+        typer.Argument(metavar="FILE", help="Archives, or directories of `nats stream backup`."),
     ],
     stream: Annotated[
         str | None, typer.Option(metavar="S", help="The stream; the file's stem, if not given.")
