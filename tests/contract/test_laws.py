@@ -1,0 +1,104 @@
+"""Laws on real stores: what is explained, planned and applied is one thing, and it is what the broker's order says."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from retention.policy import Policy
+from retention.warehouse import Warehouse
+from tests.support.laying import NEVER_BLOCK, SECOND, START, File, Laid, held, lay, warehouse_with
+from tests.support.worlds import Message, World, instants, policies, update, worlds
+
+pytestmark = pytest.mark.slow
+
+OVERHEAD = 30
+PER_BYTE = 20
+"""What a byte of a small world's limit stands for: real messages have headers and overhead."""
+
+
+def real(message: Message) -> Message:
+    """The message with the time and the size that it has on a real store."""
+    headers = len(NEVER_BLOCK) + 4 if message.never else 0
+    size = OVERHEAD + len(message.subject) + headers + message.size
+    return replace(message, ts_ns=START + message.ts_ns * SECOND, size=size)
+
+
+def laid(message: Message) -> Laid:
+    time = START + message.ts_ns * SECOND
+    return Laid(message.seq, message.subject, time, b"x" * message.size, message.never)
+
+
+def scaled(policy: Policy) -> Policy:
+    return replace(
+        policy,
+        max_age_ns=None if policy.max_age_ns is None else policy.max_age_ns * SECOND,
+        max_bytes=None if policy.max_bytes is None else policy.max_bytes * PER_BYTE,
+    )
+
+
+def limits_of(policy: Policy) -> dict[str, Any]:
+    limits = {
+        "max_msgs": policy.max_msgs,
+        "max_bytes": policy.max_bytes,
+        "max_msgs_per_subject": policy.max_msgs_per_subject,
+        "max_age": policy.max_age_ns,
+    }
+    chosen = {name: value for name, value in limits.items() if value is not None}
+    return chosen | {"discard": policy.discard, "whole_segments": policy.whole_segments}
+
+
+def seqs(warehouse: Warehouse) -> set[int]:
+    return set(held(warehouse)["seq"].to_pylist())
+
+
+def check_laws(folder: Path, format_: str, world: World, policy: Policy, as_of_ns: int) -> None:
+    warehouse = warehouse_with(folder, format_, as_of_ns, **limits_of(policy))
+    stream = warehouse.stream("ORDERS")
+    files = [File(base, [laid(message) for message in part]) for base, part in world.files]
+    lay(stream.opened, files, sealed=world.open_base > max(base for base, _ in world.files))
+    before, all_seqs = stream.state(), seqs(warehouse)
+    explained = {seq: stream.explain(seq) for seq in all_seqs}
+    plan = stream.plan().plan
+    [outcome] = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+    report, after = outcome.value, stream.state()
+
+    gone = all_seqs - (seqs(warehouse) if after.messages else set())
+    assert {seq for seq, one in explained.items() if one.goes} == gone
+    assert Counter(one.rule for one in explained.values() if one.goes) == plan.by_rule
+    if not policy.whole_segments:
+        expected = update([real(message) for message in world.messages], policy, as_of_ns)
+        assert {seq: one.rule for seq, one in explained.items() if one.goes} == expected
+    assert report.plan_id == plan.plan_id
+    assert report.removed_messages == plan.removed_messages == before.messages - after.messages
+    assert report.removed_bytes == plan.removed_bytes == before.bytes - after.bytes
+    assert plan.segments.dropped == before.segments - after.segments
+    assert after.last_seq == before.last_seq
+    assert after.first_seq == min(all_seqs - gone, default=after.last_seq + 1)
+    assert stream.plan().plan.is_empty or policy.whole_segments
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    world=worlds.filter(lambda world: len(world.files) > 0),
+    policy=st.builds(
+        lambda policy, whole: replace(scaled(policy), whole_segments=whole),
+        policies,
+        st.sampled_from([False, False, True]),
+    ),
+    instant=instants,
+)
+def test_explain_plan_apply_and_state_agree(
+    format_: str, world: World, policy: Policy, instant: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check_laws(Path(folder), format_, world, policy, START + instant * SECOND)
