@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-QUICK := not spark and not slow and not live
+QUICK := not spark and not slow and not live and not whole
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

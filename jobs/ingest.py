@@ -12,8 +12,8 @@ from retention import open_warehouse
 from retention.engines.driver import end_with_spark_submit
 from retention.engines.session import session
 from retention.errors import UsageError
-from retention.ingest import COLUMNS, Ingested, Source, ingest
-from retention.outcomes import code_of, sentence_of
+from retention.passes.outcomes import code_of, sentence_of
+from retention.writing.ingest import COLUMNS, Ingested, Source, ingest
 
 
 def main() -> int:

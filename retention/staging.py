@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from retention import parquet_files
 from retention.errors import VerificationError
 from retention.ports import Store
-from retention.rolling import Active, RollRule, roll
+from retention.rules.rolling import Active, RollRule, roll
 from retention.segments import DataFile
 from schemas.messages import FILE_COLUMNS
 

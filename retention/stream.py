@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from retention.append import Appended, BatchIdentity
-from retention.display import plan_text
-from retention.display_html import plan_html
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
-from retention.explain import explain
-from retention.frames import append_frame, streaming_sink
-from retention.guards import Guards
-from retention.history import history_of
-from retention.imports import Imported, import_nats_backup
-from retention.messages import Selection, read_messages
 from retention.opened import OpenedStream
-from retention.plan import Plan
-from retention.planfile import save_plans
-from retention.planning import plan_stream
-from retention.publish import Published, publish
-from retention.run import apply_plan
-from retention.shown import ShownExplanation, ShownReport, ShownState
-from retention.state import state_of
+from retention.passes.explain import explain
+from retention.passes.guards import Guards
+from retention.passes.history import history_of
+from retention.passes.plan import Plan
+from retention.passes.planfile import save_plans
+from retention.passes.planning import plan_stream
+from retention.passes.run import apply_plan
 from retention.units import parse_instant
+from retention.views.display import plan_text
+from retention.views.display_html import plan_html
+from retention.views.messages import Selection, read_messages
+from retention.views.shown import ShownExplanation, ShownReport, ShownState
+from retention.views.state import state_of
+from retention.writing.append import Appended, BatchIdentity
+from retention.writing.frames import append_frame, streaming_sink
+from retention.writing.imports import Imported, import_nats_backup
+from retention.writing.publish import Published, publish
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

@@ -15,18 +15,18 @@ from retention.config import Config, StreamConfig
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME, find_config
-from retention.guards import Guards
-from retention.history import history_of
 from retention.opened import OpenedStream
-from retention.outcomes import Outcome, Watch, one_by_one
-from retention.plan import Plan
-from retention.planning import plan_stream
-from retention.report import Report
-from retention.run import apply_now, apply_plan
+from retention.passes.guards import Guards
+from retention.passes.history import history_of
+from retention.passes.outcomes import Outcome, Watch, one_by_one
+from retention.passes.plan import Plan
+from retention.passes.planning import plan_stream
+from retention.passes.report import Report
+from retention.passes.run import apply_now, apply_plan
+from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
 from retention.stream import Instant, Stream
 from retention.subjects import name_of_path, path_name
-from retention.undo import undo_run
 from retention.units import parse_instant
 
 _MOST_NAMES = 12

@@ -20,12 +20,12 @@ from pyarrow import csv
 
 from retention import open_warehouse
 from retention.config.words import explain_stream
-from retention.display import groups_of, plan_headline, segments_text
-from retention.messages import Selection
-from retention.report import Report
-from retention.state import State
+from retention.passes.report import Report
 from retention.stream import Stream
 from retention.units import format_instant, format_size
+from retention.views.display import groups_of, plan_headline, segments_text
+from retention.views.messages import Selection
+from retention.views.state import State
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"

@@ -23,6 +23,18 @@ settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
 
+WHOLE = ("benchmarks", "cli", "conformance", "contract", "docs", "jobs", "live", "safety", "spark")
+"""Folders whose tests go through stores, processes or servers."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is more than a pure function or one module, by its folder."""
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in WHOLE:
+            item.add_marker(pytest.mark.whole)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class DeltaContender(Contender):
     def files(self, place: Path) -> list[Path]:
         from deltalake import DeltaTable
 
-        return [Path(uri) for uri in DeltaTable(messages_of(place)).file_uris()]
+        return [Path(unquote(uri)) for uri in DeltaTable(messages_of(place)).file_uris()]
 
 
 def first_to_keep(seqs: np.ndarray, sizes: np.ndarray, limit: int) -> int:

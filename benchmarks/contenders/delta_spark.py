@@ -43,10 +43,9 @@ class ByTime(DeltaContender):
 
     def _keep_last(self, table: str) -> None:
         # DELETE takes no subquery, and a MERGE that deletes what does not match takes two to five times as long.
-        self._sql(
-            f"INSERT OVERWRITE TABLE {table} SELECT t.* FROM {table} AS t LEFT SEMI JOIN "
-            f"(SELECT max(seq) AS seq FROM {table} GROUP BY subject) AS last ON t.seq = last.seq"
-        )
+        last = f"SELECT max(seq) AS seq FROM {table} GROUP BY subject"
+        kept = f"SELECT /*+ BROADCAST(last) */ t.* FROM {table} AS t LEFT SEMI JOIN last ON t.seq = last.seq"
+        self._sql(f"INSERT OVERWRITE TABLE {table} WITH last AS ({last}) {kept}")
 
     def _last_to_go(self, table: str, limit: int) -> int:
         """The highest sequence that goes: segments by their sums, then rows of the one that is cut."""

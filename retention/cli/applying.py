@@ -16,12 +16,12 @@ from retention.cli.planning import planned
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError
-from retention.outcomes import Outcome
+from retention.passes.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from retention.guards import Guards
-    from retention.plan import Plan
-    from retention.report import Report
+    from retention.passes.guards import Guards
+    from retention.passes.plan import Plan
+    from retention.passes.report import Report
     from retention.warehouse import Warehouse
 
 What = Annotated[
@@ -62,7 +62,7 @@ def apply(
         )
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.guards import Guards
+    from retention.passes.guards import Guards
 
     guards = Guards(allow_future, allow_rewind)
     plans = _saved_plans(warehouse, what or [], as_of)
@@ -118,14 +118,14 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
         )
     if as_of is not None:
         raise UsageError("a saved plan has its own instant: leave out --as-of, or name streams")
-    from retention.planfile import load_plans
+    from retention.passes.planfile import load_plans
 
     return load_plans(files[0])
 
 
 def _agreed(decided: Sequence[Outcome[Plan]]) -> bool:
     """Show plans and ask; nobody is asked about nothing."""
-    from retention.display import plan_text
+    from retention.views.display import plan_text
 
     plans = [outcome.value for outcome in decided if outcome.value is not None]
     for one in plans:
@@ -149,12 +149,12 @@ def _carried_out(
 
 def _put_reports(settings: Settings, outcomes: Sequence[Outcome[Report]], instant: int) -> None:
     if settings.format == "table":
-        from retention.display import report_text
+        from retention.views.display import report_text
 
         put_report(line for one in outcomes if one.value for line in report_text(one.value))
         return
-    from retention.entries import report_entry
-    from retention.report import document
+    from retention.passes.report import document
+    from retention.views.entries import report_entry
 
     entries = [report_entry(outcome) for outcome in outcomes]
     put_json(settings, document(instant, entries), entries)

@@ -16,7 +16,7 @@ from retention.units import format_instant, format_size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from retention.state import State
+    from retention.views.state import State
 
 _PREVIEW = 60
 
@@ -55,7 +55,7 @@ def explain(
     settings = settings_of(ctx)
     found = settings.open().stream(stream).explain(seq, as_of, partition or 0)
     if settings.format == "table":
-        from retention.display import explanation_text
+        from retention.views.display import explanation_text
 
         put_report(explanation_text(found))
     else:
@@ -81,7 +81,7 @@ def messages(
     settings = settings_of(ctx)
     opened = settings.open().stream(stream)
     from retention.formats.jsonl import message_lines
-    from retention.messages import Selection
+    from retention.views.messages import Selection
 
     tables = opened.messages(Selection(partition, subject, from_seq, last))
     if settings.format == "table":
@@ -95,7 +95,7 @@ def state(ctx: typer.Context, streams: Streams = None) -> None:
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.outcomes import failed, one_by_one
+    from retention.passes.outcomes import failed, one_by_one
 
     now = warehouse.clock()
     outcomes = one_by_one(
@@ -127,7 +127,7 @@ def history(ctx: typer.Context, streams: Streams = None) -> None:
 
 
 def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
-    from retention.display import brief_instant
+    from retention.views.display import brief_instant
 
     undone = record["kind"] == "undo"
     messages, size = (
@@ -148,7 +148,7 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _put_states(states: Iterable[State]) -> None:
-    from retention.display import brief_instant, lag_text
+    from retention.views.display import brief_instant, lag_text
 
     rows = [
         (

@@ -15,7 +15,7 @@ from retention.cli import applying, looking, planning, sandbox, writing
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
 from retention.errors import UsageError
-from retention.outcomes import code_of, sentence_of
+from retention.passes.outcomes import code_of, sentence_of
 
 _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
 _FLAGS = ("--debug",)

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from retention.cli.settings import Settings
-from retention.outcomes import Outcome, exit_code
+from retention.passes.outcomes import Outcome, exit_code
 
 _WIDE = 10_000
 _GAP = 2

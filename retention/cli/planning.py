@@ -14,11 +14,11 @@ from retention.cli.output import finish, put_json, put_report, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.errors import RefusedError, UsageError
-from retention.outcomes import Outcome
+from retention.passes.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from retention.estimate import Estimate
-    from retention.plan import Plan
+    from retention.passes.estimate import Estimate
+    from retention.passes.plan import Plan
     from retention.warehouse import Warehouse
 
 PlanFile = Annotated[
@@ -74,7 +74,7 @@ def planned(
 
 
 def _save(file: Path, outcomes: Sequence[Outcome[Plan]]) -> None:
-    from retention.planfile import save_plans
+    from retention.passes.planfile import save_plans
 
     plans = [outcome.value for outcome in outcomes if outcome.value is not None]
     save_plans(str(file), plans)
@@ -85,8 +85,8 @@ def _save(file: Path, outcomes: Sequence[Outcome[Plan]]) -> None:
 
 def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
     """Say which plans `apply` would refuse for their instant: a plan may look anywhere in time."""
-    from retention.guards import Guards, check_instant
-    from retention.history import history_of
+    from retention.passes.guards import Guards, check_instant
+    from retention.passes.history import history_of
 
     for outcome in outcomes:
         if outcome.value is not None:
@@ -100,17 +100,17 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 
 
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
-    from retention.entries import estimate_entry
-    from retention.estimate import estimate
-    from retention.outcomes import one_by_one
-    from retention.report import document
+    from retention.passes.estimate import estimate
+    from retention.passes.outcomes import one_by_one
+    from retention.passes.report import document
+    from retention.views.entries import estimate_entry
 
     def act(name: str) -> Estimate:
         return estimate(warehouse.stream(name).opened, instant)
 
     outcomes = one_by_one(names, act, warehouse.clock)
     if settings.format == "table":
-        from retention.display import estimate_text
+        from retention.views.display import estimate_text
 
         put_report(line for one in outcomes if one.value for line in estimate_text(one.value))
     else:
@@ -121,12 +121,12 @@ def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], in
 
 def _put_plans(settings: Settings, outcomes: Sequence[Outcome[Plan]], instant: int) -> None:
     if settings.format == "table":
-        from retention.display import plan_text
+        from retention.views.display import plan_text
 
         put_report(line for one in outcomes if one.value for line in plan_text(one.value))
         return
-    from retention.entries import plan_entry
-    from retention.report import document
+    from retention.passes.report import document
+    from retention.views.entries import plan_entry
 
     entries = [plan_entry(outcome) for outcome in outcomes]
     put_json(settings, document(instant, entries), entries)

@@ -10,7 +10,7 @@ from typing import Any
 
 from retention.cli.output import say
 from retention.cli.settings import Settings
-from retention.outcomes import Outcome, Watch
+from retention.passes.outcomes import Outcome, Watch
 
 
 @contextmanager

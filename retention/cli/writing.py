@@ -14,11 +14,11 @@ from retention.cli.output import finish, put_json, put_lines
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 from retention.errors import UsageError
-from retention.outcomes import failed, one_by_one
+from retention.passes.outcomes import failed, one_by_one
 
 if TYPE_CHECKING:
-    from retention.imports import Imported
-    from retention.publish import Published
+    from retention.writing.imports import Imported
+    from retention.writing.publish import Published
 
 imports = typer.Typer(help="Take in what another system kept, unchanged.", no_args_is_help=True)
 

@@ -52,7 +52,7 @@ class Engines:
         return self._session
 
     def _spark_engine(self) -> Engine:
-        from retention.engines.spark import SparkEngine  # noqa: PLC0415  (loads pyspark)
+        from retention.engines.spark import SparkEngine
 
         return SparkEngine(self.session())
 

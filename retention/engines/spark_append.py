@@ -19,7 +19,7 @@ from retention import parquet_files, rows
 from retention.engines.spark_columns import ARRIVING, arriving
 from retention.engines.spark_source import Source, checked
 from retention.errors import RetentionError, VerificationError
-from retention.rolling import Active, RollRule, roll
+from retention.rules.rolling import Active, RollRule, roll
 from retention.segments import DataFile
 from retention.staging import Staged, Staging, check, numbered
 

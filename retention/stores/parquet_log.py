@@ -18,7 +18,7 @@ from retention.stores.layout import Layout
 from schemas.files import FILE_STATS
 
 LIST_EVERY = 100
-_STATE = b"retention.state"
+_STATE = b"retention.views.state"
 _DIGITS = 20
 
 

@@ -46,6 +46,10 @@ FOREIGN = [
 ]
 
 
+MADE = ("demo", "build", "dist")
+"""What commands of the Makefile leave behind."""
+
+
 def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -55,12 +59,10 @@ def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 def texts() -> Iterator[Path]:
     """Every text file that belongs to the project."""
     for entry in ROOT.iterdir():
-        if entry.is_file() or entry.name == ".ci" or not entry.name.startswith("."):
-            yield from (
-                path
-                for path in [entry, *entry.rglob("*")]
-                if path.is_file() and path.suffix in PROSE
-            )
+        if entry.name in MADE or (entry.name.startswith(".") and entry.name != ".ci"):
+            continue
+        found = [entry, *entry.rglob("*")]
+        yield from (path for path in found if path.is_file() and path.suffix in PROSE)
 
 
 def test_the_code_is_where_these_tests_look() -> None:

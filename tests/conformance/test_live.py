@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from retention.formats.nats_backup import RAW_ROWS
-from retention.imports import import_nats_backup
 from retention.rows import complete
+from retention.writing.imports import import_nats_backup
 from tests.support import nats_oracle
 from tests.support.laying import NEVER_BLOCK
 from tests.support.nats_oracle import Message, Nats

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from retention.engines.choice import EngineName
 from retention.errors import DamagedError
-from retention.planfile import save_plans
+from retention.passes.planfile import save_plans
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.trees import scramble

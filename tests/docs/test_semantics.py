@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from retention.config.stream import StreamConfig
-from retention.plan import Plan
+from retention.passes.plan import Plan
 from retention.units import parse_duration
 from tests.support.worlds import Message, World, plan_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from retention.errors import RetentionError
 from retention.opened import OpenedStream
-from retention.publish import publish
+from retention.writing.publish import publish
 from tests.support.nats_oracle import Nats, server
 from tests.support.plain_store import at, configured, opened_stream, store_of
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from retention.errors import StalePlanError, UsageError
-from retention.messages import Selection
-from retention.planfile import load_plans
+from retention.passes.planfile import load_plans
 from retention.stream import batch_identity
+from retention.views.messages import Selection
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 

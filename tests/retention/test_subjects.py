@@ -71,7 +71,7 @@ def test_the_mask_of_valid_subjects_agrees_with_the_test_of_one() -> None:
         ("A", "a", False),
     ],
 )
-def test_wildcards_match_whole_tokens(subject_filter: str, subject: str, expected: bool) -> None:  # noqa: FBT001
+def test_wildcards_match_whole_tokens(subject_filter: str, subject: str, expected: bool) -> None:
     assert matches(subject_filter, subject) is expected
     assert bool(re.search(to_regex(subject_filter), subject)) is expected
 
@@ -92,7 +92,7 @@ def test_wildcards_match_whole_tokens(subject_filter: str, subject: str, expecte
 def test_two_filters_overlap_if_a_subject_matches_both(
     first: str,
     second: str,
-    expected: bool,  # noqa: FBT001
+    expected: bool,
 ) -> None:
     assert overlap(first, second) is expected
     assert overlap(second, first) is expected

@@ -7,7 +7,7 @@ import pytest
 
 import retention
 from retention.errors import ConfigError, RefusedError, UsageError
-from retention.guards import Guards
+from retention.passes.guards import Guards
 from retention.warehouse import open_warehouse
 from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
 

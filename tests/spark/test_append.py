@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from retention.append import BatchIdentity, append_rows
 from retention.errors import RetentionError, UsageError, VerificationError
-from retention.frames import append_frame, streaming_sink
 from retention.opened import OpenedStream
 from retention.rows import complete
+from retention.writing.append import BatchIdentity, append_rows
+from retention.writing.frames import append_frame, streaming_sink
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.formats.nats_backup import RAW_ROWS, write_backup
-from retention.imports import import_nats_backup
 from retention.warehouse import Warehouse, open_warehouse
+from retention.writing.imports import import_nats_backup
 from tests.support.nats_oracle import state_of
 
 FILE = Path(__file__).parents[1] / "conformance" / "jetstream-update.jsonl"

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from retention.plan import Plan
+from retention.passes.plan import Plan
+from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.rules.judge import Answer, judge, ranges_of
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
 from retention.segments import Counters, Inventory, ReadCount
-from retention.verdicts import make_plan
 from schemas.files import FILE_STATS
 from schemas.messages import NEVER
 from schemas.plan import REMOVED_RANGES
@@ -231,7 +231,10 @@ def _world(
     parts: list[tuple[int, str, int, int, bool]], layout: list[tuple[int, str]], *, sealed: bool
 ) -> World:
     seqs = itertools.accumulate(step for step, *_ in parts)
-    messages = [Message(seq, *rest) for seq, (_, *rest) in zip(seqs, parts, strict=True)]
+    messages = [
+        Message(seq, subject, ts_ns, size, never)
+        for seq, (_, subject, ts_ns, size, never) in zip(seqs, parts, strict=True)
+    ]
     files: list[tuple[int, tuple[Message, ...]]] = []
     base = 1
     for length, how in layout:

@@ -1,0 +1,267 @@
+"""Why one message stays or goes: one sentence, and the arithmetic behind it, rule by rule."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.engines.choice import Engines
+from retention.errors import UsageError
+from retention.opened import OpenedStream
+from retention.passes.planning import Look, look
+from retention.passes.probe import read_span
+from retention.policy import Policy
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
+from retention.rules.judge import STAYS, judge
+from retention.units import MINUTE, SECOND, format_duration, format_instant, format_size
+from schemas.messages import NEVER
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The fate of one message in one pass."""
+
+    stream: str
+    partition: int
+    seq: int
+    subject: str
+    ts_ns: int
+    size: int
+    goes: bool
+    rule: str | None
+    """The rule that lets it go; None if it stays."""
+    sentence: str
+    arithmetic: tuple[str, ...]
+    """One line for each rule of the policy, with the numbers that were compared."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The explanation as JSON values."""
+        return asdict(self) | {"arithmetic": list(self.arithmetic)}
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the rules compare about one message."""
+
+    seq: int
+    subject: str
+    ts_ns: int
+    size: int
+    never: bool
+    newer: int
+    """Messages with higher sequences."""
+    bytes_with_newer: int
+    newer_on_subject: int
+    age_ns: int
+    scan_end: int | None
+    """The message at which the age scan ends, if that comes before this one."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A message, and where it lies."""
+
+    span: int
+    row: int
+    """Its row number in `rows`."""
+    rows: pa.Table
+    """The narrow columns of the whole span, ascending by `seq`."""
+    newer_on_subject: int
+    """Messages on its subject in later spans; 0 if the policy does not limit subjects."""
+
+
+def explain(
+    opened: OpenedStream, seq: int, as_of_ns: int, engines: Engines, partition: int = 0
+) -> Explanation:
+    """Explain one message, as a pass at `as_of_ns` would treat it.
+
+    Raises:
+        UsageError: no message with that sequence is in the stream.
+        RefusedError, DamagedError: as planning.
+    """
+    if not opened.store.exists():
+        raise UsageError(
+            f"{opened.name}: the stream holds nothing yet, so there is no message {seq}"
+        )
+    seen = look(opened, as_of_ns, engines)
+    return explanation(seen, _find(opened, seen, seq, partition))
+
+
+def explanation(seen: Look, found: Found) -> Explanation:
+    """Explain a message from everything that a plan was made from."""
+    facts = _facts(seen, found)
+    rule = _rule(seen, found, facts)
+    partition = int(seen.decided.spans.partition[found.span])
+    goes = rule is not None and _is_planned(seen, partition, facts.seq)
+    policy, stream = seen.plan.policy, seen.plan.stream
+    return Explanation(
+        stream=stream,
+        partition=partition,
+        seq=facts.seq,
+        subject=facts.subject,
+        ts_ns=facts.ts_ns,
+        size=facts.size,
+        goes=goes,
+        rule=rule if goes else None,
+        sentence=_sentence(stream, policy, facts, rule, goes=goes),
+        arithmetic=_arithmetic(policy, facts),
+    )
+
+
+def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
+    spans = seen.decided.spans
+    holds = (spans.partition == partition) & (spans.min_seq <= seq) & (seq <= spans.max_seq)
+    for span in np.flatnonzero(holds):
+        first, end = (int(number) for number in spans.first_file[span : span + 2])
+        located = opened.store.data_files(seen.inventory.files.slice(first, end - first))
+        rows, _, _ = read_span(tuple(located))
+        row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
+        if row < rows.num_rows and rows["seq"][row].as_py() == seq:
+            subject = rows["subject"][row].as_py()
+            return Found(int(span), row, rows, _newer_on_subject(opened, seen, int(span), subject))
+    held = f"{spans.min_seq[0]:,} to {spans.max_seq[-1]:,}" if len(spans) else "none"
+    raise UsageError(
+        f"{opened.name}: there is no message {seq} (sequences held: {held}); it was never stored, or an earlier run "
+        "or the broker removed it: `retention history` lists the runs"
+    )
+
+
+def _facts(seen: Look, found: Found) -> _Facts:
+    spans, rows, row = seen.decided.spans, found.rows, found.row
+    message = rows.slice(row, 1).to_pylist()[0]
+    same = pc.equal(rows["subject"], message["subject"]).to_numpy()
+    scan_end = _scan_end(seen)
+    return _Facts(
+        seq=message["seq"],
+        subject=message["subject"],
+        ts_ns=message["ts_ns"],
+        size=message["size"],
+        never=message["deadline_ns"] == NEVER,
+        newer=int(spans.messages[found.span + 1 :].sum()) + rows.num_rows - row - 1,
+        bytes_with_newer=int(
+            spans.bytes[found.span + 1 :].sum() + rows["size"].to_numpy()[row:].sum()
+        ),
+        newer_on_subject=int(same[row + 1 :].sum()) + found.newer_on_subject,
+        age_ns=seen.plan.as_of_ns - message["ts_ns"],
+        scan_end=scan_end if scan_end is not None and scan_end < message["seq"] else None,
+    )
+
+
+def _newer_on_subject(opened: OpenedStream, seen: Look, span: int, subject: str) -> int:
+    if seen.plan.policy.max_msgs_per_subject is None:
+        return 0
+    first_newer = int(seen.decided.spans.first_file[span + 1])
+    counts = opened.store.subject_counts(seen.inventory.files.slice(first_newer))
+    on_subject = counts.filter(pc.equal(counts["subject"], subject))
+    return int(pc.sum(on_subject["messages"], min_count=0).as_py())
+
+
+def _scan_end(seen: Look) -> int | None:
+    """The message at which the age scan ends; None if it never does, or does not run."""
+    age = seen.decided.age
+    if age is None:
+        return None
+    stops = [answer.stop_seq for answer in seen.answers if answer.stop_seq is not None]
+    if stops:
+        return min(stops)
+    return int(seen.decided.spans.min_seq[age.reach - 1]) if _ends_by_metadata(seen) else None
+
+
+def _ends_by_metadata(seen: Look) -> bool:
+    age, spans = seen.decided.age, seen.decided.spans
+    if age is None or not len(spans) or seen.decided.ask[age.reach - 1]:
+        return False
+    return bool(spans.max_ts_ns[age.reach - 1] > age.cutoff_ns)
+
+
+def _rule(seen: Look, found: Found, facts: _Facts) -> str | None:
+    """The first rule that lets the message go by itself, segments aside."""
+    verdicts, _ = judge(found.rows, seen.decided.question(found.span))
+    verdict = int(verdicts[found.row])
+    if verdict == STAYS or (RULES[verdict] == MAX_AGE and facts.scan_end is not None):
+        return None
+    return RULES[verdict]
+
+
+def _is_planned(seen: Look, partition: int, seq: int) -> bool:
+    """Whether the plan removes the message: with `whole_segments` a rule alone is not enough."""
+    if not seen.plan.policy.whole_segments:
+        return True
+    planned = seen.plan.files
+    inside = (
+        (planned["partition"].to_numpy() == partition)
+        & (planned["min_seq"].to_numpy() <= seq)
+        & (seq <= planned["max_seq"].to_numpy())
+    )
+    return bool(inside.any())
+
+
+def _arithmetic(policy: Policy, facts: _Facts) -> tuple[str, ...]:
+    """A line for each rule of the policy, in the order of a pass."""
+    refuses = ": discard is new, so this limit refuses new messages and never removes stored ones"
+    lines = []
+    if policy.max_msgs is not None:
+        lines.append(
+            MAX_MSGS + (refuses if policy.discard == "new" else _count_line(policy.max_msgs, facts))
+        )
+    if policy.max_bytes is not None:
+        lines.append(
+            MAX_BYTES
+            + (refuses if policy.discard == "new" else _bytes_line(policy.max_bytes, facts))
+        )
+    if policy.max_msgs_per_subject is not None:
+        lines.append(MAX_MSGS_PER_SUBJECT + _subject_line(policy.max_msgs_per_subject, facts))
+    if policy.max_age_ns is not None:
+        lines.append(MAX_AGE + _age_line(policy.max_age_ns, facts))
+    return tuple(lines)
+
+
+def _count_line(limit: int, facts: _Facts) -> str:
+    return f" {limit:,}: {_messages(facts.newer)} newer than it"
+
+
+def _bytes_line(limit: int, facts: _Facts) -> str:
+    return f" {format_size(limit)} ({limit:,} bytes): it and everything newer take {facts.bytes_with_newer:,} bytes"
+
+
+def _subject_line(limit: int, facts: _Facts) -> str:
+    return f" {limit:,}: {_messages(facts.newer_on_subject)} newer on its subject"
+
+
+def _age_line(max_age_ns: int, facts: _Facts) -> str:
+    line = f" {format_duration(max_age_ns)}: it is {_age(facts.age_ns)} old, stored {format_instant(facts.ts_ns)}"
+    if facts.age_ns < max_age_ns:
+        return f"{line}, and goes at {format_instant(facts.ts_ns + max_age_ns)}"
+    if facts.never:
+        return f"{line}, but its Nats-TTL is never, so age does not remove it"
+    if facts.scan_end is not None:
+        return (
+            f"{line}, but the scan from the oldest sequence ended before it, at message {facts.scan_end:,}, which is "
+            "young enough to stay"
+        )
+    return line
+
+
+def _messages(count: int) -> str:
+    return "1 message is" if count == 1 else f"{count:,} messages are"
+
+
+def _age(age_ns: int) -> str:
+    """An age for reading: whole seconds, unless it is shorter than a minute."""
+    whole = age_ns if abs(age_ns) < MINUTE else age_ns // SECOND * SECOND
+    return format_duration(whole) if whole >= 0 else f"-{format_duration(-whole)}"
+
+
+def _sentence(stream: str, policy: Policy, facts: _Facts, rule: str | None, *, goes: bool) -> str:
+    named = f"{stream} {facts.seq:,} ({facts.subject})"
+    lines = _arithmetic(policy, facts)
+    if rule is None:
+        return f"{named} stays: {'; '.join(lines) if lines else 'no limit is set'}."
+    because = next(line for line in lines if line.startswith((f"{rule} ", f"{rule}:")))
+    if goes:
+        return f"{named} goes: {because}."
+    return f"{named} stays: {because}; but whole_segments is set, and its segment is open or holds messages that stay."

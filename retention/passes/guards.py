@@ -1,0 +1,74 @@
+"""Refusals that stand between a decision and its execution: instants, changed policies, rules not built here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retention.errors import RefusedError, StalePlanError
+from retention.opened import OpenedStream
+from retention.passes.history import History
+from retention.passes.plan import Plan
+from retention.policy import Policy
+from retention.units import format_instant
+
+
+@dataclass(frozen=True)
+class Guards:
+    """Which of the refusals about time the caller lifts."""
+
+    allow_future: bool = False
+    allow_rewind: bool = False
+
+
+def refuse_unbuilt(stream: str, policy: Policy) -> None:
+    """Refuse a policy whose rules this version does not carry out: applying half of it would keep or remove wrongly.
+
+    Raises:
+        RefusedError: naming the setting.
+    """
+    settings = {
+        "subject_delete_marker_ttl": policy.subject_delete_marker_ttl_ns is not None,
+        "allow_msg_ttl": policy.allow_msg_ttl,
+        f"retention: {policy.retention}": policy.retention != "limits",
+    }
+    unbuilt = [name for name, is_set in settings.items() if is_set]
+    if unbuilt:
+        raise RefusedError(
+            f"{stream}: {unbuilt[0]} is not carried out by this version, so the stream is left alone as a whole; "
+            "remove the setting to have its limits applied, or wait for a version that knows it"
+        )
+
+
+def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:
+    """Refuse an instant later than the clock or earlier than the last applied one, unless the caller lifts that.
+
+    Raises:
+        RefusedError: naming both instants.
+    """
+    now = opened.clock()
+    if as_of_ns > now and not guards.allow_future:
+        raise RefusedError(
+            f"{opened.name}: as_of {format_instant(as_of_ns)} is later than the clock ({format_instant(now)}); "
+            "messages that are still young would go; give an earlier instant, or --allow-future if you mean it"
+        )
+    last = history.last_as_of_ns()
+    if last is not None and as_of_ns < last and not guards.allow_rewind:
+        raise RefusedError(
+            f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
+            f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"
+        )
+
+
+def check_policy(opened: OpenedStream, plan: Plan) -> None:
+    """Refuse a plan that was made under another policy than the stream has now.
+
+    Raises:
+        StalePlanError: naming what changed.
+    """
+    now, then = opened.config.policy().as_json(), plan.policy.as_json()
+    changed = [f"{name} {then[name]} → {now[name]}" for name in now if now[name] != then.get(name)]
+    if changed:
+        raise StalePlanError(
+            f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "
+            "changed; plan again"
+        )

@@ -1,0 +1,115 @@
+"""Undoing a run within its grace period: exactly the files it removed come back, and its copies go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from retention import files
+from retention.errors import RefusedError, UsageError
+from retention.opened import OpenedStream
+from retention.passes.history import History, history_of
+from retention.ports import Swap
+from retention.stores.lease import lease
+from schemas.files import LOGGED_FILES
+
+
+def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
+    """Remember which files a run removes and adds (`FILE_STATS`), before it commits."""
+    for name, table in (("removed", removed), ("added", added)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        files.replace(undo_location(opened, run, name), sink.getvalue().to_pybytes())
+
+
+def undo_location(opened: OpenedStream, run: str, name: str) -> str:
+    """Where a run's `removed` or `added` files are remembered."""
+    return files.join(opened.root, "_retention", "reports", f"{run}.{name}.arrow")
+
+
+def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
+    """Bring back what a run removed, as one commit; sequences and counters stay as they are.
+
+    Args:
+        opened: the stream.
+        run: the run to undo.
+
+    Returns:
+        The record of the undoing run.
+
+    Raises:
+        UsageError: the stream has no such run, it changed nothing, or it was undone already.
+        RefusedError: a later run touched the same segments.
+        VerificationError: a removed file is gone or changed: the grace period is over.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    undo = history.name_run(opened.clock())
+    outcome = _undoable(opened, history, run)
+    with lease(opened.root, "maintenance", opened.clock):
+        removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
+        snapshot = opened.store.snapshot()
+        _check_untouched(opened, history, run, removed)
+        record = {
+            "kind": "undo",
+            "undoes": run,
+            "as_of_ns": outcome["as_of_ns"],
+            "restored_messages": outcome["removed_messages"],
+            "restored_bytes": outcome["removed_bytes"],
+        }
+        keep_for_undo(opened, undo, added, removed)
+        history.begin(undo, record | {"status": "begun"})
+        swap = Swap(
+            remove=added.select(LOGGED_FILES.names),
+            add=removed,
+            metadata={"run": undo, "undoes": run},
+        )
+        version = opened.store.commit(swap, snapshot)
+        history.finish(undo, record | {"status": "done", "version_after": version})
+    return {"run": undo, "stream": opened.name, **record, "version_after": version}
+
+
+def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any]:
+    outcome = history.done(run)
+    if outcome is None or outcome.get("kind") != "apply" or outcome.get("status") != "done":
+        raise UsageError(
+            f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
+        )
+    if not outcome["removed_messages"]:
+        raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
+    return outcome
+
+
+def _check_untouched(opened: OpenedStream, history: History, run: str, removed: pa.Table) -> None:
+    """Refuse if `run` was undone already, or a run after it removed files of the same segments and still counts."""
+    later = [record for record in history.since(run) if record.get("status") == "done"]
+    undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
+    if run in undone:
+        raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
+    mine = _segments(removed)
+    for record in later:
+        counts = record.get("kind") == "apply" and record["run"] not in undone
+        if not counts or not record["removed_messages"]:
+            continue
+        if mine & _segments(_remembered(opened, record["run"], "removed")):
+            raise RefusedError(
+                f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
+                "that one first"
+            )
+
+
+def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:
+    partitions, segments = (files_of_run[name].to_pylist() for name in ("partition", "segment"))
+    return set(zip(partitions, segments, strict=True))
+
+
+def _remembered(opened: OpenedStream, run: str, name: str) -> pa.Table:
+    location = undo_location(opened, run, name)
+    content = files.read_bytes(location)
+    if content is None:
+        raise RefusedError(
+            f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
+            "record from a copy if there is one"
+        )
+    return pa.ipc.open_file(pa.BufferReader(content)).read_all()

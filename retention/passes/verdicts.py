@@ -1,0 +1,160 @@
+"""Verdicts become a plan: what metadata decided and what probed rows answered, put together file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.passes.plan import Plan, SegmentCounts
+from retention.policy import Policy
+from retention.rules import MAX_AGE, RULES
+from retention.rules.judge import Answer
+from retention.rules.one_pass import OnePass
+from retention.rules.spans import Array
+from retention.segments import Inventory
+from schemas.plan import PLANNED_FILES, REMOVED_RANGES
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """What each file of the inventory loses."""
+
+    messages: Array
+    bytes: Array
+    by_rule: Array
+    """Shape (files, rules)."""
+    ranges: pa.Table
+    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
+
+
+def make_plan(
+    inventory: Inventory,
+    policy: Policy,
+    as_of_ns: int,
+    decided: OnePass,
+    answers: Sequence[Answer],
+) -> Plan:
+    """Put together what metadata decided and what rows answered."""
+    losses = _losses(inventory.files, decided, answers)
+    if policy.whole_segments:
+        losses = _only(losses, _sealed_and_spent(inventory, losses))
+    messages = inventory.files["messages"].to_numpy()
+    touched = np.flatnonzero(losses.messages)
+    files = _planned(inventory.files, losses, touched, losses.messages == messages)
+    return Plan(
+        stream=inventory.stream,
+        table_id=inventory.table_id,
+        version=inventory.version,
+        as_of_ns=as_of_ns,
+        policy=policy,
+        files=files,
+        removed=_ranges_of_rewrites(files, losses.ranges, touched),
+        segments=_segment_counts(inventory.files, losses.messages, messages),
+        read=sum((answer.read for answer in answers), inventory.read),
+    )
+
+
+def _losses(files: pa.Table, decided: OnePass, answers: Sequence[Answer]) -> _Losses:
+    stops = [answer.span for answer in answers if answer.stop_seq is not None]
+    stopped_at = min(stops, default=None)
+    whole = decided.whole(stopped_at)
+    goes_whole = whole[decided.spans.span_of_file]
+    by_rule = _spread(files, decided, whole)
+    lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
+    lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
+    ranges = _reached(answers, stopped_at)
+    at, rules = ranges["file"].to_numpy(), ranges["rule"].to_numpy()
+    np.add.at(by_rule, (at, rules), ranges["messages"].to_numpy())
+    np.add.at(lost_messages, at, ranges["messages"].to_numpy())
+    np.add.at(lost_bytes, at, ranges["bytes"].to_numpy())
+    return _Losses(lost_messages, lost_bytes, by_rule, ranges)
+
+
+def _reached(answers: Sequence[Answer], stopped_at: int | None) -> pa.Table:
+    """The removed ranges of all answers, without expiry beyond the span in which the age scan ended."""
+    expiry = RULES.index(MAX_AGE)
+    parts = [
+        answer.removed
+        if stopped_at is None or answer.span <= stopped_at
+        else answer.removed.filter(pc.not_equal(answer.removed["rule"], expiry))
+        for answer in sorted(answers, key=lambda answer: answer.span)
+    ]
+    return pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
+
+
+def _spread(files: pa.Table, decided: OnePass, whole: Array) -> Array:
+    """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
+    of_file = decided.spans.span_of_file
+    rule_ends = np.cumsum(decided.by_rule(whole), axis=1)[of_file]
+    messages = files["messages"].to_numpy()
+    file_ends = np.cumsum(messages)
+    before_span = (np.cumsum(decided.spans.messages) - decided.spans.messages)[of_file]
+    ends = (file_ends - before_span)[:, None]
+    reached = np.minimum(rule_ends, ends) - np.minimum(rule_ends, ends - messages[:, None])
+    return np.diff(reached, axis=1, prepend=0)
+
+
+def _sealed_and_spent(inventory: Inventory, losses: _Losses) -> Array:
+    """Files of sealed segments that lose every message; a mask."""
+    number, _ = _segment_numbers(inventory.files)
+    messages = inventory.files["messages"].to_numpy()
+    left = np.bincount(number, weights=messages - losses.messages)
+    partitions = inventory.files["partition"].to_numpy()
+    open_base = np.zeros(len(partitions), dtype=np.int64)
+    for partition, base in inventory.counters.open_base.items():
+        open_base[partitions == partition] = base
+    return (left[number] == 0) & (inventory.files["segment"].to_numpy() < open_base)
+
+
+def _only(losses: _Losses, wanted: Array) -> _Losses:
+    return _Losses(
+        messages=np.where(wanted, losses.messages, 0),
+        bytes=np.where(wanted, losses.bytes, 0),
+        by_rule=np.where(wanted[:, None], losses.by_rule, 0),
+        ranges=losses.ranges.filter(pa.array(wanted[losses.ranges["file"].to_numpy()])),
+    )
+
+
+def _planned(files: pa.Table, losses: _Losses, touched: Array, spent: Array) -> pa.Table:
+    planned = files.take(pa.array(touched))
+    columns = {
+        "action": np.where(spent[touched], "drop", "rewrite"),
+        "removed_messages": losses.messages[touched],
+        "removed_bytes": losses.bytes[touched],
+    } | {f"by_{rule}": losses.by_rule[touched, at] for at, rule in enumerate(RULES)}
+    for name, values in columns.items():
+        planned = planned.append_column(name, pa.array(values, PLANNED_FILES.field(name).type))
+    return planned.select(PLANNED_FILES.names).cast(PLANNED_FILES)
+
+
+def _ranges_of_rewrites(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
+    number = np.searchsorted(touched, ranges["file"].to_numpy())
+    rewritten = pc.equal(files["action"], "rewrite").to_numpy()
+    renumbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(number, pa.int64()))
+    wanted = renumbered.filter(pa.array(rewritten[number]))
+    return wanted.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
+
+
+def _segment_numbers(files: pa.Table) -> tuple[Array, int]:
+    """Number the segments of sorted files from 0; each file's number, and how many there are."""
+    if not files.num_rows:
+        return np.zeros(0, dtype=np.int64), 0
+    new = (np.diff(files["partition"].to_numpy()) != 0) | (
+        np.diff(files["segment"].to_numpy()) != 0
+    )
+    numbers = np.append(0, np.cumsum(new))
+    return numbers, int(numbers[-1]) + 1
+
+
+def _segment_counts(files: pa.Table, lost: Array, messages: Array) -> SegmentCounts:
+    number, count = _segment_numbers(files)
+    if not count:
+        return SegmentCounts()
+    lost_of = np.bincount(number, weights=lost)
+    dropped = int((lost_of == np.bincount(number, weights=messages)).sum())
+    kept = int((lost_of == 0).sum())
+    return SegmentCounts(dropped, count - dropped - kept, kept)

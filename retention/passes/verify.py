@@ -1,0 +1,53 @@
+"""What must be true before a swap is committed: pinned files as they were, staged copies as the plan counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from retention.errors import StalePlanError, VerificationError
+from retention.passes.plan import Plan
+from schemas.files import LOGGED_FILES
+
+_PIN = LOGGED_FILES.names
+
+
+def check_pins(plan: Plan, live: pa.Table) -> None:
+    """Compare the files that a plan pinned with the files that are live.
+
+    Args:
+        plan: what was decided.
+        live: any table with the columns of `LOGGED_FILES`.
+
+    Raises:
+        StalePlanError: a pinned file is gone or has changed; the message counts and names them.
+    """
+    pinned = plan.files.select(_PIN)
+    found = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
+    if found.num_rows:
+        raise StalePlanError(
+            f"{plan.stream}: {found.num_rows} of the {pinned.num_rows} files that this plan rests on are gone or "
+            f"changed, {sorted(found['path'].to_pylist())[0]} among them; nothing was changed; plan again"
+        )
+
+
+def check_copy(stream: str, planned: dict[str, Any], written: dict[str, Any]) -> None:
+    """Compare a staged copy, as read back, with what the plan says must be left.
+
+    Args:
+        stream: the stream's name.
+        planned: the rewritten file's row of `PLANNED_FILES`.
+        written: the copy's row of `FILE_STATS`.
+
+    Raises:
+        VerificationError: messages or bytes differ.
+    """
+    for name, unit in (("messages", "messages"), ("bytes", "bytes")):
+        expected = planned[name] - planned[f"removed_{name}"]
+        if written[name] != expected:
+            raise VerificationError(
+                f"{stream}: the copy of {planned['path']} has {written[name]:,} {unit} where the plan says "
+                f"{expected:,}; the file is not what its statistics say, so nothing was committed; run `retention "
+                "verify` or restore the file from a copy"
+            )

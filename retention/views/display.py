@@ -1,0 +1,231 @@
+"""What people read about plans, reports, explanations and states: lines of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.passes.estimate import Bounds, Estimate
+from retention.passes.explain import Explanation
+from retention.passes.plan import Plan
+from retention.passes.report import Report
+from retention.policy import Policy
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, RULES
+from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant, format_size
+from retention.views.state import State
+
+MOST_GROUPS = 12
+"""How many lines about segments a plan shows before it sums up the rest."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Segments next to each other that a plan treats alike, and why."""
+
+    segments: str
+    """Such as `segment 1` or `segments 1 … 90001 (18)`."""
+    dropped: bool
+    removed: int
+    messages: int
+    reasons: tuple[str, ...]
+
+    @property
+    def goes(self) -> str:
+        """How many messages go."""
+        if self.dropped:
+            return f"{count(self.messages, 'message')} go"
+        return f"{self.removed:,} of {count(self.messages, 'message')} go"
+
+    @property
+    def line(self) -> str:
+        """The group in one line."""
+        return f"{self.segments}: {self.goes}: {'; '.join(self.reasons)}"
+
+
+def plan_text(plan: Plan) -> list[str]:
+    """A plan for people: what goes, by which rule, from which segments, and why."""
+    lines = [f"{plan.stream}: {plan_headline(plan)}"]
+    if plan.is_empty:
+        return lines
+    groups = groups_of(plan)
+    lines += [f"  {group.line}" for group in groups[:MOST_GROUPS]]
+    rest = groups[MOST_GROUPS:]
+    if rest:
+        removed = sum(group.removed for group in rest)
+        lines.append(f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} go")
+    return [*lines, f"  {segments_text(plan.segments.__dict__)}"]
+
+
+def plan_headline(plan: Plan) -> str:
+    """The sum of a plan in one sentence."""
+    instant = brief_instant(plan.as_of_ns)
+    if plan.is_empty:
+        return f"nothing goes as of {instant}"
+    rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
+    removed = count(plan.removed_messages, "message")
+    return f"{removed} ({format_size(plan.removed_bytes)}) go as of {instant}: {rules}"
+
+
+def report_text(report: Report) -> list[str]:
+    """A run's outcome for people."""
+    if not report.removed_messages:
+        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}"]
+    rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
+    removed = count(report.removed_messages, "message")
+    written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
+    return [
+        f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}",
+        f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
+        f"  run {report.run}",
+    ]
+
+
+def explanation_text(explanation: Explanation) -> list[str]:
+    """An explanation: the sentence, then the arithmetic."""
+    return [explanation.sentence, *(f"  {line}" for line in explanation.arithmetic)]
+
+
+def state_text(state: State) -> list[str]:
+    """A stream's state for people."""
+    first, last = state.first_ts_ns, state.last_ts_ns
+    held = f"{count(state.messages, 'message')} ({format_size(state.bytes)})"
+    if first is None or last is None:
+        return [f"{state.stream}: empty; the next message gets sequence {state.last_seq + 1:,}"]
+    return [
+        f"{state.stream}: {held}, sequences {state.first_seq:,} to {state.last_seq:,}",
+        f"  stored from {brief_instant(first)} to {brief_instant(last)}",
+        f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
+    ]
+
+
+def lag_text(state: State) -> str:
+    """How far a stream is behind its policy."""
+    if state.lag is None:
+        return "its policy has a rule that this version does not carry out"
+    if not state.lag.messages:
+        return "up to date"
+    size = format_size(state.lag.bytes)
+    return f"at least {count(state.lag.messages, 'message')} ({size}) may go"
+
+
+def segments_text(segments: object) -> str:
+    """How many segments are dropped, rewritten and kept."""
+    counts = dict(segments)  # type: ignore[call-overload]
+    return ", ".join(f"{counts[name]:,} {name}" for name in ("dropped", "rewritten", "kept")) + (
+        " segments"
+    )
+
+
+def groups_of(plan: Plan) -> list[Group]:
+    """The segments that a plan touches, in order; neighbours that go whole by the same rules are one group."""
+    table = _segments(plan.files)
+    if not table.num_rows:
+        return []
+    whole = table["removed_messages_sum"].to_numpy() == table["messages_sum"].to_numpy()
+    rules = np.stack([table[f"by_{rule}_sum"].to_numpy() for rule in RULES], axis=1)
+    partition = table["partition"].to_numpy()
+    alike = np.all((rules[1:] > 0) == (rules[:-1] > 0), axis=1)
+    joined = alike & whole[1:] & whole[:-1] & (partition[1:] == partition[:-1])
+    starts = np.append(0, np.flatnonzero(~joined) + 1)
+    ends = np.append(starts[1:], table.num_rows)
+    return [
+        _group(plan, table.slice(start, end - start), rules[start:end].sum(axis=0))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _segments(files: pa.Table) -> pa.Table:
+    """One row a segment, in order."""
+    sums = ["messages", "removed_messages", *(f"by_{rule}" for rule in RULES)]
+    folds = [(name, "sum") for name in sums] + [("max_ts_ns", "max")]
+    grouped = files.group_by(["partition", "segment"], use_threads=False).aggregate(folds)
+    return grouped.sort_by([("partition", "ascending"), ("segment", "ascending")])
+
+
+def _group(plan: Plan, segments: pa.Table, by_rule: np.ndarray) -> Group:
+    removed, messages = (
+        int(pc.sum(segments[f"{name}_sum"]).as_py()) for name in ("removed_messages", "messages")
+    )
+    youngest_ns = plan.as_of_ns - int(pc.max(segments["max_ts_ns_max"]).as_py())
+    dropped = removed == messages
+    acting = [rule for rule, number in zip(RULES, by_rule.tolist(), strict=True) if number]
+    reasons = [reason(plan.policy, rule, plan.as_of_ns) for rule in acting]
+    if dropped and acting == [MAX_AGE]:
+        limit = format_duration(plan.policy.max_age_ns or 0)
+        reasons = [f"max_age {limit}, youngest is {brief_duration(youngest_ns)} old"]
+    if len(acting) > 1:
+        counts = (int(number) for number in by_rule if number)
+        reasons = [f"{number:,} by {text}" for number, text in zip(counts, reasons, strict=True)]
+    return Group(_named(segments), dropped, removed, messages, tuple(reasons))
+
+
+def _named(segments: pa.Table) -> str:
+    partitions = set(segments["partition"].to_pylist())
+    prefix = "" if partitions == {0} else f"partition {min(partitions)} "
+    first, last = segments["segment"][0].as_py(), segments["segment"][-1].as_py()
+    if segments.num_rows == 1:
+        return f"{prefix}segment {first}"
+    return f"{prefix}segments {first} … {last} ({segments.num_rows:,})"
+
+
+def reason(policy: Policy, rule: str, as_of_ns: int) -> str:
+    """Why a rule lets messages go, with its numbers."""
+    if rule == MAX_AGE:
+        age = policy.max_age_ns or 0
+        return f"max_age {format_duration(age)}, stored by {brief_instant(as_of_ns - age)}"
+    if rule == MAX_MSGS:
+        return f"max_msgs {policy.max_msgs:,}, {policy.max_msgs:,} or more are newer"
+    if rule == MAX_BYTES:
+        size = format_size(policy.max_bytes or 0)
+        return f"max_bytes {size}, exceeded together with everything newer"
+    limit = policy.max_msgs_per_subject or 0
+    return f"max_msgs_per_subject {limit:,}, {limit:,} or more on the subject are newer"
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def brief_duration(ns: int) -> str:
+    """A duration rounded down to its two largest units, for people: `31d 2h`."""
+    if ns < 0:
+        return f"-{brief_duration(-ns)}"
+    units = (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND))
+    for at, (name, length) in enumerate(units):
+        if ns >= length:
+            parts = [f"{ns // length}{name}"]
+            if at + 1 < len(units):
+                below, shorter = units[at + 1]
+                rest = ns % length // shorter
+                parts += [f"{rest}{below}"] if rest else []
+            return " ".join(parts)
+    return format_duration(ns)
+
+
+def brief_instant(ns: int) -> str:
+    """An instant rounded down to the second, for people."""
+    return format_instant(ns // SECOND * SECOND)
+
+
+def estimate_text(bounds: Estimate) -> list[str]:
+    """An estimate for people."""
+    messages = _between(bounds.removed_messages)
+    rules = ", ".join(f"{_between(one)} by {rule}" for rule, one in bounds.by_rule.items())
+    segments = ", ".join(f"{_between(one)} {name}" for name, one in bounds.segments.items())
+    instant = brief_instant(bounds.as_of_ns)
+    if not bounds.removed_messages.upper:
+        return [f"{bounds.stream}: nothing goes as of {instant}"]
+    return [
+        f"{bounds.stream}: {messages} messages go as of {instant}: {rules}",
+        f"  {segments} segments; planning would open {_between(bounds.files_read)} files",
+    ]
+
+
+def _between(bounds: Bounds) -> str:
+    if bounds.lower == bounds.upper:
+        return f"{bounds.lower:,}"
+    return f"{bounds.lower:,} to {bounds.upper:,}"

@@ -1,0 +1,179 @@
+"""What people see of plans, reports, explanations and states in a notebook: self-contained HTML, inline style only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from retention.passes.explain import Explanation
+from retention.passes.plan import Plan
+from retention.passes.report import Report
+from retention.units import format_size
+from retention.views.display import (
+    MOST_GROUPS,
+    brief_instant,
+    count,
+    groups_of,
+    lag_text,
+    reason,
+)
+from retention.views.state import State
+
+# Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
+_LINE = "rgba(128,128,128,.35)"
+_COLOURS = {"dropped": "#d6604d", "rewritten": "#e0a33e", "kept": "#4f9d69"}
+_CARD = (
+    "font:13px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;max-width:64em;margin:.4em 0;"
+    f"padding:1em 1.3em;border:1px solid {_LINE};border-radius:8px"
+)
+_CELL = "padding:.25em 1.4em .25em 0;text-align:{};vertical-align:top;border:0"
+
+_WIDTH = ("white-space:nowrap", "width:100%")
+"""The last column takes what the others leave."""
+
+
+def plan_html(plan: Plan) -> str:
+    """A plan: how much goes, by which rule, from which segments, and why."""
+    aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
+    parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
+    if plan.is_empty:
+        return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments))])
+    rules = [
+        _rule_row(reason(plan.policy, rule, plan.as_of_ns), number)
+        for rule, number in plan.by_rule.items()
+    ]
+    parts += [
+        _bar(vars(plan.segments)),
+        _table(("Rule", "Messages", "Why"), rules, numbers={1}),
+    ]
+    groups = groups_of(plan)
+    rows = [
+        (one.segments, f"{one.removed:,}", f"{one.messages:,}", "; ".join(one.reasons))
+        for one in groups[:MOST_GROUPS]
+    ]
+    rest = groups[MOST_GROUPS:]
+    if rest:
+        removed, messages = sum(one.removed for one in rest), sum(one.messages for one in rest)
+        rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
+    parts.append(_table(("Where", "Go", "Of", "Why"), rows, numbers={1, 2}))
+    return _card(plan.stream, aside, parts)
+
+
+def _rule_row(text: str, number: int) -> tuple[str, str, str]:
+    limit, _, why = text.partition(", ")
+    return limit, f"{number:,}", why
+
+
+def report_html(report: Report) -> str:
+    """A run's outcome."""
+    rules = [(rule, f"{number:,}", "") for rule, number in report.by_rule.items()]
+    cost = [
+        count(report.files_read, "file") + f" read ({format_size(report.bytes_read)})",
+        f"{format_size(report.bytes_written)} written",
+        f"{report.seconds:.2f} s",
+        f"run {report.run}",
+    ]
+    parts = [
+        _headline(report.removed_messages, report.removed_bytes, "went"),
+        _bar(report.segments),
+        _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
+        _quiet(" · ".join(cost)),
+    ]
+    return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """Why one message stays or goes."""
+    fate, colour = ("goes", "dropped") if explanation.goes else ("stays", "kept")
+    badge = f'<span style="background:{_COLOURS[colour]};color:#fff;border-radius:4px;padding:.1em .5em">{fate}</span>'
+    lines = "".join(
+        f'<li style="margin:.1em 0">{escape(line)}</li>' for line in explanation.arithmetic
+    )
+    parts = [
+        f'<div style="margin:.3em 0">{badge} {escape(explanation.sentence)}</div>',
+        f'<ul style="margin:.3em 0 0;padding-left:1.4em;opacity:.75">{lines}</ul>' if lines else "",
+    ]
+    return _card(f"{explanation.stream} {explanation.seq:,}", explanation.subject, parts)
+
+
+def state_html(state: State) -> str:
+    """What a stream holds."""
+    held = [
+        ("Sequences", f"{state.first_seq:,} to {state.last_seq:,}" if state.messages else "none"),
+        ("Stored", _span(state)),
+        ("Subjects", f"{state.num_subjects:,}"),
+        ("Segments", f"{state.segments:,} ({state.format}, version {state.version})"),
+        ("Policy", lag_text(state)),
+    ]
+    parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
+    return _card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)
+
+
+def _span(state: State) -> str:
+    if state.first_ts_ns is None or state.last_ts_ns is None:
+        return "nothing"
+    return f"{brief_instant(state.first_ts_ns)} to {brief_instant(state.last_ts_ns)}"
+
+
+def _card(title: str, aside: str, parts: Sequence[str]) -> str:
+    head = (
+        '<div style="display:flex;justify-content:space-between;gap:2em;flex-wrap:wrap">'
+        f'<strong style="font-size:1.15em">{escape(title)}</strong>{_quiet(aside)}</div>'
+    )
+    return f'<div style="{_CARD}">{head}{"".join(parts)}</div>'
+
+
+def _quiet(text: str) -> str:
+    return f'<span style="opacity:.65">{escape(text)}</span>'
+
+
+def _headline(messages: int, size: int, verb: str) -> str:
+    number, noun = count(messages, "message").split(" ")
+    return (
+        f'<div style="margin:.4em 0 .6em"><span style="font-size:1.9em;font-weight:600">{number}</span> '
+        f"{noun} ({format_size(size)}) {verb}</div>"
+    )
+
+
+def _bar(segments: Mapping[str, int]) -> str:
+    """Segments dropped, rewritten and kept, to scale."""
+    total = sum(segments.values())
+    if not total:
+        return _quiet("no segments")
+    stripes = "".join(
+        f'<div style="flex:{segments[name]} 0 3px;background:{colour}"></div>'
+        for name, colour in _COLOURS.items()
+        if segments[name]
+    )
+    legend = " ".join(
+        f'<span style="margin-right:1.4em"><span style="color:{colour}">&#9632;</span> '
+        f"{segments[name]:,} {name}</span>"
+        for name, colour in _COLOURS.items()
+    )
+    in_all = f"of {count(total, 'segment')}"
+    return (
+        f'<div style="display:flex;height:10px;border-radius:5px;overflow:hidden;gap:1px">{stripes}</div>'
+        f'<div style="margin:.3em 0 .8em">{legend}{_quiet(in_all)}</div>'
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
+    """A table; `numbers` are the columns to be aligned at their right."""
+
+    def cells(row: Sequence[str], tag: str, more: str) -> str:
+        styles = [
+            f"{_CELL.format('right' if at in numbers else 'left')};{_WIDTH[at == len(row) - 1]};{more}"
+            for at in range(len(row))
+        ]
+        pairs = zip(styles, row, strict=True)
+        return "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for style, cell in pairs)
+
+    top = f"<thead><tr>{cells(head, 'th', f'font-weight:600;border-bottom:1px solid {_LINE}')}</tr></thead>"
+    body = "".join(
+        f'<tr style="background:transparent">{cells(row, "td", "font-variant-numeric:tabular-nums")}</tr>'
+        for row in rows
+    )
+    return (
+        '<table style="border-collapse:collapse;border:0;color:inherit;width:100%;margin:.2em 0 .8em;font-size:1em">'
+        f"{top if head else ''}<tbody>{body}</tbody></table>"
+    )

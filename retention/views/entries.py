@@ -1,0 +1,56 @@
+"""Outcomes of plans and runs as the entries of their JSON documents: every stream asked for has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retention.passes.estimate import Estimate
+from retention.passes.outcomes import Outcome, failed
+from retention.passes.plan import Plan
+from retention.passes.report import Report
+
+_NOTHING: dict[str, Any] = {
+    "stream": None,
+    "plan_id": None,
+    "removed_messages": 0,
+    "removed_bytes": 0,
+    "by_rule": {},
+    "segments": {"dropped": 0, "rewritten": 0, "kept": 0},
+    "markers": 0,
+    "files_read": 0,
+    "bytes_read": 0,
+    "bytes_written": 0,
+    "seconds": 0.0,
+    "version_before": None,
+    "version_after": None,
+}
+
+
+def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
+    """A planned stream."""
+    plan = outcome.value
+    if plan is None:
+        return failed_entry(outcome)
+    return plan.summary() | {
+        "files_read": plan.read.files,
+        "bytes_read": plan.read.bytes,
+        "bytes_written": 0,
+        "seconds": round(outcome.seconds, 6),
+        "version_before": plan.version,
+        "version_after": plan.version,
+    }
+
+
+def report_entry(outcome: Outcome[Report]) -> dict[str, Any]:
+    """A stream that a run was over."""
+    return failed_entry(outcome) if outcome.value is None else outcome.value.as_json()
+
+
+def estimate_entry(outcome: Outcome[Estimate]) -> dict[str, Any]:
+    """An estimated stream."""
+    return failed(outcome) if outcome.value is None else outcome.value.as_json()
+
+
+def failed_entry(outcome: Outcome[Any]) -> dict[str, Any]:
+    """A stream that failed: nothing was removed, and why."""
+    return _NOTHING | {"seconds": round(outcome.seconds, 6)} | failed(outcome)

@@ -1,0 +1,204 @@
+"""Appending to a stream: under its lease find where it stands, stage messages behind that, and commit them once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import parquet_files
+from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
+from retention.opened import OpenedStream
+from retention.passes.history import history_of
+from retention.ports import Snapshot, Swap
+from retention.rules.rolling import Active, RollRule
+from retention.segments import DataFile, Inventory
+from retention.staging import PARTITION, Staged, Staging, numbered, stage_rows
+from retention.stores.lease import lease
+from schemas.files import LOGGED_FILES
+
+FIRST_SEQ = 1
+"""Where streams begin to count, unless their configuration has a `first_seq`."""
+ATTEMPTS = 20
+LEASE_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class BatchIdentity:
+    """Makes a write exactly once: a batch whose number is not above the writer's last is not written again."""
+
+    writer: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What an append did; without messages `last_seq` is `first_seq - 1`."""
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    version: int
+    duplicate: bool = False
+    """The writer's batch was there already, and nothing was written."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream stands at one version of its table: what an append rests on."""
+
+    snapshot: Snapshot
+    inventory: Inventory
+    next_seq: int
+    active: Active | None
+    """None in a stream that never had a segment."""
+    rule: RollRule
+
+    def stage(self, staging: Staging, batches: Iterable[pa.Table]) -> Staged:
+        """Write rows behind this position; they are tables of `FILE_COLUMNS` without `seq`."""
+        rows = numbered(batches, self.next_seq)
+        return stage_rows(staging, rows, self.active, self.rule, self.next_seq)
+
+
+Stage = Callable[[Position, Staging], Staged]
+"""Writes an append's files for a position; called again, with a later position, after a lost race."""
+
+
+def append_rows(
+    opened: OpenedStream,
+    batches: Iterable[pa.Table],
+    identity: BatchIdentity | None = None,
+) -> Appended:
+    """Append rows in the order given, in bounded memory, at most one file for each segment.
+
+    Args:
+        opened: the stream; it is created if it does not exist.
+        batches: tables with the columns of `FILE_COLUMNS` but `seq`, as `rows.complete` makes them.
+        identity: makes the append exactly once.
+
+    Raises:
+        BusyError: the append lease is held, or rivals kept committing first.
+        VerificationError: the staged files do not hold what was written; nothing was committed.
+    """
+    source = batches
+
+    def stage(position: Position, staging: Staging) -> Staged:
+        nonlocal source
+        staged = position.stage(staging, source)
+        # Read only after a lost race: what the caller gave may be an iterator, and is spent.
+        source = _rows_of(staging.files)
+        return staged
+
+    return append(opened, stage, identity)
+
+
+def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = None) -> Appended:
+    """Commit what `stage` writes, under the append lease; after a lost race it is asked again.
+
+    Raises:
+        BusyError: the append lease is held, or rivals kept committing first.
+        CommitUnknownError: the storage failed while committing; the staged files stay.
+    """
+    store = opened.store
+    with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
+        store.create()
+        for _ in range(ATTEMPTS):
+            position = locate(opened)
+            if is_repeat(position.snapshot, identity):
+                return _nothing(position, duplicate=True)
+            staging = Staging(store)
+            staged = _staged(stage, position, staging)
+            if identity is None and staged.next_seq == position.next_seq:
+                return _nothing(position, duplicate=False)
+            try:
+                version = store.commit(_swap(staged, identity), position.snapshot)
+            except ConflictError:
+                # Kept until the next attempt has read its rows from them.
+                refused.callback(staging.discard)
+                continue
+            except CommitUnknownError:
+                raise
+            except RetentionError:
+                staging.discard()
+                raise
+            store.finish()
+            return _appended(position, staged, version)
+    raise BusyError(
+        f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was appended; try again, "
+        "or pause the other writers"
+    )
+
+
+def locate(opened: OpenedStream) -> Position:
+    """Read where the stream stands: its next sequence and its active segment."""
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    files, counters = inventory.files, snapshot.counters
+    first_seq = opened.config.first_seq or FIRST_SEQ
+    highest = pc.max(files["max_seq"]).as_py() or 0
+    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION)
+    next_seq = max(counters.next_seq.get(PARTITION, first_seq), highest + 1, floor)
+    active = _active(files, counters.open_base.get(PARTITION))
+    rule = RollRule(opened.config.segment_size, opened.config.segment_span_ns)
+    return Position(snapshot, inventory, next_seq, active, rule)
+
+
+def is_repeat(snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
+    """Whether the writer has written this batch, or a later one, already."""
+    if identity is None:
+        return False
+    last = snapshot.counters.batches.get(identity.writer)
+    return last is not None and identity.batch <= last
+
+
+def _active(files: pa.Table, open_base: int | None) -> Active | None:
+    largest = pc.max(files["segment"]).as_py()
+    bases = [base for base in (open_base, largest) if base is not None]
+    if not bases:
+        return None
+    inside = files.filter(pc.equal(files["segment"], max(bases))).sort_by("min_seq")
+    if not inside.num_rows:
+        return Active(max(bases))
+    return Active(max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][0].as_py())
+
+
+def _staged(stage: Stage, position: Position, staging: Staging) -> Staged:
+    try:
+        return stage(position, staging)
+    except BaseException:
+        staging.discard()
+        raise
+
+
+def _swap(staged: Staged, identity: BatchIdentity | None) -> Swap:
+    return Swap(
+        remove=LOGGED_FILES.empty_table(),
+        add=parquet_files.stats_table(staged.stats),
+        metadata={"run": f"append-{uuid.uuid4().hex}", "messages": staged.messages},
+        next_seq={PARTITION: staged.next_seq},
+        open_base={PARTITION: staged.active.base} if staged.active else {},
+        batches={identity.writer: identity.batch} if identity else {},
+    )
+
+
+def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The rows of staged files again, without sequences, in order and a part at a time."""
+    for file in files:
+        for batch in parquet_files.open_messages(file).iter_batches(parquet_files.ROW_GROUP_ROWS):
+            yield pa.Table.from_batches([batch]).drop_columns(["seq"])
+
+
+def _nothing(position: Position, *, duplicate: bool) -> Appended:
+    first_seq = position.next_seq
+    return Appended(first_seq, first_seq - 1, 0, 0, position.snapshot.version, duplicate)
+
+
+def _appended(position: Position, staged: Staged, version: int) -> Appended:
+    first_seq = staged.stats[0]["min_seq"] if staged.stats else position.next_seq
+    last_seq = staged.stats[-1]["max_seq"] if staged.stats else first_seq - 1
+    return Appended(first_seq, last_seq, staged.messages, staged.bytes, version)

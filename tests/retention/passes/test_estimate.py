@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.passes.estimate import bounds_of
+from retention.passes.plan import Plan
+from retention.policy import Policy
+from tests.support.laws import law
+from tests.support.worlds import World, decide, instants, plan_of, policies, worlds
+
+
+@law
+@given(worlds, policies, instants, st.booleans())
+def test_an_estimate_contains_the_exact_numbers(
+    world: World, policy: Policy, as_of: int, whole: bool
+) -> None:
+    policy = replace(policy, whole_segments=whole)
+    found = bounds_of(world.inventory, policy, as_of, decide(world, policy, as_of)).as_json()
+    plan: Plan = plan_of(world, policy, as_of)
+    exact = {
+        "removed_messages": plan.removed_messages,
+        "removed_bytes": plan.removed_bytes,
+        **{f"segments.{name}": count for name, count in vars(plan.segments).items()},
+        **{f"by_rule.{rule}": count for rule, count in plan.by_rule.items()},
+    }
+    for name, number in exact.items():
+        bounds = found
+        for part in name.split("."):
+            bounds = bounds[part]
+        assert bounds["lower"] <= number <= bounds["upper"], name
+    for rule, bounds in found["by_rule"].items():
+        assert bounds["lower"] <= plan.by_rule.get(rule, 0), rule

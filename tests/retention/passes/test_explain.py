@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.passes.explain import Explanation, Found, explanation
+from retention.passes.planning import Look
+from retention.passes.verdicts import make_plan
+from retention.policy import Policy
+from tests.support.laws import law
+from tests.support.worlds import (
+    Message,
+    World,
+    answers,
+    decide,
+    instants,
+    policies,
+    removed_by,
+    rows_of,
+    update,
+    worlds,
+)
+
+
+def look(world: World, policy: Policy, as_of: int) -> Look:
+    decided = decide(world, policy, as_of)
+    told = answers(world, decided)
+    plan = make_plan(world.inventory, policy, as_of, decided, told)
+    return Look(world.inventory, decided, told, plan)
+
+
+def explained(world: World, seen: Look) -> list[Explanation]:
+    return [explanation(seen, found) for found in _every_message(world, seen)]
+
+
+def _every_message(world: World, seen: Look) -> list[Found]:
+    found = []
+    spans = seen.decided.spans
+    for span in range(len(spans)):
+        low, high = spans.min_seq[span], spans.max_seq[span]
+        inside = [m for m in world.messages if low <= m.seq <= high]
+        later = [m.subject for m in world.messages if m.seq > high]
+        found += [
+            Found(span, row, rows_of(tuple(inside)), later.count(m.subject))
+            for row, m in enumerate(inside)
+        ]
+    return found
+
+
+@law
+@given(worlds, policies, instants, st.booleans())
+def test_explain_agrees_with_the_plan_for_every_message(
+    world: World, policy: Policy, as_of: int, whole: bool
+) -> None:
+    policy = replace(policy, whole_segments=whole)
+    seen = look(world, policy, as_of)
+    gone = removed_by(world, seen.plan)
+    expected = update(world.messages, policy, as_of)
+    for told in explained(world, seen):
+        assert told.goes == (told.seq in gone)
+        assert told.rule == (expected[told.seq] if told.goes else None)
+
+
+def one(policy: Policy, seq: int, *messages: Message) -> Explanation:
+    world = World(((1, messages),), open_base=1)
+    return next(e for e in explained(world, look(world, policy, 100)) if e.seq == seq)
+
+
+def message(seq: int, ts_ns: int = 0, *, subject: str = "a", never: bool = False) -> Message:
+    return Message(seq, subject, ts_ns, size=10, never=never)
+
+
+def test_a_head_trim_names_how_many_are_newer() -> None:
+    told = one(Policy(max_msgs=1), 1, message(1), message(2), message(3))
+    assert told.sentence == "WORLD 1 (a) goes: max_msgs 1: 2 messages are newer than it."
+
+
+def test_a_byte_trim_names_what_it_and_everything_newer_take() -> None:
+    told = one(Policy(max_bytes=15), 1, message(1), message(2))
+    assert "max_bytes 15 B (15 bytes): it and everything newer take 20 bytes" in told.sentence
+
+
+def test_a_message_behind_a_young_one_stays_and_says_why() -> None:
+    told = one(Policy(max_age_ns=50), 2, message(1, ts_ns=90), message(2, ts_ns=10))
+    assert not told.goes
+    assert "ended before it, at message 1, which is young enough to stay" in told.sentence
+
+
+def test_a_message_that_never_expires_says_so() -> None:
+    told = one(Policy(max_age_ns=50), 1, message(1, never=True))
+    assert "its Nats-TTL is never" in told.sentence
+
+
+def test_a_message_that_no_limit_touches_says_so() -> None:
+    assert one(Policy(), 1, message(1)).sentence == "WORLD 1 (a) stays: no limit is set."

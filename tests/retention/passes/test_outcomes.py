@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from retention.errors import BusyError, RefusedError, UsageError
+from retention.passes.outcomes import Outcome, exit_code, failed, one_by_one, sentence_of
+from retention.passes.plan import empty_plan
+from retention.policy import UNLIMITED
+from retention.views.entries import failed_entry, plan_entry, report_entry
+
+
+def act(name: str) -> str:
+    if name == "busy":
+        raise BusyError("busy: another run is at work; try again")
+    if name == "odd":
+        raise KeyError("what\nelse")
+    return name.upper()
+
+
+def test_each_is_done_whatever_happens_to_the_others() -> None:
+    seen: list[str] = []
+    clock = iter(range(0, 10**12, 10**9)).__next__
+    outcomes = one_by_one(
+        ["a", "busy", "odd", "b"], act, clock, lambda one: seen.append(one.stream)
+    )
+    assert [outcome.value for outcome in outcomes] == ["A", None, None, "B"]
+    assert seen == ["a", "busy", "odd", "b"]
+    assert {outcome.seconds for outcome in outcomes} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([None], 0),
+        ([None, None], 0),
+        ([UsageError("u")], 2),
+        ([RefusedError("r")], 4),
+        ([BusyError("b")], 75),
+        ([ValueError("v")], 1),
+        ([None, BusyError("b")], 5),
+        ([UsageError("u"), BusyError("b")], 5),
+        ([], 0),
+    ],
+)
+def test_one_stream_has_its_own_exit_code_and_several_share_five(
+    errors: list[Exception | None], code: int
+) -> None:
+    assert exit_code([Outcome("s", error=error) for error in errors]) == code
+
+
+def test_an_unexpected_error_is_one_line_with_its_type() -> None:
+    assert sentence_of(ValueError("first\nsecond")) == (
+        "unexpected ValueError: first; --debug shows where it came from"
+    )
+
+
+def test_a_sentence_begins_with_the_stream_once() -> None:
+    assert Outcome("s", error=UsageError("s: wrong")).sentence == "s: wrong"
+    assert Outcome("s", error=UsageError("wrong")).sentence == "s: wrong"
+    assert Outcome("s", 1).sentence == ""
+    assert failed(Outcome("s", 1)) == {"stream": "s"}
+
+
+def test_a_failed_stream_has_the_keys_of_one_that_is_done() -> None:
+    entry = failed_entry(Outcome("s", error=BusyError("s: busy")))
+    planned = plan_entry(Outcome("s", empty_plan("s", 0, UNLIMITED)))
+    assert entry.keys() - {"error"} == planned.keys()
+    assert entry["error"] == {"exit_code": 75, "message": "s: busy"}
+    assert plan_entry(Outcome("s", error=BusyError("s: busy"))) == entry
+    assert report_entry(Outcome("s", error=BusyError("s: busy"))) == entry

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from retention.errors import DamagedError, RefusedError
+from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.opened import OpenedStream
+from retention.rows import complete, sizes
+from retention.segments import Counters
+from retention.writing.append import append_rows
+from retention.writing.imports import CONSUMERS, Imported, import_nats_backup
+from tests.support.plain_store import configured, opened_stream, store_of
+
+HEADERS = b"NATS/1.0\r\nNats-TTL: never\r\nx:y\r\n\r\n"
+CONSUMER = {
+    "billing": {"config": {"ack_policy": "explicit"}, "state": {"ack_floor": {"stream_seq": 2}}}
+}
+
+
+def messages(*seqs: int) -> pa.Table:
+    return pa.table(
+        {
+            "seq": seqs,
+            "subject": ["orders.a" if seq % 2 else "elsewhere.b" for seq in seqs],
+            "ts_ns": [1_000_000_007 - seq for seq in seqs],
+            "headers": [HEADERS if seq % 3 == 0 else None for seq in seqs],
+            "payload": [b"x" * (seq % 5) for seq in seqs],
+        },
+        schema=RAW_ROWS,
+    )
+
+
+def backup(
+    folder: Path, rows: pa.Table, consumers: dict[str, Any] | None = None, /, **state: int
+) -> Path:
+    path = folder / "ORDERS.arc"
+    counted = sizes(rows["subject"], rows["headers"], rows["payload"], "file")
+    known = {
+        "messages": rows.num_rows,
+        "bytes": pc.sum(counted, min_count=0).as_py(),
+        "first_seq": rows["seq"][0].as_py() if rows.num_rows else 0,
+        "last_seq": rows["seq"][-1].as_py() if rows.num_rows else 0,
+    }
+    write_backup(path, {**known, **state}, consumers or {}, [rows])
+    return path
+
+
+def is_untouched(opened: OpenedStream) -> bool:
+    return not store_of(opened).swaps and store_of(opened).leftovers() == []
+
+
+def test_messages_keep_sequence_time_headers_and_payload(tmp_path: Path) -> None:
+    given = messages(3, 4, 6, 9)
+    opened = opened_stream(tmp_path)
+    done = import_nats_backup(opened, backup(tmp_path, given))
+    kept = store_of(opened).rows()
+    assert kept.select(RAW_ROWS.names).cast(RAW_ROWS).equals(given)
+    assert done == Imported("ORDERS", 4, pc.sum(kept["size"]).as_py(), 3, 9, already=False)
+
+
+def test_no_limit_of_the_configuration_drops_or_alters_a_message(tmp_path: Path) -> None:
+    opened = opened_stream(
+        tmp_path, max_msgs=1, max_msg_size=1, discard="new", max_msgs_per_subject=1
+    )
+    assert import_nats_backup(opened, backup(tmp_path, messages(1, 2, 3))).messages == 3
+
+
+def test_segments_roll_as_those_of_appends_do(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path, segment_size=80)
+    import_nats_backup(opened, backup(tmp_path, messages(1, 5, 7, 20)))
+    assert store_of(opened).rows()["segment"].to_pylist() == [1, 1, 1, 20]
+
+
+def test_the_last_sequence_is_the_backups(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    assert import_nats_backup(opened, backup(tmp_path, messages(3), last_seq=17)).last_seq == 17
+    more = complete(messages(1).drop_columns(["seq"]), "file")
+    assert append_rows(opened, [more]).first_seq == 18
+
+
+def test_a_backup_without_messages_brings_its_last_sequence(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    done = import_nats_backup(opened, backup(tmp_path, messages(), first_seq=42, last_seq=41))
+    assert (done.messages, done.first_seq, done.last_seq) == (0, 42, 41)
+    assert store_of(opened).snapshot().counters.next_seq == {0: 42}
+
+
+def test_the_same_file_again_is_a_no_op(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    path = backup(tmp_path, messages(1, 2))
+    first = import_nats_backup(opened, path)
+    again = import_nats_backup(opened, path.rename(tmp_path / "renamed.arc"))
+    assert not first.already
+    assert again == Imported("ORDERS", 2, first.bytes, 1, 2, already=True)
+    assert len(store_of(opened).swaps) == 1
+
+
+def test_another_file_is_refused_where_something_is_or_was(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    import_nats_backup(opened, backup(tmp_path, messages(1, 2)))
+    other = backup(tmp_path, messages(1, 2, 3), CONSUMER)
+    with pytest.raises(RefusedError, match="written to before, up to sequence 2"):
+        import_nats_backup(opened, other)
+    store = store_of(opened)
+    files, known = store.versions[-1]
+    store.versions.append((files.slice(0, 0), Counters(known.next_seq, known.open_base)))
+    with pytest.raises(RefusedError):
+        import_nats_backup(opened, other)
+    assert not (Path(opened.root) / CONSUMERS).exists()
+
+
+def test_consumers_are_kept_for_later(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    import_nats_backup(opened, backup(tmp_path, messages(1), CONSUMER))
+    assert json.loads((Path(opened.root) / CONSUMERS).read_text())["consumers"] == CONSUMER
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"messages": 3}, {"bytes": 1}, {"first_seq": 2}, {"last_seq": 1}]
+)
+def test_a_backup_that_disagrees_with_its_state_is_not_imported(
+    tmp_path: Path, wrong: dict[str, int]
+) -> None:
+    opened = opened_stream(tmp_path)
+    path = backup(tmp_path, messages(1, 2), **wrong)
+    with pytest.raises(DamagedError, match=next(iter(wrong))):
+        import_nats_backup(opened, path)
+    assert is_untouched(opened)
+
+
+def test_a_backup_of_the_other_storage_is_told_by_its_bytes(tmp_path: Path) -> None:
+    opened = configured(opened_stream(tmp_path), storage="memory")
+    path = backup(tmp_path, messages(1, 2))
+    with pytest.raises(DamagedError, match="storage: file"):
+        import_nats_backup(opened, path)
+    assert is_untouched(opened)
+
+
+def test_a_backup_cut_off_is_not_imported(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    path = backup(tmp_path, messages(1, 2, 3))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DamagedError):
+        import_nats_backup(opened, path)
+    assert is_untouched(opened)
