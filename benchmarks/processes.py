@@ -23,25 +23,18 @@ class ContenderError(Exception):
 
 
 class Process:
-    """One running worker."""
+    """A worker, started anew after a failure: what failed may have taken a JVM with it."""
 
     def __init__(self, names: list[str], places: Path) -> None:
-        """Start a worker for contenders that put their copies below `places`."""
+        """Start a worker for contenders that put their copies below `places`.
+
+        Raises:
+            ContenderError: it does not start, such as for want of a library.
+        """
         self._names = names
         self._places = places
         self._count = itertools.count()
-        self._worker = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", *names],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=_ROOT,
-            text=True,
-        )
-        try:
-            self._ways = self._read()
-        except ContenderError:
-            self.stop()
-            raise
+        self._start()
 
     def takes(self, contender: str, task: Task) -> bool:
         """Whether a contender is a way of its own to do this piece of work."""
@@ -60,19 +53,31 @@ class Process:
             "place": str(place),
             "task": asdict(task),
         }
-        if self._worker.stdin is None:
-            raise ContenderError(f"{contender}: its process takes no work")
-        self._worker.stdin.write(json.dumps(asked) + "\n")
-        self._worker.stdin.flush()
-        return self._read()
+        try:
+            print(json.dumps(asked), file=self._worker.stdin, flush=True)
+            return self._read()
+        except ContenderError:
+            self.stop()
+            self._start()
+            raise
 
     def stop(self) -> None:
         """End the worker."""
-        if self._worker.stdin is not None:
-            self._worker.stdin.close()
-        self._worker.wait()
-        if self._worker.stdout is not None:
-            self._worker.stdout.close()
+        self._worker.communicate()
+
+    def _start(self) -> None:
+        self._worker = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", *self._names],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=_ROOT,
+            text=True,
+        )
+        try:
+            self._ways = self._read()
+        except ContenderError:
+            self.stop()
+            raise
 
     def _read(self) -> dict[str, Any]:
         line = self._worker.stdout.readline() if self._worker.stdout is not None else ""
