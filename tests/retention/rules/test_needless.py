@@ -43,3 +43,15 @@ def test_a_cut_inside_a_young_segment_and_a_mixed_segment_are_not_read() -> None
         decided = decide(world, policy, as_of_ns=11)
         assert decided.ask.any()
         assert {answer.span for answer in unread(decided)} == set(np.flatnonzero(decided.ask))
+
+
+def test_a_segment_whose_only_young_message_is_trimmed_is_read_since_the_scan_goes_on() -> None:
+    young = Message(1, "a", 20, 1, never=False)
+    never = tuple(Message(seq, "a", 0, 1, never=True) for seq in (2, 3))
+    old = tuple(Message(seq, "a", 0, 1, never=False) for seq in (4, 5, 6))
+    world = World(((1, (young, *never)), (4, old)), open_base=7)
+    policy = Policy(max_msgs=5, max_age_ns=10, whole_segments=True)
+    decided = decide(world, policy, as_of_ns=21)
+    assert unread(decided) == []
+    plan = make_plan(world.inventory, policy, 21, decided, answers(world, decided))
+    assert plan.files["segment"].to_pylist() == [4]
