@@ -14,6 +14,8 @@ from retention.engines.balance import groups
 from retention.errors import RetentionError
 from retention.ports import Result, Task
 
+_CARRIED = (RetentionError, OSError)
+"""Errors that say what to do, and those of a disk: they keep their class on the way to the driver."""
 _RESULT = "number long, outcome binary"
 
 
@@ -83,16 +85,16 @@ def _worker(
 
 
 def _outcome(function: Callable[[Any], Any], task: Any) -> Any:
-    """A task's result, or the error that it raised on purpose: errors keep their class on the way to the driver."""
+    """A task's result, or the error that it ended with."""
     try:
         return function(task)
-    except RetentionError as error:
+    except _CARRIED as error:
         return error
 
 
 def _in_order(received: pa.Table) -> list[Any]:
     outcomes = [pickle.loads(raw) for raw in received.sort_by("number")["outcome"].to_pylist()]  # noqa: S301
     for outcome in outcomes:
-        if isinstance(outcome, RetentionError):
+        if isinstance(outcome, _CARRIED):
             raise outcome
     return outcomes
