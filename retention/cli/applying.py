@@ -89,14 +89,15 @@ def undo(
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `history` names it.")],
 ) -> None:
     """Bring back what a run removed, while its files are still there."""
+    from retention.views.display import count
+
     settings = settings_of(ctx)
     record = settings.open().undo(run)
     if settings.format == "table":
-        put_lines(
-            [
-                f"{record['stream']}: {record['restored_messages']:,} messages are back (run {record['run']})"
-            ]
+        back = count(record["restored_messages"], "message") + (
+            " is" if record["restored_messages"] == 1 else " are"
         )
+        put_lines([f"{record['stream']}: {back} back (run {record['run']})"])
     else:
         put_json(settings, record, [record])
 

@@ -48,6 +48,6 @@ def check_copy(stream: str, planned: dict[str, Any], written: dict[str, Any]) ->
         if written[name] != expected:
             raise VerificationError(
                 f"{stream}: the copy of {planned['path']} has {written[name]:,} {unit} where the plan says "
-                f"{expected:,}; the file is not what its statistics say, so nothing was committed; run `retention "
-                "verify` or restore the file from a copy"
+                f"{expected:,}; the file is not what its statistics say, so nothing was committed; restore "
+                "the file from a copy"
             )

@@ -36,8 +36,8 @@ class Group:
     def goes(self) -> str:
         """How many messages go."""
         if self.dropped:
-            return f"{count(self.messages, 'message')} go"
-        return f"{self.removed:,} of {count(self.messages, 'message')} go"
+            return f"{count(self.messages, 'message')} {go(self.messages)}"
+        return f"{self.removed:,} of {count(self.messages, 'message')} {go(self.removed)}"
 
     @property
     def line(self) -> str:
@@ -55,7 +55,9 @@ def plan_text(plan: Plan) -> list[str]:
     rest = groups[MOST_GROUPS:]
     if rest:
         removed = sum(group.removed for group in rest)
-        lines.append(f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} go")
+        lines.append(
+            f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} {go(removed)}"
+        )
     return [*lines, f"  {segments_text(plan.segments.__dict__)}"]
 
 
@@ -66,7 +68,7 @@ def plan_headline(plan: Plan) -> str:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
     removed = count(plan.removed_messages, "message")
-    return f"{removed} ({format_size(plan.removed_bytes)}) go as of {instant}: {rules}"
+    return f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)} as of {instant}: {rules}"
 
 
 def report_text(report: Report) -> list[str]:
@@ -188,6 +190,11 @@ def reason(policy: Policy, rule: str, as_of_ns: int) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def go(number: int) -> str:
+    """The verb for a number of messages."""
+    return "goes" if number == 1 else "go"
 
 
 def brief_duration(ns: int) -> str:
