@@ -37,7 +37,7 @@ class Group:
         """How many messages go."""
         if self.dropped:
             return f"{count(self.messages, 'message')} {go(self.messages)}"
-        return f"{self.removed:,} of {count(self.messages, 'message')} {go(self.removed)}"
+        return f"{self.removed:,} of {count(self.messages, 'message')} go"
 
     @property
     def line(self) -> str:
