@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -41,9 +43,12 @@ def join(base: str, *parts: str) -> str:
 
 
 def storage_options() -> dict[str, str]:
-    """What deltalake needs to reach the object store: the AWS_* environment."""
+    """What deltalake needs to reach the object store: the AWS_* environment, and a profile's credentials if it has none."""
     environment = os.environ.items()
     options = {name: value for name, value in environment if name.startswith("AWS_") and value}
+    if "AWS_ACCESS_KEY_ID" not in options:
+        # With an endpoint of its own deltalake would ask only the machine's metadata service.
+        options.setdefault("AWS_FORCE_CREDENTIAL_LOAD", "true")
     options.setdefault("AWS_REGION", _region())
     options["aws_conditional_put"] = "etag"
     if _endpoint().startswith("http://"):
@@ -221,6 +226,21 @@ def directories(directory: str) -> list[str]:
     return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
 
+def walk(directory: str) -> list[str]:
+    """Every file below a directory, writes in progress too: paths relative to it, sorted."""
+    if not is_remote(directory):
+        found = (
+            Path(inside, name).relative_to(directory).as_posix()
+            for inside, _, names_inside in os.walk(directory)
+            for name in names_inside
+        )
+        return sorted(found)
+    head = _key(directory) + "/"
+    selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=True)
+    infos = _s3().get_file_info(selector)
+    return sorted(info.path.removeprefix(head) for info in infos if info.type == fs.FileType.File)
+
+
 def lengths(locations: Sequence[str]) -> list[int | None]:
     """Lengths of many files, in order; None where there is none."""
     if not locations or not is_remote(locations[0]):
@@ -257,7 +277,18 @@ def _endpoint() -> str:
 
 
 def _region() -> str:
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return named or _profile().get("region") or "us-east-1"
+
+
+def _profile() -> Mapping[str, str]:
+    """What the AWS configuration file says of the chosen profile."""
+    said = ConfigParser(interpolation=None)
+    with suppress(ConfigParserError, UnicodeDecodeError):
+        said.read(Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser())
+    name = os.environ.get("AWS_PROFILE", "default")
+    section = name if name == "default" else f"profile {name}"
+    return said[section] if said.has_section(section) else {}
 
 
 @cache

@@ -48,6 +48,10 @@ class History:
         """Record a run's outcome; durable when this returns."""
         self._write(run + _DONE, {"run": run, **record})
 
+    def begun_location(self, run: str) -> str:
+        """Where the record of what a run set out to do lies."""
+        return files.join(self.directory, run + _BEGUN)
+
     def begun(self, run: str) -> dict[str, Any] | None:
         """What a run set out to do, None if there is no such run."""
         return self._read(run + _BEGUN)

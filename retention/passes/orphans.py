@@ -1,0 +1,87 @@
+"""What killed processes left of a stream: files that nothing accounts for, and runs without an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from retention import files
+from retention.opened import OpenedStream
+from retention.passes.history import history_of
+from retention.stores.layout import Layout
+from retention.stores.strays import strays
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """Something that a killed process left, or that a living one is at work on."""
+
+    location: str
+    what: str
+    """One phrase: what it is, and why nothing needs it."""
+    since_ns: int
+    """When it was last written, nanoseconds since the epoch: what is young may belong to a run under way."""
+
+
+def orphans(opened: OpenedStream) -> list[Orphan]:
+    """List what is on the disk and not accounted for; nothing is changed, and no data file is opened.
+
+    Accounted for is what a commit names (live, or removed and within its grace), what describes such files, and what
+    a run that has an outcome other than `abandoned` keeps for its undo. What the store finishes by itself at the
+    next opening (moves after a commit) is no orphan.
+
+    Raises:
+        DamagedError: the log cannot be read.
+    """
+    layout = Layout(opened.root, opened.name)
+    found = [
+        *(
+            (place, "data file that no commit names")
+            for place in strays(layout, opened.config.format)
+        ),
+        *_unfinished_writes(opened, layout),
+        *_counts_of_nothing(layout),
+        *_of_runs(opened),
+    ]
+    return [Orphan(place, what, _written_ns(place)) for place, what in found]
+
+
+def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
+    """Temporary files beside their places: what was to be written appears there whole, or not at all."""
+    history = history_of(opened.warehouse, opened.name).directory
+    for directory in (layout.messages, layout.own(), files.join(opened.root, "consumers"), history):
+        for path in files.walk(directory):
+            name = path.rpartition("/")[2]
+            if name.endswith(".tmp"):
+                yield files.join(directory, path), "write that never ended"
+
+
+def _counts_of_nothing(layout: Layout) -> Iterator[tuple[str, str]]:
+    """Subject counts whose data file is nowhere."""
+    places = [layout.messages, layout.own("staging"), layout.own("trash")]
+    there = {path for place in places for path in files.walk(place)}
+    for path in files.walk(layout.own("subjects")):
+        if path not in there and path.endswith(".parquet"):
+            yield layout.own("subjects", path), "subject counts of a data file that is gone"
+
+
+def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:
+    history = history_of(opened.warehouse, opened.name)
+    for run in history.unfinished():
+        yield (
+            history.begun_location(run),
+            "run that began and has no outcome; the next run writes it",
+        )
+    reports = files.join(opened.root, "_retention", "reports")
+    for name in files.names(reports):
+        run = name.rpartition(".arrow")[0].rpartition(".")[0]
+        if not run or history.begun(run) is not None:
+            continue
+        yield files.join(reports, name), "undo record of a run that never began"
+
+
+def _written_ns(place: str) -> int:
+    try:
+        return files.stat(place)[1] * 1_000_000
+    except FileNotFoundError:
+        return 0
