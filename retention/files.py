@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from retention.errors import UsageError
+from retention.steps import Step, reached
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -113,6 +114,7 @@ def create(location: str) -> Iterator[Any]:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())
+        reached(Step.WRITE_SYNCED)
         temporary.replace(final)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
@@ -141,7 +143,9 @@ def create_if_absent(location: str, content: bytes) -> bool:
             sink.write(content)
             sink.flush()
             os.fsync(sink.fileno())
+        reached(Step.ENTRY_SYNCED)
         os.link(temporary, final)
+        reached(Step.ENTRY_LINKED)
     except FileExistsError:
         return False
     finally:
@@ -181,6 +185,7 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
         make_directory(parent)
         with suppress(FileNotFoundError):
             Path(source).rename(target)
+            reached(Step.FILE_MOVED)
             touched |= {parent, str(Path(source).parent)}
     for directory in sorted(touched):
         sync_directory(directory)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.errors import DamagedError, ForeignRowsError
 from retention.segments import DataFile, ReadCount
+from retention.steps import Step, reached
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS, NEVER, RULE_COLUMNS
 
@@ -57,6 +58,7 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
     ):
         for batch in batches:
             writer.write_table(batch, row_group_size=ROW_GROUP_ROWS)
+    reached(Step.DATA_WRITTEN)
 
 
 def open_messages(file: DataFile) -> pq.ParquetFile:
@@ -138,6 +140,7 @@ def copy_without(task: Copy) -> Description:
     source = open_messages(task.source)
     write_messages(task.target.location, _surviving(task, source))
     written = describe(task.target)
+    reached(Step.COPY_WRITTEN)
     return Description(
         written.stats, written.read + ReadCount(1, _compressed_bytes(source, FILE_COLUMNS.names))
     )
@@ -238,6 +241,7 @@ def _write_digest(file: DataFile, rows: pa.Table) -> None:
         [counted["subject"], counted["seq_count"], counted["seq_max"]], schema=SUBJECT_COUNTS
     )
     files.replace(file.digest_location, _parquet_bytes(digest.sort_by("subject")))
+    reached(Step.DATA_COUNTED)
 
 
 def _parquet_bytes(table: pa.Table) -> bytes:

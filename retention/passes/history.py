@@ -12,6 +12,7 @@ from typing import Any
 
 from retention import files
 from retention.errors import DamagedError
+from retention.steps import Step, reached
 from retention.subjects import path_name
 from retention.units import SECOND, format_instant, parse_instant
 
@@ -43,10 +44,12 @@ class History:
     def begin(self, run: str, record: Mapping[str, Any]) -> None:
         """Record what a run is about to commit; durable when this returns."""
         self._write(run + _BEGUN, {"run": run, **record})
+        reached(Step.HISTORY_BEGUN)
 
     def finish(self, run: str, record: Mapping[str, Any]) -> None:
         """Record a run's outcome; durable when this returns."""
         self._write(run + _DONE, {"run": run, **record})
+        reached(Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:
         """Where the record of what a run set out to do lies."""

@@ -11,6 +11,7 @@ from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
 from retention.ports import Swap
+from retention.steps import Step, reached
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
@@ -22,6 +23,7 @@ def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.T
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         files.replace(undo_location(opened, run, name), sink.getvalue().to_pybytes())
+        reached(Step.UNDO_KEPT)
 
 
 def undo_location(opened: OpenedStream, run: str, name: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -35,6 +36,7 @@ class StatisticsCache:
                 pq.write_table(
                     rows.select(FILE_STATS.names).cast(FILE_STATS), sink, use_dictionary=False
                 )
+            reached(Step.STATS_CACHED)
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files in `live` that are known, and the rows of `live` that are not.
@@ -71,6 +73,7 @@ class StatisticsCache:
         alive = pc.is_in(known["path"], value_set=live["path"])
         self.add(pa.concat_tables([live, known.filter(pc.and_not(young, alive))]))
         files.delete(files.join(self._directory, name) for name in names)
+        reached(Step.STATS_MERGED)
 
     def _load(self) -> tuple[list[str], pa.Table]:
         """Names of the cache's files, and their rows, the newest first."""

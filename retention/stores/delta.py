@@ -15,6 +15,7 @@ from retention import files
 from retention.errors import BusyError, ConflictError
 from retention.ports import Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
+from retention.steps import Step, reached
 from retention.stores import delta_history, delta_table, digests, doubles, index
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
@@ -141,6 +142,7 @@ class DeltaStore:
         gone = self._staged.release(paths)
         files.delete(self._layout.live(path) for path in gone)
         files.delete(self._layout.own("subjects", path) for path in gone)
+        reached(Step.STAGED_DISCARDED)
 
     def finish(self) -> None:
         """Write a checkpoint of the log when ten versions are new since the last one."""
@@ -149,6 +151,7 @@ class DeltaStore:
             return
         try:
             delta_table.open_table(self._layout).create_checkpoint()
+            reached(Step.CHECKPOINT_WRITTEN)
         except (DeltaError, OSError) as error:
             _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
 

@@ -24,6 +24,7 @@ from retention.errors import (
 )
 from retention.ports import Swap
 from retention.segments import Counters
+from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
 from retention.stores.delta_history import find_token
@@ -76,6 +77,7 @@ class Attempt:
             max_commit_retries=0,
             app_transactions=self._transactions(at_ms),
         )
+        reached(Step.DELTA_COMMITTING)
         try:
             self.handle.table.create_write_transaction(
                 actions,
@@ -93,6 +95,7 @@ class Attempt:
             return version
         except (DeltaError, OSError, ValueError) as error:
             return self._find_out(token, error)
+        reached(Step.DELTA_COMMITTED)
         return self.handle.table.version() + 1
 
     def _refuse_forbidden(self) -> None:

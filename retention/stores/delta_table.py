@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.segments import Counters
+from retention.steps import Step, reached
 from retention.stores.delta_rules import TableRules, examine
 from retention.stores.layout import Layout
 from schemas.files import LOGGED_FILES
@@ -103,6 +104,7 @@ def create_table(layout: Layout, grace_ns: int) -> None:
         },
         storage_options=_options(layout),
     )
+    reached(Step.TABLE_MADE)
 
 
 def open_table(layout: Layout) -> DeltaTable:
@@ -211,5 +213,6 @@ def _avoid_percent_signs(layout: Layout) -> None:
     with suppress(FileExistsError):
         messages.symlink_to(Path("..", table), target_is_directory=True)
         files.sync_directory(str(root))
+        reached(Step.PLACE_LINKED)
         return
     (root.parent / table).rmdir()

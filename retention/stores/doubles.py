@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention import files, parquet_files
 from retention.errors import ForeignRowsError
 from retention.segments import DataFile, ReadCount
+from retention.steps import Step, reached
 from retention.stores.layout import Layout
 
 
@@ -68,6 +69,7 @@ def _refuse_in(
             "was changed; remove the file that is wrong from the table"
         )
     files.replace(_clean(layout, segment), b"")
+    reached(Step.FOUND_DISJOINT)
     return read
 
 

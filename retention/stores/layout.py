@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention import files
 from retention.errors import DamagedError, RefusedError
 from retention.segments import DataFile
+from retention.steps import Step, reached
 
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""
@@ -125,6 +126,7 @@ def write_format(layout: Layout, format_: str) -> None:
     """Say in the stream's directory what it is."""
     content = {"format": format_, "format_version": FORMAT_VERSION}
     files.replace(layout.own("format.json"), json.dumps(content).encode())
+    reached(Step.FORMAT_WRITTEN)
 
 
 def _traces(layout: Layout) -> str | None:

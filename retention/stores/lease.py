@@ -16,6 +16,7 @@ from pathlib import Path
 
 from retention import files
 from retention.errors import BusyError
+from retention.steps import Step, reached
 
 EXPIRY_S = 60.0
 """How long a lease on an object store outlives its holder."""
@@ -72,6 +73,7 @@ def held(place: str, owner: bytes | None = None, wait_s: float | None = None) ->
         if owner is not None:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, owner, 0)
+        reached(Step.LEASE_TAKEN)
         yield
     finally:
         # Closing lets the lock go; the operating system does the same for a killed process.

@@ -15,6 +15,7 @@ from retention import files
 from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile, Inventory, ReadCount
+from retention.steps import Step, reached
 from retention.stores import digests, doubles, index, swaps
 from retention.stores.layout import (
     Layout,
@@ -73,6 +74,7 @@ class ParquetStore:
         if not self._log.exists():
             files.make_directory(self._layout.messages)
             self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
+            reached(Step.TABLE_MADE)
 
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""
@@ -141,6 +143,7 @@ class ParquetStore:
         gone = self._staged.release(paths)
         files.delete(self._places.staged(path) for path in gone)
         files.delete(self._layout.own("subjects", path) for path in gone)
+        reached(Step.STAGED_DISCARDED)
 
     def finish(self) -> None:
         """End a run: nothing is left to do that the commits have not done."""
@@ -152,6 +155,7 @@ class ParquetStore:
             read += cost
             # If a rival's entry comes first, the new state says what is left to take in.
             self._log.append(entry(self._now_ms()))
+            reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
             handle.foreign = self._places.foreign(handle.state)
         return read

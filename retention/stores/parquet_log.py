@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.errors import DamagedError, UsageError
 from retention.segments import Counters
+from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS
 
@@ -130,6 +131,7 @@ class ParquetLog:
         table = state.files.replace_schema_metadata({_STATE: json.dumps(content).encode()})
         with files.create(self._place(state.version, "parquet")) as sink:
             pq.write_table(table, sink)
+        reached(Step.LIST_WRITTEN)
 
     def _read_list(self, version: int) -> State | None:
         try:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.lease import held
 from retention.stores.parquet_log import ParquetLog, State
@@ -53,6 +54,7 @@ class Places:
                 touched.update(row["path"] for row in entry.add)
             files.move(self._moves(sorted(touched), state.files))
             files.replace(self._done, str(state.version).encode())
+            reached(Step.MOVES_NOTED)
         return state
 
     def foreign(self, state: State) -> list[str]:

@@ -15,6 +15,7 @@ from retention.errors import RefusedError
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
 from retention.staging import Staged, Staging, stage_rows
+from retention.steps import Step, reached
 from retention.writing.append import FIRST_SEQ, BatchIdentity, Position, append
 
 CONSUMERS = "consumers/imported.json"
@@ -93,6 +94,7 @@ def _keep_consumers(opened: OpenedStream, backup: Backup, digest: str) -> None:
     kept = {"backup": backup.path.name, "sha256": digest, "consumers": backup.consumers}
     content = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False)
     files.replace(files.join(opened.root, CONSUMERS), content.encode())
+    reached(Step.CONSUMERS_KEPT)
 
 
 def _digest(path: Path) -> str:

@@ -1,0 +1,108 @@
+"""The durable steps of every write path, named so that a test can kill or stop a process right behind each."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+CRASH_AT = "RETENTION_CRASH_AT"
+"""`<step>` or `<step>#<n>`: the process kills itself (SIGKILL) when it reaches the step for the n-th time."""
+PAUSE_AT = "RETENTION_PAUSE_AT"
+"""The same with SIGSTOP: it stands still until somebody continues it."""
+STEPS_LOG = "RETENTION_STEPS_LOG"
+"""A file that gets a line for each step reached."""
+
+
+class Step(StrEnum):
+    """What is on the disk when a step is reached; the names are for people, tests and the environment."""
+
+    LEASE_TAKEN = "lease.taken"
+    """A lease is held, and its file says by whom."""
+    WRITE_SYNCED = "write.synced"
+    """A file is whole beside its place, and not there yet; reached by every write but log entries."""
+    FORMAT_WRITTEN = "create.format-written"
+    """The stream's directory says which format it has."""
+    PLACE_LINKED = "create.place-linked"
+    """`messages` links to a directory without percent signs (Delta)."""
+    TABLE_MADE = "create.table-made"
+    """The empty table exists."""
+    DATA_WRITTEN = "data.written"
+    """A data file is whole at the place where it is staged."""
+    DATA_COUNTED = "data.counted"
+    """A data file's subject counts are written."""
+    COPY_WRITTEN = "run.copy-written"
+    """A copy without the removed rows is written and read back."""
+    STAGED_DISCARDED = "staged.discarded"
+    """Staged files that no commit named are deleted."""
+    CONSUMERS_KEPT = "import.consumers-kept"
+    """The consumers of a backup are written."""
+    FOUND_DISJOINT = "check.found-disjoint"
+    """It is remembered that overlapping files share no sequence."""
+    STATS_CACHED = "stats.cached"
+    """Statistics of files are in the cache."""
+    STATS_MERGED = "stats.merged"
+    """The many small files of the cache, now merged into one, are deleted."""
+    UNDO_KEPT = "run.undo-kept"
+    """The list of the files that a run removes, or of those that it adds, is written."""
+    HISTORY_BEGUN = "history.begun"
+    """The run history says what a run is about to do."""
+    HISTORY_DONE = "history.done"
+    """The run history has a run's outcome."""
+    DELTA_COMMITTING = "delta.committing"
+    """Everything is checked, nothing is committed (Delta)."""
+    DELTA_COMMITTED = "delta.committed"
+    """The log has the commit (Delta)."""
+    CHECKPOINT_WRITTEN = "delta.checkpoint-written"
+    """The log has a checkpoint (Delta)."""
+    ENTRY_SYNCED = "parquet.entry-synced"
+    """A log entry is whole beside its place: nothing is committed (Parquet)."""
+    ENTRY_LINKED = "parquet.entry-linked"
+    """The log entry is in its place: committed, and nothing is moved yet (Parquet)."""
+    FILE_MOVED = "parquet.file-moved"
+    """A data file was moved to its place, or to the trash (Parquet)."""
+    MOVES_NOTED = "parquet.moves-noted"
+    """It is noted up to which entry everything is moved (Parquet)."""
+    LIST_WRITTEN = "parquet.list-written"
+    """The full list stands beside a hundredth log entry (Parquet)."""
+    FOREIGN_TAKEN_IN = "parquet.foreign-taken-in"
+    """Files of another writer are in the log (Parquet)."""
+
+
+def reached(step: Step) -> None:
+    """Say that a step's effect is durable; does nothing unless the environment asks for something there."""
+    if _watch is not None:
+        _watch(step)
+
+
+def watch(environment: Mapping[str, str]) -> None:
+    """Do from now on what these variables say: `CRASH_AT`, `PAUSE_AT`, `STEPS_LOG`."""
+    global _watch  # noqa: PLW0603
+    signals = [
+        (environment[name], number)
+        for name, number in ((CRASH_AT, signal.SIGKILL), (PAUSE_AT, signal.SIGSTOP))
+        if environment.get(name)
+    ]
+    log = environment.get(STEPS_LOG)
+    _watch = _watcher(signals, log) if signals or log else None
+
+
+def _watcher(signals: list[tuple[str, signal.Signals]], log: str | None) -> Callable[[Step], None]:
+    counts: Counter[Step] = Counter()
+
+    def passed(step: Step) -> None:
+        counts[step] += 1
+        if log:
+            with open(log, "ab", buffering=0) as file:  # noqa: PTH123
+                file.write(f"{step}\n".encode())
+        for wanted, number in signals:
+            if wanted in (f"{step}#{counts[step]}", step if counts[step] == 1 else None):
+                os.kill(os.getpid(), number)
+
+    return passed
+
+
+_watch: Callable[[Step], None] | None = None
+watch(os.environ)
