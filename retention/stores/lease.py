@@ -18,6 +18,8 @@ from retention import files
 from retention.errors import BusyError
 from retention.steps import Step, reached
 
+KINDS = ("maintenance", "append")
+
 EXPIRY_S = 60.0
 """How long a lease on an object store outlives its holder."""
 _POLL_S = 0.05
@@ -80,6 +82,26 @@ def held(place: str, owner: bytes | None = None, wait_s: float | None = None) ->
         os.close(descriptor)
 
 
+def holder(root: str, kind: str) -> str | None:
+    """Who holds a stream's lease, in words; None if nobody does.
+
+    To know it, a local lock is taken for an instant, shared with others who look.
+    """
+    place = files.join(root, "_retention", f"{kind}.lease")
+    if files.is_remote(root):
+        owner = files.read_bytes(place)
+        return None if owner is None else _named(owner)
+    with suppress(FileNotFoundError):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _named(os.pread(descriptor, 4096, 0))
+        finally:
+            os.close(descriptor)
+    return None
+
+
 def _lock(descriptor: int, place: str, wait_s: float | None) -> None:
     if wait_s is None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -126,10 +148,13 @@ def _held_object(place: str, since_ns: int, wait_s: float, expiry_s: float) -> I
 
 
 def _acquire(place: str, owner: bytes, wait_s: float, expiry_s: float) -> None:
-    first, until = _written_ms(place), time.monotonic() + wait_s
+    first, began = _written_ms(place), time.monotonic()
+    until = began + wait_s
     while True:
         written = _written_ms(place)
-        if written is None or _store_clock_ms(place) - written >= expiry_s * 1000:
+        # The store's clock may have been set back: what nobody wrote while we looked is free as well.
+        unwritten = written == first and time.monotonic() - began >= expiry_s
+        if written is None or unwritten or _store_clock_ms(place) - written >= expiry_s * 1000:
             files.replace(place, owner)
             time.sleep(_SETTLE_S)
             if files.read_bytes(place) == owner:
@@ -162,9 +187,14 @@ def _owner(since_ns: int, token: str = "") -> bytes:
 
 
 def _busy(place: str, owner: bytes) -> BusyError:
-    who = "another process"
-    with suppress(ValueError, KeyError, TypeError):
+    return BusyError(
+        f"{place}: held by {_named(owner)}; nothing was changed; try again when it is done"
+    )
+
+
+def _named(owner: bytes) -> str:
+    with suppress(ValueError, KeyError, TypeError, OverflowError, OSError):
         said = json.loads(owner)
         since = datetime.fromtimestamp(said["since_ns"] // 10**9, UTC)
-        who = f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
-    return BusyError(f"{place}: held by {who}; nothing was changed; try again when it is done")
+        return f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
+    return "another process"

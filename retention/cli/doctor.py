@@ -1,0 +1,66 @@
+"""The command that looks a warehouse over: doctor."""
+
+# ruff: noqa: FBT002  (typer makes options of parameters)
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import Streams
+from retention.cli.output import put_json, put_report
+from retention.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from retention.doctor.finding import Finding
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(doctor)
+
+
+def doctor(
+    ctx: typer.Context,
+    streams: Streams = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Also start Spark and run one task.")
+    ] = False,
+) -> None:
+    """Look the machine, the warehouse and its streams over, and say what to do about each problem."""
+    settings = settings_of(ctx)
+    from retention.doctor.examine import examine
+    from retention.doctor.finding import exit_code
+
+    found: list[Finding] = []
+    coming = _kept(examine(settings.open, streams or ()), found)
+    if spark:
+        from retention.doctor.machine import check_workers
+
+        coming = itertools.chain(_kept((check_workers() for _ in range(1)), found), coming)
+    if settings.format == "table":
+        put_report(_lines(coming))
+    else:
+        entries = [finding.as_json() for finding in coming]
+        put_json(settings, entries, entries)
+    code = exit_code(found)
+    if code:
+        raise typer.Exit(code)
+
+
+def _kept(findings: Iterable[Finding], kept: list[Finding]) -> Iterator[Finding]:
+    for finding in findings:
+        kept.append(finding)
+        yield finding
+
+
+def _lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """A head for the machine and each stream, below it a line a finding, and the remedy of what is wrong."""
+    for stream, own in itertools.groupby(findings, lambda finding: finding.stream):
+        yield stream or "machine and warehouse"
+        for finding in own:
+            yield f"  {finding.result:<8} {finding.check}: {finding.detail}"
+            if finding.remedy:
+                yield f"           → {finding.remedy}"

@@ -1,0 +1,49 @@
+"""Every check, in the order in which one rests on another: the machine, the configuration, the place, the streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.doctor.machine import check_machine
+from retention.doctor.place import check_place
+from retention.doctor.streams import check_stream
+from retention.errors import RetentionError
+from retention.warehouse import Warehouse
+
+
+def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iterator[Finding]:
+    """Look at the machine, a warehouse and its streams (all, if none is named).
+
+    Args:
+        open_it: opens the warehouse; a configuration that is wrong is a finding.
+        names: streams to look at.
+
+    Raises:
+        UsageError: a stream that was named is not there.
+    """
+    try:
+        warehouse = open_it()
+        known = warehouse.streams()
+    except RetentionError as error:
+        yield from check_machine(warning)
+        yield raised("configuration", error)
+        return
+    for name in set(names) - set(known):
+        warehouse.stream(name)  # raises what every command says of a stream that is not there
+    yield from check_machine(problem if _needs_spark(warehouse) else warning)
+    count = len(warehouse.config.streams)
+    yield ok("configuration", f"says what {count} streams keep")
+    yield from check_place(warehouse.location, warehouse.clock)
+    for name in names or known:
+        try:
+            opened = warehouse.stream(name).opened
+        except RetentionError as error:
+            yield raised("stream", error, name)
+        else:
+            yield from check_stream(opened)
+
+
+def _needs_spark(warehouse: Warehouse) -> bool:
+    engines = [warehouse.engine or stream.engine for stream in warehouse.config.streams]
+    return "spark" in engines

@@ -1,0 +1,63 @@
+"""What a check found, as a value: a result, one sentence, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from retention.errors import RefusedError, VerificationError
+from retention.passes.outcomes import sentence_of
+
+Result = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check."""
+
+    check: str
+    result: Result
+    detail: str
+    remedy: str = ""
+    stream: str | None = None
+    """The stream that it is about; None: the machine or the warehouse."""
+    damage: bool = False
+    """A problem of the kind that data is damaged or missing, not that a run would be refused."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON values."""
+        names = ("check", "stream", "result", "detail", "remedy")
+        return {name: getattr(self, name) for name in names}
+
+
+def ok(check: str, detail: str, stream: str | None = None) -> Finding:
+    """All is well."""
+    return Finding(check, "ok", detail, stream=stream)
+
+
+def warning(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
+    """Something that costs time or may go wrong later; runs work."""
+    return Finding(check, "warning", detail, remedy, stream)
+
+
+def problem(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
+    """Something that makes runs refuse."""
+    return Finding(check, "problem", detail, remedy, stream)
+
+
+def raised(check: str, error: Exception, stream: str | None = None) -> Finding:
+    """What a run would have met: an error's sentence, whose last clause is its remedy."""
+    text = sentence_of(error)
+    separator = "; " if "; " in text else ": "
+    detail, _, remedy = text.rpartition(separator)
+    damage = isinstance(error, VerificationError)
+    return Finding(check, "problem", detail or text, remedy, stream, damage)
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """0 without a problem, 6 if data is damaged or missing, else 4."""
+    problems = [finding for finding in findings if finding.result == "problem"]
+    if any(finding.damage for finding in problems):
+        return VerificationError.exit_code
+    return RefusedError.exit_code if problems else 0

@@ -1,0 +1,99 @@
+"""What a machine must have: Java, Delta's JARs, tested versions, and Spark workers that run the same Python."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Callable, Iterator
+
+from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.engines.jars import DELTA_FOR_SPARK, delta_jars
+from retention.engines.java import OLDEST_JAVA, java_version, machine_java, packaged_java
+from retention.engines.session import session
+from retention.errors import RetentionError
+
+TESTED = {
+    "pyspark": tuple(DELTA_FOR_SPARK),
+    "delta-spark": tuple(version for _, version in DELTA_FOR_SPARK.values()),
+    "deltalake": ("1.6.6",),
+    "pyarrow": ("26",),
+    "pandas": ("2.3",),
+}
+"""Package → the versions, or beginnings of versions, that the tests run with."""
+
+_WITHOUT_SPARK = "--engine local needs no Spark"
+
+
+def check_machine(lack: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
+    """Everything that can be said without starting Spark.
+
+    Args:
+        lack: what the lack of something that only Spark needs is: `warning`, or `problem` where Spark is asked for.
+    """
+    yield _java(lack)
+    yield _jars(lack)
+    for package, tested in TESTED.items():
+        yield _version(package, tested)
+
+
+def check_workers() -> Finding:
+    """Start Spark and run one task: its workers must run this Python, with this package."""
+    try:
+        with session("retention doctor") as spark:
+            found = spark.sparkContext.parallelize([0], 1).map(_python_of_worker).collect()
+    except RetentionError as error:
+        return raised("spark workers", error)
+    except Exception as error:  # whatever a cluster answers is the finding
+        text = next(iter(str(error).splitlines()), type(error).__name__)
+        return problem(
+            "spark workers",
+            f"a Spark task failed: {text}",
+            "install this package on every worker, or look at Spark's own log",
+        )
+    executable, version = found[0]
+    here = sys.version.split()[0]
+    said = (
+        f"workers run Python {version} ({executable}), the driver Python {here} ({sys.executable})"
+    )
+    if version.rpartition(".")[0] != here.rpartition(".")[0]:
+        return problem("spark workers", said, "point PYSPARK_PYTHON at the same Python everywhere")
+    return ok("spark workers", said)
+
+
+def _python_of_worker(_: int) -> tuple[str, str]:
+    return sys.executable, sys.version.split()[0]
+
+
+def _java(lack: Callable[[str, str, str], Finding]) -> Finding:
+    home = machine_java() or packaged_java()
+    if home is None:
+        return lack(
+            "java",
+            f"there is no Java {OLDEST_JAVA} or later on JAVA_HOME or PATH",
+            f"run `make setup`, or set JAVA_HOME; {_WITHOUT_SPARK}",
+        )
+    return ok("java", f"Java {java_version(home)} in {home}")
+
+
+def _jars(lack: Callable[[str, str, str], Finding]) -> Finding:
+    try:
+        jars = delta_jars()
+    except (RetentionError, importlib.metadata.PackageNotFoundError) as error:
+        return lack("delta jars", str(error), f"run `make setup`; {_WITHOUT_SPARK}")
+    return ok("delta jars", f"{len(jars)} JARs in {jars[0].parent}")
+
+
+def _version(package: str, tested: tuple[str, ...]) -> Finding:
+    check = f"{package} version"
+    listed = " or ".join(tested)
+    try:
+        found = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return warning(check, f"{package} is not installed", f"install {package} {listed}")
+    if not any(f"{found}.".startswith(f"{one}.") for one in tested):
+        return warning(
+            check,
+            f"{package} {found} is installed, the tests run with {listed}",
+            f"install {package} {listed}, or run `make setup`",
+        )
+    return ok(check, f"{package} {found}")

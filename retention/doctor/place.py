@@ -1,0 +1,118 @@
+"""What a warehouse's place can do: tried with real files that are removed again, not assumed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from retention import files
+from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.errors import RetentionError
+from retention.stores.trial import commits_exclude, local_abilities, trial_place, write_and_read
+from retention.units import SECOND, format_size
+
+_CLOCKS_APART_MS = 5_000
+_LITTLE_ROOM = 1 << 30
+_NO_ROOM = 16 << 20
+_PERMISSIONS = "permissions"
+_WRITABLE = "mount it writable, or give this user the right to write there"
+_OTHER_PLACE = "keep the warehouse on another file system"
+
+
+def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
+    """Try reading, writing, clock and abilities in a warehouse."""
+    place = _existing(location)
+    if place != location:
+        yield ok("warehouse", f"{location} is not there yet; the first write makes it")
+    try:
+        with trial_place(place) as trial:
+            before = clock()
+            written_ms = write_and_read(trial)
+            yield ok(_PERMISSIONS, f"files can be listed, created, read and removed in {place}")
+            yield _clock(before, clock(), written_ms)
+            if not files.is_remote(place):
+                for name, ability in local_abilities().items():
+                    yield _ability(name, place, ability, trial)
+            yield _ability("commits", place, commits_exclude, trial)
+    except (OSError, RetentionError) as error:
+        yield _refused(place, error)
+    if not files.is_remote(place):
+        yield _room(place)
+
+
+def _refused(place: str, error: Exception) -> Finding:
+    reason = getattr(error, "strerror", None) or str(error)
+    if files.is_remote(place):
+        remedy = "check the bucket's name, the endpoint, and the rights of the credentials"
+        return problem(_PERMISSIONS, f"{place}: cannot be read and written ({reason})", remedy)
+    return problem(
+        _PERMISSIONS,
+        f"{place}: nothing can be written there ({reason}), so only commands that look work",
+        _WRITABLE,
+    )
+
+
+def _existing(location: str) -> str:
+    """The location, or the nearest directory above it that exists."""
+    if files.is_remote(location):
+        return location
+    path = Path(location)
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return location if path == Path(location) else str(path)
+
+
+def _clock(before_ns: int, after_ns: int, written_ms: int) -> Finding:
+    """The clock must be that of whoever stamps files: ages and tombstones count from both."""
+    early, late = before_ns // 1_000_000 - written_ms, written_ms - after_ns // 1_000_000
+    apart = max(early, late, 0)
+    if apart > _CLOCKS_APART_MS:
+        way = "ahead of" if early > 0 else "behind"
+        return warning(
+            "clock",
+            f"this machine's clock is {apart / 1000:,.0f} s {way} the file system's",
+            "set both by NTP; until then give --as-of",
+        )
+    return ok("clock", "this machine's clock and the file system's agree")
+
+
+def _ability(name: str, place: str, tried: Callable[[str], bool], trial: str) -> Finding:
+    try:
+        held = tried(trial)
+    except Exception as error:  # whatever the file system answers is the finding
+        detail = next(iter(str(error).splitlines()), type(error).__name__)
+        return problem(name, f"{place}: this place has no {name} ({detail})", _OTHER_PLACE)
+    if not held:
+        return problem(
+            name,
+            f"{place}: {name} do not exclude there: the second of two was let through",
+            "use a store with conditional put (If-None-Match)"
+            if files.is_remote(place)
+            else _OTHER_PLACE,
+        )
+    return ok(name, f"{name} work as they must: tried")
+
+
+def _room(place: str) -> Finding:
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return raised("free space", error)
+    said = f"{format_size(free)} are free in {place}"
+    remedy = "free space, or run `retention apply` to let old messages go"
+    if free < _NO_ROOM:
+        return problem("free space", said, remedy)
+    return warning("free space", said, remedy) if free < _LITTLE_ROOM else ok("free space", said)
+
+
+def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Finding | None:
+    """A clock behind the latest instant that was applied makes every run refuse."""
+    if newest_ns is None or newest_ns <= now_ns:
+        return None
+    return problem(
+        "clock",
+        f"the clock is {(newest_ns - now_ns) / SECOND:,.0f} s behind the latest instant that was applied",
+        "set the clock, or apply with --allow-rewind if that instant lay in the future",
+        stream,
+    )

@@ -1,0 +1,155 @@
+"""What is the matter with one stream: its table, its files, its runs, and who holds its leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.doctor.place import check_history_clock
+from retention.opened import OpenedStream
+from retention.passes.guards import refuse_unbuilt
+from retention.passes.history import history_of
+from retention.passes.orphans import orphans
+from retention.stores.layout import Layout
+from retention.stores.lease import KINDS, holder
+from retention.stores.survey import Survey, survey
+from retention.units import DAY, format_instant
+
+MANY_FILES = 200_000
+"""More files than this make every plan slow, and segments needlessly small."""
+_NAMED = 3
+
+
+def check_stream(opened: OpenedStream) -> Iterator[Finding]:
+    """Look at one stream; what one check raises is its finding, and the others go on."""
+    checks: list[tuple[str, Callable[[OpenedStream], Iterator[Finding]]]] = [
+        ("policy", _policy),
+        ("table", _table),
+        ("runs", _runs),
+        ("leftovers", _leftovers),
+        ("leases", _leases),
+    ]
+    for name, check in checks:
+        try:
+            yield from check(opened)
+        except Exception as error:  # a run would have met it too
+            yield raised(name, error, opened.name)
+
+
+def _policy(opened: OpenedStream) -> Iterator[Finding]:
+    refuse_unbuilt(opened.name, opened.config.policy())
+    yield ok("policy", "every rule of the configuration is carried out", opened.name)
+
+
+def _table(opened: OpenedStream) -> Iterator[Finding]:
+    name = opened.name
+    found = survey(Layout(opened.root, name), opened.config.format)
+    if found is None:
+        yield ok("table", "nothing was written yet", name)
+        return
+    count = found.files.num_rows
+    yield ok("table", f"opens at version {found.version} with {count:,} files", name)
+    yield _data_files(found, name)
+    yield _statistics(found, name)
+    if found.vectors:
+        yield _vectors(opened, found.vectors)
+    if count > MANY_FILES:
+        yield warning(
+            "segments",
+            f"{count:,} files make every plan slow",
+            "raise segment_size and segment_span, and append in larger batches",
+            name,
+        )
+
+
+def _data_files(found: Survey, name: str) -> Finding:
+    wrong = found.wrong_lengths()
+    if not wrong:
+        return ok("data files", "every file is there with its length", name)
+    listed = ", ".join(
+        f"{location} ({'missing' if there is None else f'{there:,} bytes instead of {logged:,}'})"
+        for location, there, logged in wrong[:_NAMED]
+    )
+    more = f", and {len(wrong) - _NAMED:,} more" if len(wrong) > _NAMED else ""
+    return Finding(
+        "data files",
+        "problem",
+        f"{len(wrong):,} of {found.files.num_rows:,} files are not what was committed: {listed}{more}",
+        "restore them from a copy",
+        name,
+        damage=True,
+    )
+
+
+def _statistics(found: Survey, name: str) -> Finding:
+    if not found.unknown:
+        return ok("statistics", "known of every file: a plan opens none to learn them", name)
+    return warning(
+        "statistics",
+        f"not known of {found.unknown:,} files, which the next plan opens once",
+        "run `retention plan` to learn them now",
+        name,
+    )
+
+
+def _vectors(opened: OpenedStream, count: int) -> Finding:
+    said = f"{count:,} files carry deletion vectors of another writer"
+    if opened.config.engine == "local":
+        remedy = "run `retention apply` with --engine spark, or REORG TABLE ... APPLY (PURGE)"
+        return problem("deletion vectors", said, remedy, opened.name)
+    remedy = (
+        "nothing: the next `retention apply` has Spark write those files anew, if it touches them"
+    )
+    return warning("deletion vectors", said, remedy, opened.name)
+
+
+def _runs(opened: OpenedStream) -> Iterator[Finding]:
+    name, history = opened.name, history_of(opened.warehouse, opened.name)
+    finished = sum(1 for _ in history.outcomes())
+    unfinished = history.unfinished()
+    if unfinished:
+        yield warning(
+            "runs",
+            f"{len(unfinished)} runs began and have no outcome, {unfinished[0]} the first",
+            "run `retention apply`: it asks the table what became of them; one may be under way",
+            name,
+        )
+    else:
+        yield ok("runs", f"{finished:,} finished, none interrupted", name)
+    clock = check_history_clock(history.last_as_of_ns(), opened.clock(), name)
+    if clock is not None:
+        yield clock
+
+
+def _leftovers(opened: OpenedStream) -> Iterator[Finding]:
+    name, begun = opened.name, history_of(opened.warehouse, opened.name).directory
+    found = [orphan for orphan in orphans(opened) if not orphan.location.startswith(begun)]
+    if not found:
+        yield ok("leftovers", "no file is there that nothing accounts for", name)
+        return
+    oldest = min(found, key=lambda orphan: orphan.since_ns)
+    young = sum(1 for orphan in found if orphan.since_ns > opened.clock() - DAY)
+    yield warning(
+        "leftovers",
+        f"{len(found):,} files that no commit accounts for ({young:,} of them younger than a day, perhaps of a run "
+        f"under way), the oldest {oldest.location}: {oldest.what}, {format_instant(oldest.since_ns)}",
+        "they cost room and nothing else; delete those older than a day while nothing runs",
+        name,
+    )
+
+
+def _leases(opened: OpenedStream) -> Iterator[Finding]:
+    held = False
+    for kind in KINDS:
+        owner = holder(opened.root, kind)
+        if owner is None:
+            continue
+        held = True
+        yield warning(
+            "leases",
+            f"the {kind} lease is held by {owner}",
+            "wait for it, or end that process: its lease is free at once",
+            opened.name,
+        )
+    if not held:
+        yield ok("leases", "nobody holds one", opened.name)

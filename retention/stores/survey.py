@@ -1,0 +1,88 @@
+"""A stream's table looked over without changing anything: what is live, where it lies, and what hides in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import files
+from retention.stores import delta_table, index
+from retention.stores.cache import StatisticsCache
+from retention.stores.layout import Layout, check_format
+from retention.stores.parquet_log import ParquetLog
+from retention.stores.parquet_moves import Places
+from schemas.files import LOGGED_FILES
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a table says about itself."""
+
+    version: int
+    files: pa.Table
+    """Shape `LOGGED_FILES`."""
+    locations: list[str]
+    """Where each of them should be, in the same order."""
+    unknown: int
+    """Files that the next plan opens once, because no statistics of them are kept."""
+    vectors: int
+    """Files of which a deletion vector of another writer hides rows."""
+
+    def wrong_lengths(self) -> list[tuple[str, int | None, int]]:
+        """Files that are missing or have another length: location, what is there, what was committed."""
+        found = files.lengths(self.locations)
+        logged = self.files["file_bytes"].to_pylist()
+        rows = zip(self.locations, found, logged, strict=True)
+        return [row for row in rows if row[1] != row[2]]
+
+
+def survey(layout: Layout, format_: str) -> Survey | None:
+    """Look a table over; None if nothing was ever written.
+
+    Raises:
+        RefusedError: a table feature or property that the engine does not handle.
+        ForeignRowsError: files of another writer break the storage rules, as far as their statistics tell.
+        DamagedError: the log cannot be read.
+    """
+    check_format(layout, format_)
+    return _delta(layout) if format_ == "delta" else _parquet(layout)
+
+
+def _delta(layout: Layout) -> Survey | None:
+    if not delta_table.exists(layout):
+        return None
+    handle, live = delta_table.read_handle(layout)
+    index.refuse_nulls(layout.stream, live)
+    logged = live.select(LOGGED_FILES.names)
+    _, missing = StatisticsCache(layout, lambda: 0).match(logged)
+    _refuse_overlaps(layout, live)
+    return Survey(
+        handle.table.version(),
+        logged,
+        [layout.live(path) for path in logged["path"].to_pylist()],
+        missing.num_rows,
+        len(handle.vectors),
+    )
+
+
+def _parquet(layout: Layout) -> Survey | None:
+    log = ParquetLog(layout)
+    if not log.exists():
+        return None
+    state = log.read()
+    places = Places(layout, log)
+    _refuse_overlaps(layout, state.files)
+    return Survey(
+        state.version,
+        state.files.select(LOGGED_FILES.names),
+        [places.find(path) for path in state.files["path"].to_pylist()],
+        len(set(places.foreign(state)) - log.names_ever()),
+        0,
+    )
+
+
+def _refuse_overlaps(layout: Layout, live: pa.Table) -> None:
+    known = live.filter(pc.and_(pc.is_valid(live["min_seq"]), pc.is_valid(live["max_seq"])))
+    index.refuse_overlaps(layout.stream, index.in_order(known))

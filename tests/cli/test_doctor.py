@@ -1,0 +1,221 @@
+"""The doctor finds what is wrong, says what to do, ends with the code that fits, and leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.doctor import machine, place
+from retention.doctor.machine import TESTED
+from retention.passes.history import history_of
+from retention.stores import trial
+from retention.stores.lease import lease
+from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
+from tests.support.trees import tree
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
+    command = commands(tmp_path / "w", ORDERS, format=request.param)
+    command.json("publish", "ORDERS", stdin="\n".join(lines(72)))
+    return command
+
+
+def examined(command: Commands, expected: int = 0) -> dict[tuple[str | None, str], dict[str, Any]]:
+    """What the doctor finds, by stream and check."""
+    done = command.run("--format", "json", "doctor")
+    assert done.exit_code == expected, done.output
+    found = json.loads(done.stdout)
+    assert len(found) == len({(one["stream"], one["check"]) for one in found})
+    assert all(one["remedy"] for one in found if one["result"] != "ok")
+    return {(one["stream"], one["check"]): one for one in found}
+
+
+def data_files(command: Commands) -> list[Path]:
+    return sorted((command.folder / "streams/ORDERS/messages").rglob("segment=*/*.parquet"))
+
+
+def test_a_healthy_warehouse_has_no_problem_and_keeps_no_trace(orders: Commands) -> None:
+    before = tree(orders.folder)
+    found = examined(orders)
+    assert {one["result"] for (stream, _), one in found.items() if stream} == {"ok"}
+    for check in ("hard links", "renames", "locks", "commits", "permissions", "clock"):
+        assert found[None, check]["result"] == "ok"
+    assert tree(orders.folder) == before
+    said = orders.run("doctor", "ORDERS").stdout.splitlines()
+    assert said[0] == "machine and warehouse"
+    assert "ORDERS" in said
+    assert "  ok       leases: nobody holds one" in said
+
+
+def test_missing_and_short_files_are_named_and_end_with_6(orders: Commands) -> None:
+    missing, short = data_files(orders)[:2]
+    missing.unlink()
+    short.write_bytes(short.read_bytes()[:-1])
+    found = examined(orders, 6)["ORDERS", "data files"]
+    assert found["result"] == "problem"
+    assert missing.name in found["detail"]
+    assert short.name in found["detail"]
+    assert "restore" in found["remedy"]
+
+
+def test_a_damaged_log_is_a_problem_of_that_stream_alone(orders: Commands) -> None:
+    root = orders.folder / "streams/ORDERS"
+    logs = [*root.glob("messages/_delta_log/*1.json"), *root.glob("_retention/log/*1.json")]
+    logs[0].write_bytes(b"{")
+    found = examined(orders, 6)
+    assert found["ORDERS", "table"]["result"] == "problem"
+    assert found["ORDERS", "leases"]["result"] == "ok"
+
+
+def test_a_lost_cache_and_interrupted_runs_are_warnings(orders: Commands) -> None:
+    history = history_of(str(orders.folder), "ORDERS")
+    history.begin("20270101T000000.000000000Z-abcdef", {"kind": "apply"})
+    for file in orders.folder.rglob("_retention/stats/*.parquet"):
+        file.unlink()
+    found = examined(orders)
+    assert found["ORDERS", "runs"]["result"] == "warning"
+    assert "retention apply" in found["ORDERS", "runs"]["remedy"]
+    if (orders.folder / "streams/ORDERS/messages/_delta_log").exists():
+        assert found["ORDERS", "statistics"]["result"] == "warning"
+
+
+def test_files_that_nothing_accounts_for_are_counted(orders: Commands) -> None:
+    root = orders.folder / "streams/ORDERS"
+    delta = (root / "messages/_delta_log").exists()
+    stray = root / ("messages" if delta else "_retention/staging") / "partition=0/segment=1"
+    stray.mkdir(parents=True, exist_ok=True)
+    (stray / f"{'0' * 32}.parquet").write_bytes(b"left")
+    found = examined(orders)["ORDERS", "leftovers"]
+    assert found["result"] == "warning"
+    assert "0" * 32 in found["detail"]
+
+
+def test_the_holder_of_a_lease_is_named(orders: Commands) -> None:
+    with lease(str(orders.folder / "streams/ORDERS"), "maintenance", lambda: NOW):
+        found = examined(orders)["ORDERS", "leases"]
+        assert found["result"] == "warning"
+        assert f"process {os.getpid()}" in found["detail"]
+    assert examined(orders)["ORDERS", "leases"]["result"] == "ok"
+
+
+def test_a_clock_behind_the_history_is_a_problem(orders: Commands) -> None:
+    assert orders.run("apply", "--yes", "--allow-future", "--as-of", 4 * 10**18).exit_code == 0
+    found = examined(orders, 4)["ORDERS", "clock"]
+    assert found["result"] == "problem"
+    assert "--allow-rewind" in found["remedy"]
+
+
+def test_a_policy_that_is_not_carried_out_is_a_problem(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS | {"retention": "workqueue"})
+    assert "workqueue" in examined(command, 4)["ORDERS", "policy"]["detail"]
+
+
+def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS | {"max_age": "soon"})
+    found = examined(command, 4)
+    assert "max_age" in found[None, "configuration"]["detail"]
+    assert (None, "pyarrow version") in found
+
+
+def test_a_stream_that_is_not_there_is_said_as_everywhere(orders: Commands) -> None:
+    done = orders.run("doctor", "ORDER")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "did you mean ORDERS?" in done.stderr
+
+
+def test_a_warehouse_that_is_not_there_yet_is_no_problem(tmp_path: Path) -> None:
+    done = Commands(tmp_path).run("--format", "json", "doctor")
+    assert done.exit_code in (2, 4)
+    command = commands(tmp_path, ORDERS)
+    (tmp_path / "retention.yaml").write_text(
+        json.dumps({"warehouse": "./later/on", "streams": [ORDERS]})
+    )
+    assert "first write" in examined(command)[None, "warehouse"]["detail"]
+    assert not (tmp_path / "later").exists()
+
+
+@pytest.mark.parametrize("name", ["links_exclude", "renames_last", "locks_exclude"])
+def test_a_file_system_without_an_ability_is_a_problem(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def refuse(_: str) -> bool:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(trial, name, refuse)
+    found = examined(orders, 4)
+    (wrong,) = [one for one in found.values() if one["result"] == "problem"]
+    assert "Operation not supported" in wrong["detail"]
+    assert "another file system" in wrong["remedy"]
+
+
+def test_a_place_that_lets_two_commits_through_is_a_problem(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "commits_exclude", lambda _: False)
+    assert "let through" in examined(orders, 4)[None, "commits"]["detail"]
+
+
+def test_little_room_and_a_clock_that_is_off_are_warnings(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "_LITTLE_ROOM", 1 << 60)
+    monkeypatch.setattr(place, "write_and_read", lambda _: 0)
+    found = examined(orders)
+    assert found[None, "free space"]["result"] == "warning"
+    assert "ahead of the file system's" in found[None, "clock"]["detail"]
+
+
+def test_missing_java_is_a_warning_or_where_spark_is_asked_for_a_problem(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "machine_java", lambda: None)
+    monkeypatch.setattr(machine, "packaged_java", lambda: None)
+    assert examined(orders)[None, "java"]["result"] == "warning"
+    assert orders.run("--engine", "spark", "doctor").exit_code == 4
+
+
+def test_versions_that_no_test_runs_with_are_warnings(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(machine.TESTED, "pandas", ("2.30",))
+    assert examined(orders)[None, "pandas version"]["result"] == "warning"
+
+
+def test_the_table_of_versions_is_the_projects_own() -> None:
+    wanted = (ROOT / "pyproject.toml").read_text()
+    for package, tested in TESTED.items():
+        (stated,) = re.findall(rf'^  "{package}[=>]=([\d.]+)', wanted, re.MULTILINE)
+        assert stated in tested
+
+
+def test_spark_is_not_loaded_unless_asked_for(orders: Commands) -> None:
+    code = (
+        "import sys\nfrom retention.cli.main import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+        "assert 'pyspark' not in sys.modules and 'py4j' not in sys.modules"
+    )
+    words = ["--config", str(orders.folder / "retention.yaml"), "doctor"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_python_of_sparks_workers_is_asked_of_a_task(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS)
+    found = json.loads(command.run("--format", "json", "doctor", "--spark").stdout)
+    assert found[0]["check"] == "spark workers"
+    assert found[0]["result"] == "ok"
+    assert sys.executable in found[0]["detail"]
