@@ -46,18 +46,12 @@ class StatisticsCache:
         known = self._load()[1]
         at = pc.index_in(live["path"], value_set=known["path"])
         hit = pc.is_valid(at)
-        identified = live.select(LOGGED_FILES.names).filter(hit)
-        found = known.select(_LEARNED).take(at.drop_null())
-        keys = known.select(_KEY).take(at.drop_null())
         for name in _KEY:
-            same = pc.equal(keys[name], identified[name])
-            if not pc.all(same, min_count=0).as_py():
-                keys, identified, found = (t.filter(same) for t in (keys, identified, found))
-        complete = pa.table([*identified.columns, *found.columns], schema=FILE_STATS)
-        if complete.num_rows == live.num_rows:
-            return complete, live.slice(0, 0)
-        missing = pc.invert(pc.is_in(live["path"], value_set=complete["path"]))
-        return complete, live.filter(missing)
+            hit = pc.and_(hit, pc.equal(known[name].take(at), live[name]))
+        hit = pc.fill_null(hit, fill_value=False)
+        if pc.all(hit, min_count=0).as_py():
+            return _completed(live, known, at), live.slice(0, 0)
+        return _completed(live.filter(hit), known, at.filter(hit)), live.filter(pc.invert(hit))
 
     def tidy(self, live: pa.Table) -> None:
         """Put many small files into one.
@@ -93,3 +87,9 @@ class StatisticsCache:
         except (OSError, KeyError, pa.ArrowException):
             # Whatever cannot be read is learned again from the data files.
             return None
+
+
+def _completed(identified: pa.Table, known: pa.Table, at: pa.ChunkedArray) -> pa.Table:
+    """Files as the log identifies them, with what row `at` of `known` has learned of each; shape `FILE_STATS`."""
+    learned = [known[name].take(at) for name in _LEARNED]
+    return pa.table([*identified.select(LOGGED_FILES.names).columns, *learned], schema=FILE_STATS)

@@ -90,7 +90,8 @@ class DeltaStore:
         known, missing = self._cache.match(logged)
         described, read = index.describe(self.data_files(missing), missing)
         self._cache.add(described)
-        table = index.in_order(pa.concat_tables([known, described]))
+        table = pa.concat_tables([known, described]) if described.num_rows else known
+        table = index.in_order(table)
         self._cache.tidy(table)
         overlapping = index.refuse_overlaps(self.stream, table)
         read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)

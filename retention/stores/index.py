@@ -54,6 +54,8 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
 def in_order(table: pa.Table) -> pa.Table:
     """Statistics sorted by partition, segment, lowest sequence and path."""
     keys = [table[name].to_numpy() for name in _ORDER]
+    if _rising(keys):
+        return table
     order = np.lexsort(keys[::-1])
     tied = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
     if tied.any():
@@ -78,8 +80,9 @@ def refuse_nulls(stream: str, files: pa.Table) -> None:
             raise ForeignRowsError(f"stream {stream}: {path} has no {name}; {_REMEDY}")
     for name in files.column_names:
         if name.startswith("nulls_"):
-            bad = files.filter(pc.greater(files[name], 0))
-            if bad.num_rows:
+            is_bad = pc.greater(files[name], 0)
+            if pc.any(is_bad, min_count=0).as_py():
+                bad = files.filter(is_bad)
                 raise ForeignRowsError(
                     f"stream {stream}: {bad['path'][0].as_py()} has {bad[name][0].as_py()} rows without "
                     f"{name.removeprefix('nulls_')}; {_REMEDY}"
@@ -126,23 +129,37 @@ def effective(counters: Counters, files: pa.Table) -> Counters:
         counters: those of the log.
         files: columns partition, segment, and max_seq (null where not known).
     """
-    bounds = files.select(["partition", "segment", "max_seq"]).group_by("partition")
-    table = bounds.aggregate([("segment", "max"), ("max_seq", "max")])
-    next_seq: dict[int, int] = {}
-    open_base: dict[int, int] = {}
-    for row in table.to_pylist():
-        partition = row["partition"]
-        if partition is None:
-            continue
-        if row["max_seq_max"] is not None:
-            next_seq[partition] = max(row["max_seq_max"] + 1, counters.next_seq.get(partition, 0))
-        if row["segment_max"] is not None:
-            open_base[partition] = max(row["segment_max"], counters.open_base.get(partition, 0))
+    highest = _highest(files["partition"], files["max_seq"])
+    bases = _highest(files["partition"], files["segment"])
+    next_seq = {p: max(seq + 1, counters.next_seq.get(p, 0)) for p, seq in highest.items()}
+    open_base = {p: max(base, counters.open_base.get(p, 0)) for p, base in bases.items()}
     return Counters(
         ChainMap(next_seq, counters.next_seq),  # type: ignore[arg-type]
         ChainMap(open_base, counters.open_base),  # type: ignore[arg-type]
         counters.batches,
     )
+
+
+def _highest(partition: pa.ChunkedArray, values: pa.ChunkedArray) -> dict[int, int]:
+    """The highest value of each partition; rows in which either is null do not count."""
+    if partition.null_count or values.null_count:
+        known = pc.and_(pc.is_valid(partition), pc.is_valid(values))
+        partition, values = partition.filter(known), values.filter(known)
+    of, value = partition.to_numpy(), values.to_numpy()
+    if not len(of):
+        return {}
+    order = np.argsort(of, kind="stable")
+    starts = np.flatnonzero(np.diff(of[order], prepend=of.min() - 1))
+    most = np.maximum.reduceat(value[order], starts)
+    return dict(zip(of[order][starts].tolist(), most.tolist(), strict=True))
+
+
+def _rising(keys: Sequence[np.ndarray]) -> bool:
+    """Whether rows, compared by their keys in turn, strictly rise."""
+    rises = np.zeros(max(len(keys[0]) - 1, 0), dtype=bool)
+    for key in reversed(keys):
+        rises = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & rises)
+    return bool(rises.all())
 
 
 def _running_maximum(partition: np.ndarray, values: np.ndarray) -> np.ndarray:
