@@ -141,9 +141,9 @@ def copy_without(task: Copy) -> Description:
     write_messages(task.target.location, _surviving(task, source))
     written = describe(task.target)
     reached(Step.COPY_WRITTEN)
-    return Description(
-        written.stats, written.read + ReadCount(1, _compressed_bytes(source, FILE_COLUMNS.names))
-    )
+    left = _groups_left(source, task.removed)
+    cost = _compressed_bytes(source, FILE_COLUMNS.names, left)
+    return Description(written.stats, written.read + ReadCount(1, cost))
 
 
 def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
@@ -155,8 +155,11 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
+    groups = _groups_left(source, task.removed)
     try:
-        for batch in source.iter_batches(batch_size=ROW_GROUP_ROWS, columns=FILE_COLUMNS.names):
+        for batch in source.iter_batches(
+            ROW_GROUP_ROWS, row_groups=groups, columns=FILE_COLUMNS.names
+        ):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
             kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
             if kept.num_rows:
@@ -164,6 +167,29 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
                 yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS, safe=False)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(task.source, error) from error
+
+
+def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
+    """The row groups that may keep something: those that no removed range covers from end to end."""
+    return [
+        number
+        for number in range(source.metadata.num_row_groups)
+        if not _covers(removed, _bounds(source, number))
+    ]
+
+
+def _bounds(source: pq.ParquetFile, group: int) -> tuple[int, int] | None:
+    """Lowest and highest sequence of a row group; None if its statistics do not say."""
+    column = source.schema_arrow.get_field_index("seq")
+    found = source.metadata.row_group(group).column(column).statistics
+    return (found.min, found.max) if found is not None and found.has_min_max else None
+
+
+def _covers(ranges: np.ndarray, bounds: tuple[int, int] | None) -> bool:
+    if bounds is None or not len(ranges):
+        return False
+    at = int(np.searchsorted(ranges[:, 0], bounds[0], side="right")) - 1
+    return at >= 0 and bool(bounds[1] <= ranges[at, 1])
 
 
 def _check_columns(file: DataFile, schema: pa.Schema) -> None:
@@ -250,10 +276,14 @@ def _parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _compressed_bytes(opened: pq.ParquetFile, columns: Sequence[str]) -> int:
+def _compressed_bytes(
+    opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
+) -> int:
+    """Bytes that reading some columns takes, of all row groups or of some."""
     wanted = [opened.schema_arrow.get_field_index(name) for name in columns]
-    groups = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
-    return sum(group.column(at).total_compressed_size for group in groups for at in wanted)
+    numbers = range(opened.metadata.num_row_groups) if groups is None else groups
+    parts = (opened.metadata.row_group(number) for number in numbers)
+    return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
 
 
 def _damaged(file: DataFile, error: Exception) -> DamagedError:
