@@ -42,7 +42,7 @@ class ByTime(DeltaContender):
         self._sql(f"DELETE FROM {table} WHERE {column} <= {limit}")
 
     def _keep_last(self, table: str) -> None:
-        # DELETE takes no subquery, and a MERGE that deletes what does not match takes two to five times as long.
+        # DELETE takes no subquery, and a MERGE that deletes what does not match was slower.
         last = f"SELECT max(seq) AS seq FROM {table} GROUP BY subject"
         kept = f"SELECT /*+ BROADCAST(last) */ t.* FROM {table} AS t LEFT SEMI JOIN last ON t.seq = last.seq"
         self._sql(f"INSERT OVERWRITE TABLE {table} WITH last AS ({last}) {kept}")

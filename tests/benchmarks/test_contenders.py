@@ -64,7 +64,7 @@ def test_a_task_leaves_what_its_title_says(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("asked", ["cut", "last", "bytes"])
+@pytest.mark.parametrize("asked", ["cut", "last"])
 def test_contenders_on_spark_leave_the_same_messages_as_ours(
     asked: str, sources: tuple[Path, int], tmp_path: Path
 ) -> None:
