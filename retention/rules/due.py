@@ -1,0 +1,64 @@
+"""When something is next due: until that instant, a pass over the same files under the same policy changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from retention.policy import Policy
+from retention.rules.one_pass import OnePass
+from retention.rules.spans import Array, Spans
+from schemas.messages import NEVER
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+
+
+def next_due(decided: OnePass, policy: Policy, open_base: Mapping[int, int]) -> int | None:
+    """The earliest instant at which any rule could let anything go, given that the pass lets nothing go.
+
+    Time changes verdicts of the age scan only, and those in one direction: what limits by count, bytes or subject
+    take, a commit changes. Never later than the truth; it may be earlier.
+
+    Args:
+        decided: a pass that removes nothing.
+        policy: what it was decided by.
+        open_base: partition → the base of the segment that appends go to.
+
+    Returns:
+        Nanoseconds since the epoch; `NEVER`: only a commit changes anything; None: metadata does not tell.
+    """
+    if policy.max_age_ns is None:
+        return NEVER
+    if _others_take_some(decided):
+        return None
+    find = _segments_go if policy.whole_segments else _messages_go
+    cutoffs = find(decided.spans, open_base)
+    return int(cutoffs.min()) + policy.max_age_ns if len(cutoffs) else NEVER
+
+
+def _others_take_some(decided: OnePass) -> bool:
+    cuts = (decided.by_messages, decided.by_bytes)
+    trimmed = any(cut.whole or cut.rest for cut in cuts)
+    return trimmed or (decided.surplus is not None and bool(decided.surplus.messages.any()))
+
+
+def _messages_go(spans: Spans, _: Mapping[int, int]) -> Array:
+    """For each span with a message that can expire: no cutoff below this one takes any of it.
+
+    The scan has to pass every span before, down to its youngest message, and then to find an old one.
+    """
+    passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
+    return np.maximum(passed, spans.min_ts_ns)[spans.never < spans.messages]
+
+
+def _segments_go(spans: Spans, open_base: Mapping[int, int]) -> Array:
+    """For each sealed segment in which every message can expire: no cutoff below this one takes all of it."""
+    if not len(spans):
+        return spans.max_ts_ns
+    new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
+    starts = np.append(0, np.flatnonzero(new) + 1)
+    passed = np.maximum.accumulate(np.maximum.reduceat(spans.max_ts_ns, starts))
+    mortal = np.add.reduceat(spans.never, starts) == 0
+    opened = np.array([open_base.get(int(one), 0) for one in spans.partition[starts]])
+    return passed[mortal & (spans.segment[starts] < opened)]
