@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance bench format lock
+.PHONY: help setup demo test check conformance crash bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -26,6 +26,9 @@ check: setup  ## Check format, lint, types, imports and all tests that need no S
 
 conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
 	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance
+
+crash: setup  ## Kill every write path at every step, and its recovery at every step again (an hour)
+	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

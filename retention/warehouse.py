@@ -150,7 +150,8 @@ class Warehouse:
             VerificationError: a removed file is gone: its grace is over.
         """
         for name in self.streams():
-            if history_of(self.location, name).done(run) is not None:
+            history = history_of(self.location, name)
+            if history.begun(run) is not None or history.done(run) is not None:
                 return undo_run(self.stream(name).opened, run)
         raise UsageError(
             f"{run}: no stream in {self.location} has such a run; `retention history` lists the runs"

@@ -23,7 +23,18 @@ settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
 
-WHOLE = ("benchmarks", "cli", "conformance", "contract", "docs", "jobs", "live", "safety", "spark")
+WHOLE = (
+    "benchmarks",
+    "cli",
+    "conformance",
+    "contract",
+    "crash",
+    "docs",
+    "jobs",
+    "live",
+    "safety",
+    "spark",
+)
 """Folders whose tests go through stores, processes or servers."""
 
 

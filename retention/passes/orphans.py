@@ -34,13 +34,11 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
         DamagedError: the log cannot be read.
     """
     layout = Layout(opened.root, opened.name)
+    unnamed = strays(layout, opened.config.format)
     found = [
-        *(
-            (place, "data file that no commit names")
-            for place in strays(layout, opened.config.format)
-        ),
+        *((place, "data file that no commit names") for place in unnamed),
         *_unfinished_writes(opened, layout),
-        *_counts_of_nothing(layout),
+        *_counts_of_nothing(layout, set(unnamed)),
         *_of_runs(opened),
     ]
     return [Orphan(place, what, _written_ns(place)) for place, what in found]
@@ -56,28 +54,32 @@ def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[s
                 yield files.join(directory, path), "write that never ended"
 
 
-def _counts_of_nothing(layout: Layout) -> Iterator[tuple[str, str]]:
-    """Subject counts whose data file is nowhere."""
+def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str, str]]:
+    """Subject counts whose data file is nowhere, or is itself an orphan."""
     places = [layout.messages, layout.own("staging"), layout.own("trash")]
-    there = {path for place in places for path in files.walk(place)}
+    there = {
+        path
+        for place in places
+        for path in files.walk(place)
+        if files.join(place, path) not in unnamed
+    }
     for path in files.walk(layout.own("subjects")):
         if path not in there and path.endswith(".parquet"):
-            yield layout.own("subjects", path), "subject counts of a data file that is gone"
+            yield layout.own("subjects", path), "subject counts of no data file"
 
 
 def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:
     history = history_of(opened.warehouse, opened.name)
-    for run in history.unfinished():
-        yield (
-            history.begun_location(run),
-            "run that began and has no outcome; the next run writes it",
-        )
+    unfinished = set(history.unfinished())
+    for run in sorted(unfinished):
+        yield history.begun_location(run), "run without an outcome; the next run writes it"
     reports = files.join(opened.root, "_retention", "reports")
     for name in files.names(reports):
-        run = name.rpartition(".arrow")[0].rpartition(".")[0]
-        if not run or history.begun(run) is not None:
+        run = name.removesuffix(".arrow").rpartition(".")[0]
+        if run in unfinished:
             continue
-        yield files.join(reports, name), "undo record of a run that never began"
+        if (history.done(run) or {"status": "abandoned"})["status"] == "abandoned":
+            yield files.join(reports, name), "undo record of a run that committed nothing"
 
 
 def _written_ns(place: str) -> int:

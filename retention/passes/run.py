@@ -1,4 +1,4 @@
-"""Runs: carry plans out, one commit each, and settle what an interrupted run left; every decision lies below."""
+"""Runs: carry plans out, one commit each; every decision lies below."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from retention.passes.plan import Plan
 from retention.passes.planning import plan_stream
 from retention.passes.purge import purge_vectors
 from retention.passes.report import Report
+from retention.passes.settling import settle_interrupted
 from retention.passes.undo import keep_for_undo
 from retention.passes.verify import check_copy, check_pins
 from retention.ports import Snapshot, Swap
@@ -68,19 +69,6 @@ def _plan_resolving_vectors(opened: OpenedStream, as_of_ns: int, engines: Engine
     except HiddenRowsError as hidden:
         purge_vectors(opened, hidden, engines)
         return plan_stream(opened, as_of_ns, engines)
-
-
-def settle_interrupted(opened: OpenedStream, history: History) -> None:
-    """Give every interrupted run its outcome: the table knows whether it committed."""
-    for run in history.unfinished():
-        begun = history.begun(run) or {}
-        version = opened.store.find_commit(run)
-        if version is None:
-            history.finish(run, begun | {"status": "abandoned"})
-        else:
-            history.finish(
-                run, begun | {"status": "done", "settled": True, "version_after": version}
-            )
 
 
 @dataclass(frozen=True)

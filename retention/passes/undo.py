@@ -10,6 +10,7 @@ from retention import files
 from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
+from retention.passes.settling import settle_interrupted
 from retention.ports import Swap
 from retention.steps import Step, reached
 from retention.stores.lease import lease
@@ -47,9 +48,10 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         VerificationError: a removed file is gone or changed: the grace period is over.
     """
     history = history_of(opened.warehouse, opened.name)
-    undo = history.name_run(opened.clock())
-    outcome = _undoable(opened, history, run)
     with lease(opened.root, "maintenance", opened.clock):
+        settle_interrupted(opened, history)
+        outcome = _undoable(opened, history, run)
+        undo = history.name_run(opened.clock())
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         snapshot = opened.store.snapshot()
         _check_untouched(opened, history, run, removed)

@@ -52,7 +52,7 @@ def test_a_write_that_never_ended_is_one(orders: OpenedStream) -> None:
 def test_counts_without_their_data_file_are_one(orders: OpenedStream) -> None:
     lost = files.join(orders.root, "_retention/subjects/partition=0/segment=1/gone.parquet")
     files.replace(lost, b"PAR1")
-    assert whats(orders) == {lost: "subject counts of a data file that is gone"}
+    assert whats(orders) == {lost: "subject counts of no data file"}
 
 
 def test_undo_records_of_a_run_that_never_began_and_runs_without_outcome_are_some(
@@ -63,6 +63,6 @@ def test_undo_records_of_a_run_that_never_began_and_runs_without_outcome_are_som
     files.replace(kept, b"")
     history.begin("20270101T000000.000000000Z-y", {})
     found = whats(orders)
-    assert found[kept] == "undo record of a run that never began"
-    assert any("has no outcome" in what for what in found.values())
+    assert found[kept] == "undo record of a run that committed nothing"
+    assert any("without an outcome" in what for what in found.values())
     assert len(found) == 2

@@ -1,0 +1,277 @@
+"""Write paths to be killed: scenarios, and a process that runs each case in a fork of its own.
+
+The parent of the forks only imports; deltalake and Arrow start their threads in the forks, where that is safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded when needed, before the forks)
+import pyarrow as pa
+import pyarrow.acero
+import pyarrow.dataset
+
+from retention import steps
+from retention.errors import UsageError
+from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.parquet_files import stats_table, write_messages
+from retention.passes.history import history_of
+from retention.passes.orphans import orphans
+from retention.ports import Swap
+from retention.rows import complete, sizes
+from retention.staging import Staged, Staging, numbered
+from retention.stores.cache import MERGE_ABOVE, StatisticsCache
+from retention.stores.layout import Layout
+from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
+from retention.stream import Stream
+from retention.warehouse import Warehouse, open_warehouse
+from retention.writing.append import BatchIdentity, Position, append, locate
+from schemas.files import LOGGED_FILES
+from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
+
+NOW = START + 100 * SECOND
+AS_OF = START + 75 * SECOND
+ODD_NAME = "räume"
+CONSUMERS = {"billing": {"config": {"ack_policy": "explicit"}, "state": {}}}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A command, the warehouse that it meets, and the stream that it is about."""
+
+    prepare: Callable[[Path, str], None]
+    act: Callable[[Path], None]
+    stream: str = "ORDERS"
+
+
+def opened_at(folder: Path) -> Warehouse:
+    return open_warehouse(folder / "retention.yaml", engine="local", clock=lambda: NOW)
+
+
+def empty(folder: Path, format_: str) -> None:
+    warehouse_with(folder, format_, NOW, segment_span="10s")
+
+
+def written(folder: Path, format_: str) -> None:
+    streams = warehouse_with(folder, format_, NOW, segment_span="10s")
+    lay(streams.stream("ORDERS").opened, even_segments(2, 10))
+
+
+def with_backup(folder: Path, format_: str) -> None:
+    empty(folder, format_)
+    seqs = range(3, 40, 2)
+    rows = pa.table(
+        {
+            "seq": list(seqs),
+            "subject": [f"s.{seq % 3}" for seq in seqs],
+            "ts_ns": [START + seq * SECOND for seq in seqs],
+            "headers": [None for _ in seqs],
+            "payload": [b"x" for _ in seqs],
+        },
+        schema=RAW_ROWS,
+    )
+    counted = sizes(rows["subject"], rows["headers"], rows["payload"], "file")
+    state = {
+        "messages": len(seqs),
+        "first_seq": 3,
+        "last_seq": 41,
+        "bytes": sum(counted.to_pylist()),
+    }
+    write_backup(folder / "ORDERS.arc", state, CONSUMERS, [rows])
+
+
+def due(folder: Path, format_: str) -> None:
+    """Whole segments to drop, files to rewrite, overlapping files, files of another writer, and a log and a cache
+    that are due to be put together."""
+    streams = warehouse_with(folder, format_, NOW, max_age="60s", max_msgs_per_subject=9)
+    opened = streams.stream("ORDERS").opened
+    first, *rest = even_segments(4, 10)
+    halves = [File(first.base, first.messages[at::2]) for at in (0, 1)]
+    lay(opened, [*halves, *rest])
+    layout = Layout(opened.root, opened.name)
+    if format_ == "parquet":
+        log = ParquetLog(layout)
+        for version in range(2, LIST_EVERY - 1):
+            log.append(Entry(version, 0))
+        write_messages(layout.live("partition=0/segment=31/theirs.parquet"), _rows(41, 3, START))
+        return
+    for _ in range(8):
+        nothing = Swap(LOGGED_FILES.empty_table(), stats_table([]), {"run": "nothing"})
+        opened.store.commit(nothing, opened.store.snapshot())
+    known = opened.store.inventory(opened.store.snapshot()).files
+    for number in range(MERGE_ABOVE):
+        StatisticsCache(layout, lambda number=number: number).add(known.slice(number % 4, 1))  # type: ignore[misc]
+
+
+def applied(folder: Path, format_: str) -> None:
+    due(folder, format_)
+    apply(folder)
+
+
+def publish(folder: Path) -> None:
+    lines = [
+        json.dumps({"subject": f"s.{n % 3}", "data": "x", "ts_ns": START + (20 + n) * SECOND})
+        for n in range(25)
+    ]
+    opened_at(folder).new_stream("ORDERS").publish([line.encode() for line in lines], "app", 7)
+
+
+def publish_oddly(folder: Path) -> None:
+    line = json.dumps({"subject": "a", "data": "x", "ts_ns": START}).encode()
+    opened_at(folder).new_stream(ODD_NAME).publish([line], "app", 1)
+
+
+def import_backup(folder: Path) -> None:
+    opened_at(folder).new_stream("ORDERS").import_nats_backup(folder / "ORDERS.arc")
+
+
+def apply(folder: Path) -> None:
+    [outcome] = opened_at(folder).apply(as_of=AS_OF)
+    assert outcome.value is not None, outcome.sentence
+
+
+def undo(folder: Path) -> None:
+    warehouse = opened_at(folder)
+    run = next(path.name for path in sorted((folder / "runs/ORDERS").glob("*.begun.json")))
+    try:
+        warehouse.undo(run.removesuffix(".begun.json"))
+    except UsageError as error:
+        assert "was undone already" in str(error)  # noqa: PT017
+
+
+def lose_a_race(folder: Path) -> None:
+    """Append while a rival, who holds no lease, commits first."""
+    mine, rival = (opened_at(folder).new_stream("ORDERS").opened for _ in range(2))
+
+    def stage(position: Position, staging: Staging) -> Staged:
+        staged = position.stage(staging, [_given(5, START + 30 * SECOND)])
+        at = locate(rival)
+        if "rival" not in at.snapshot.counters.batches:
+            theirs = at.stage(Staging(rival.store), [_given(5, START + 20 * SECOND)])
+            swap = Swap(
+                LOGGED_FILES.empty_table(),
+                stats_table(theirs.stats),
+                {"run": "rival"},
+                {0: theirs.next_seq},
+                {0: theirs.active.base} if theirs.active else {},
+                {"rival": 1},
+            )
+            rival.store.commit(swap, at.snapshot)
+        return staged
+
+    append(mine, stage, BatchIdentity("mine", 1))
+
+
+SCENARIOS = {
+    "publish": Scenario(written, publish),
+    "first-publish": Scenario(empty, publish_oddly, ODD_NAME),
+    "race": Scenario(written, lose_a_race),
+    "import": Scenario(with_backup, import_backup),
+    "apply": Scenario(due, apply),
+    "undo": Scenario(applied, undo),
+}
+
+
+def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
+    """What must be the same whether or not a process was killed; and `orphans`, which may differ."""
+    stream = opened_at(folder).new_stream(scenario.stream)
+    opened = stream.opened
+    history = history_of(opened.warehouse, opened.name)
+    snapshot = opened.store.snapshot()
+    counters = snapshot.counters
+    left = orphans(opened)
+    ended = [record for record in history.outcomes() if record["status"] == "done"]
+    found = {
+        "messages": _digest(stream),
+        "next_seq": counters.next_seq.get(0),
+        "open_base": counters.open_base.get(0),
+        "batches": {name: counters.batches.get(name) for name in ("app", "mine", "rival")},
+        "unfinished": history.unfinished(),
+        "removed": sum(record.get("removed_messages", 0) for record in ended),
+        "restored": sum(record.get("restored_messages", 0) for record in ended),
+        "accounted": _accounted(folder, {orphan.location for orphan in left}),
+        "orphans": sorted(orphan.what for orphan in left),
+    }
+    if scenario.act is apply:
+        apply(folder)
+        found["again"] = next(iter(history.outcomes()))["removed_messages"]
+    return found
+
+
+def _digest(stream: Stream) -> list[Any]:
+    tables = [table.combine_chunks() for table in stream.messages()]
+    held = pa.concat_tables(tables).to_pylist() if tables else []
+    return [len(held), hashlib.sha256(repr(held).encode()).hexdigest()]
+
+
+def _accounted(folder: Path, left: set[str]) -> dict[str, int]:
+    """How many files of each kind are on the disk, but for orphans: what `orphans` forgets shows here."""
+    kinds = ("staging", "trash", "subjects", "reports", "consumers", "messages", "_tables", "runs")
+    real = {str(Path(location).resolve()) for location in left}
+    counts: Counter[str] = Counter()
+    for path in folder.rglob("*"):
+        if path.is_file() and str(path.resolve()) not in real:
+            unfinished = path.suffix == ".tmp"
+            data = path.suffix in (".parquet", ".arrow") and "_delta_log" not in path.parts
+            kind = next((kind for kind in kinds if kind in path.parts), None)
+            if unfinished or (kind and data):
+                counts[f"{kind} {'unfinished' if unfinished else ''}".strip()] += 1
+    return dict(counts)
+
+
+def _given(count: int, first_ns: int) -> pa.Table:
+    rows = pa.table(
+        {
+            "subject": [f"s.{n % 3}" for n in range(count)],
+            "ts_ns": pa.array([first_ns + n * SECOND for n in range(count)], pa.int64()),
+            "headers": pa.nulls(count, pa.binary()),
+            "payload": pa.array([b"x"] * count, pa.binary()),
+        }
+    )
+    return complete(rows, "file")
+
+
+def _rows(first_seq: int, count: int, first_ns: int) -> Iterator[pa.Table]:
+    return numbered([_given(count, first_ns + first_seq * SECOND)], first_seq)
+
+
+def _in_a_fork(case: dict[str, Any]) -> None:
+    """Carry one case out: `do` is prepare, act or outcome."""
+    folder, scenario = Path(case["folder"]), SCENARIOS[case["scenario"]]
+    steps.watch(case.get("env", {}))
+    if case["do"] == "prepare":
+        scenario.prepare(folder, case["format"])
+    elif case["do"] == "act":
+        scenario.act(folder)
+    else:
+        found = outcome_of(folder, scenario)
+        Path(case["result"]).write_text(json.dumps(found), encoding="utf-8")
+
+
+def main() -> None:
+    """Answer each case, a line of JSON on standard input, with a line: how its process ended."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            try:
+                _in_a_fork(json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
