@@ -5,11 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from configparser import ConfigParser
-from configparser import Error as ConfigParserError
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,11 @@ import pyarrow as pa
 from pyarrow import fs
 
 from retention.errors import UsageError
+from retention.object_store import file_system
+from retention.object_store import storage_options as _storage_options
 from retention.steps import Step, reached
+
+storage_options = _storage_options
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,20 +44,6 @@ def join(base: str, *parts: str) -> str:
     return "/".join([base.rstrip("/"), *parts])
 
 
-def storage_options() -> dict[str, str]:
-    """What deltalake needs to reach the object store: the AWS_* environment, and a profile's credentials if it has none."""
-    environment = os.environ.items()
-    options = {name: value for name, value in environment if name.startswith("AWS_") and value}
-    if "AWS_ACCESS_KEY_ID" not in options:
-        # With an endpoint of its own deltalake would ask only the machine's metadata service.
-        options.setdefault("AWS_FORCE_CREDENTIAL_LOAD", "true")
-    options.setdefault("AWS_REGION", _region())
-    options["aws_conditional_put"] = "etag"
-    if _endpoint().startswith("http://"):
-        options["AWS_ALLOW_HTTP"] = "true"
-    return options
-
-
 def stat(location: str) -> tuple[int, int]:
     """Length in bytes and modification time in milliseconds since the epoch.
 
@@ -66,7 +53,7 @@ def stat(location: str) -> tuple[int, int]:
     if not is_remote(location):
         found = Path(location).stat()
         return found.st_size, found.st_mtime_ns // 1_000_000
-    info = _s3().get_file_info(_key(location))
+    info = file_system().get_file_info(_key(location))
     if info.type != fs.FileType.File:
         raise FileNotFoundError(location)
     return info.size, info.mtime_ns // 1_000_000
@@ -83,7 +70,7 @@ def length(location: str) -> int | None:
 def open_input(location: str) -> pa.NativeFile:
     """Open a file for random reads."""
     if is_remote(location):
-        return _s3().open_input_file(_key(location))
+        return file_system().open_input_file(_key(location))
     return pa.OSFile(location, "rb")
 
 
@@ -196,7 +183,7 @@ def delete(locations: Iterable[str]) -> None:
     for location in locations:
         with suppress(FileNotFoundError):
             if is_remote(location):
-                _s3().delete_file(_key(location))
+                file_system().delete_file(_key(location))
             else:
                 Path(location).unlink()
 
@@ -214,7 +201,7 @@ def names(directory: str) -> list[str]:
             return []
         return sorted(name for name in files if not name.startswith("."))
     selector = fs.FileSelector(_key(directory), allow_not_found=True)
-    found = _s3().get_file_info(selector)
+    found = file_system().get_file_info(selector)
     return sorted(info.base_name for info in found if info.type == fs.FileType.File)
 
 
@@ -227,7 +214,7 @@ def directories(directory: str) -> list[str]:
         except FileNotFoundError:
             return []
     selector = fs.FileSelector(_key(directory), allow_not_found=True)
-    found = _s3().get_file_info(selector)
+    found = file_system().get_file_info(selector)
     return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
 
@@ -242,7 +229,7 @@ def walk(directory: str) -> list[str]:
         return sorted(found)
     head = _key(directory) + "/"
     selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=True)
-    infos = _s3().get_file_info(selector)
+    infos = file_system().get_file_info(selector)
     return sorted(info.path.removeprefix(head) for info in infos if info.type == fs.FileType.File)
 
 
@@ -250,13 +237,13 @@ def lengths(locations: Sequence[str]) -> list[int | None]:
     """Lengths of many files, in order; None where there is none."""
     if not locations or not is_remote(locations[0]):
         return [length(location) for location in locations]
-    found = _s3().get_file_info([_key(location) for location in locations])
+    found = file_system().get_file_info([_key(location) for location in locations])
     return [info.size if info.type == fs.FileType.File else None for info in found]
 
 
 @contextmanager
 def _upload(location: str) -> Iterator[Any]:
-    sink = _s3().open_output_stream(_key(location))
+    sink = file_system().open_output_stream(_key(location))
     try:
         yield sink
     except BaseException:
@@ -264,7 +251,7 @@ def _upload(location: str) -> Iterator[Any]:
         with suppress(OSError):
             sink.close()
         with suppress(OSError):
-            _s3().delete_file(_key(location))
+            file_system().delete_file(_key(location))
         raise
     sink.close()
 
@@ -275,33 +262,3 @@ def _beside(path: Path) -> Path:
 
 def _key(location: str) -> str:
     return location.partition("://")[2].rstrip("/")
-
-
-def _endpoint() -> str:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-
-
-def _region() -> str:
-    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return named or _profile().get("region") or "us-east-1"
-
-
-def _profile() -> Mapping[str, str]:
-    """What the AWS configuration file says of the chosen profile."""
-    said = ConfigParser(interpolation=None)
-    with suppress(ConfigParserError, UnicodeDecodeError):
-        said.read(Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser())
-    name = os.environ.get("AWS_PROFILE", "default")
-    section = name if name == "default" else f"profile {name}"
-    return said[section] if said.has_section(section) else {}
-
-
-@cache
-def _client(endpoint: str, region: str) -> fs.S3FileSystem:
-    scheme, separator, host = endpoint.partition("://")
-    override = {"endpoint_override": host, "scheme": scheme} if separator else {}
-    return fs.S3FileSystem(region=region, **override)
-
-
-def _s3() -> fs.S3FileSystem:
-    return _client(_endpoint(), _region())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+
+from retention.errors import ConfigError
 
 if TYPE_CHECKING:
     from retention.config import Config
@@ -22,11 +24,19 @@ def find_config(path: str | Path) -> Config:
     from retention.config import Config, load_config
 
     found = config_file(path)
-    return Config.without_file(str(path)) if found is None else load_config(found)
+    if found is None:
+        return Config.without_file(str(path))
+    return load_config(found, _content(found) if isinstance(found, str) else None)
 
 
-def config_file(path: str | Path) -> Path | None:
-    """The file to read for a path; None for a directory or an object store without one."""
+def config_file(path: str | Path) -> str | Path | None:
+    """The file to read for a path, a string on an object store; None for a directory or a prefix without one.
+
+    Raises:
+        ConfigError: the object store cannot be asked.
+    """
+    if str(path).startswith("s3://"):
+        return _object(str(path))
     if "://" in str(path):
         return None
     local = Path(path)
@@ -34,3 +44,25 @@ def config_file(path: str | Path) -> Path | None:
         return local
     inside = local / CONFIG_NAME
     return inside if inside.is_file() else None
+
+
+def _object(location: str) -> str | None:
+    if PurePosixPath(location).suffix in _SUFFIXES:
+        return location
+    if not location.removeprefix("s3://").strip("/"):
+        return None
+    inside = f"{location.rstrip('/')}/{CONFIG_NAME}"
+    return inside if _content(inside) is not None else None
+
+
+def _content(location: str) -> bytes | None:
+    # Only a warehouse on an object store needs Arrow to find its configuration.
+    from retention import files
+
+    try:
+        return files.read_bytes(location)
+    except OSError as error:
+        raise ConfigError(
+            f"{location}: cannot be read ({str(error).splitlines()[0]}); rules that may stand there are not "
+            "known, so nothing is done; look at the location, the network and the credentials"
+        ) from error

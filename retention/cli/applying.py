@@ -110,7 +110,7 @@ def asks() -> bool:
 def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -> list[Plan] | None:
     """The plans of a plan file; None if streams are named."""
     known = set(warehouse.streams()) if what else set()
-    files = [name for name in what if name not in known and (Path(name).exists() or len(what) == 1)]
+    files = [name for name in what if name not in known and (_is_file(name) or len(what) == 1)]
     if not files:
         return None
     if len(what) > 1:
@@ -163,3 +163,7 @@ def _put_reports(settings: Settings, outcomes: Sequence[Outcome[Report]], instan
 
 def _went(report: Report) -> str:
     return f"applied, {report.removed_messages:,} messages went"
+
+
+def _is_file(name: str) -> bool:
+    return "://" in name or Path(name).exists()

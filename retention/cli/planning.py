@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from retention.warehouse import Warehouse
 
 PlanFile = Annotated[
-    Path | None,
+    str | None,
     typer.Option("-o", "--output", metavar="FILE", help="Save the plan, for `apply FILE`."),
 ]
 _WOULD_CHANGE = 3
@@ -73,11 +72,11 @@ def planned(
         return warehouse.plan(names, instant, watch)
 
 
-def _save(file: Path, outcomes: Sequence[Outcome[Plan]]) -> None:
+def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
     from retention.passes.planfile import save_plans
 
     plans = [outcome.value for outcome in outcomes if outcome.value is not None]
-    save_plans(str(file), plans)
+    save_plans(file, plans)
     say(
         f"saved {len(plans)} of {len(outcomes)} plans: `retention apply {file}` carries out exactly these"
     )

@@ -47,7 +47,7 @@ class Settings:
         return CONFIG_NAME
 
     @property
-    def config_file(self) -> Path | None:
+    def config_file(self) -> str | Path | None:
         """The configuration file; None where there is none."""
         return config_file(self.place)
 

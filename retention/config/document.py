@@ -34,7 +34,7 @@ class Mistake:
 class Document:
     """A file's values, lines and the mistakes that lie in its form."""
 
-    path: Path
+    path: str | Path
     values: Any = None
     lines: dict[Place, int] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
@@ -46,15 +46,16 @@ class Document:
         return self.lines.get(place, 1)
 
 
-def read_document(path: Path) -> Document:
-    """Read a file as YAML 1.2, of which JSON is a part.
+def read_document(path: str | Path, content: bytes | None = None) -> Document:
+    """Read a file, or the content that it had, as YAML 1.2, of which JSON is a part.
 
     Raises:
         ConfigError: there is no such file, or it is no YAML at all.
     """
     yaml = YAML(typ="safe", pure=True)
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"))
+        content = Path(path).read_bytes() if content is None else content
+        root = yaml.compose(content.decode("utf-8"))
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}): name a configuration that exists, or"

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
@@ -79,7 +80,7 @@ class Config:
         """
         if not _is_location(warehouse):
             raise ConfigError(f"the warehouse {warehouse!r} {_BAD_LOCATION}")
-        return cls(_locate(warehouse, Path.cwd()))
+        return cls(_locate(warehouse, "here"))
 
     def stream(self, name: str) -> StreamConfig | None:
         """The stream of that name, if it is listed."""
@@ -99,14 +100,18 @@ class Config:
         return {stream.name: stream for stream in self.streams}
 
 
-def load_config(path: str | Path) -> Config:
+def load_config(path: str | Path, content: bytes | None = None) -> Config:
     """Read `retention.yaml`, or the JSON of one stream as `nats stream info --json` prints it.
+
+    Args:
+        path: the file, a path or an `s3://` location.
+        content: what it holds, if that was read already, as on object stores.
 
     Raises:
         ConfigError: one line for every mistake in the file: `file:line: key: what, why, and the
             nearest valid choice`.
     """
-    document = read_document(Path(path))
+    document = read_document(path, content)
     mistakes = list(document.mistakes)
     if not isinstance(document.values, dict):
         raise ConfigError(f"{path}:1: is no mapping; begin with `warehouse:` and `streams:`")
@@ -118,7 +123,7 @@ def load_config(path: str | Path) -> Config:
         mistakes += _format_mistakes(head, streams)
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
-    warehouse = _locate(head.warehouse, document.path.resolve().parent)
+    warehouse = _locate(head.warehouse, str(document.path))
     return Config(warehouse, tuple(streams.values()), head.defaults)
 
 
@@ -210,7 +215,16 @@ def _is_location(warehouse: str) -> bool:
     return bool(warehouse) and (uri is None or (uri[1] == "s3" and bool(uri[2].strip("/"))))
 
 
-def _locate(warehouse: str, base: Path) -> str:
+def _locate(warehouse: str, beside: str) -> str:
+    """The warehouse's place, given relative to the file `beside`."""
     if warehouse.startswith("s3://"):
         return warehouse.rstrip("/")
-    return str((base / Path(warehouse).expanduser()).resolve())
+    if beside.startswith("s3://"):
+        bucket, _, rest = beside.removeprefix("s3://").partition("/")
+        below = normpath(PurePosixPath(rest).parent / warehouse)
+        if below.startswith(("/", "..")):
+            raise ConfigError(
+                f"{beside}: the warehouse {warehouse!r} is not in bucket {bucket}; write s3://…"
+            )
+        return f"s3://{bucket}/{below}".removesuffix("/.")
+    return str((Path(beside).resolve().parent / Path(warehouse).expanduser()).resolve())

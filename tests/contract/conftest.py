@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from retention import files
 from retention.ports import Store
 from retention.stores import StoreSettings, open_store
 from tests.contract.streams import foreign_rows, rows
+from tests.support.buckets import BUCKET, ObjectPath, object_store
 
 FORMATS = ("delta", "parquet")
+STORES = (*FORMATS, "delta-s3")
 NOW_NS = 1_800_000_000 * 10**9
 
 
@@ -24,7 +28,8 @@ class Stage:
     """A stream's directory and ways to look at it from outside."""
 
     format: str
-    root: Path
+    root: Any
+    """A `Path`, or what stands for one on an object store."""
     now_ns: int = NOW_NS
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -33,12 +38,21 @@ class Stage:
         chosen = StoreSettings(format=self.format, **{**self.settings, **settings})
         return open_store(str(self.root), "ORDERS", chosen, lambda: self.now_ns)
 
+    @property
+    def table(self) -> str:
+        """Where other programs find the messages."""
+        return str(self.root / "messages")
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What other programs need to get there."""
+        return files.storage_options() if files.is_remote(str(self.root)) else None
+
     def foreign(self, seqs: range, segment: int, **columns: Any) -> None:
         """Another writer appends rows."""
         if self.format == "delta":
-            write_deltalake(
-                self.root / "messages", foreign_rows(seqs, segment, **columns), mode="append"
-            )
+            table = foreign_rows(seqs, segment, **columns)
+            write_deltalake(self.table, table, mode="append", storage_options=self.options)
             return
         folder = self.root / "messages" / "partition=0" / f"segment={segment}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,9 +60,30 @@ class Stage:
         pq.write_table(rows(seqs, **columns), folder / name)
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[dict[str, str]]:
+    """The environment that reaches the one object store of the test run."""
+    with object_store() as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty prefix on the object store, which this process reaches."""
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{next(_numbers)}"
+
+
+_numbers = itertools.count(1)
+
+
 @pytest.fixture(params=FORMATS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     """An empty place for a stream."""
+    if request.param == "delta-s3":
+        prefix = request.getfixturevalue("bucket")
+        return Stage("delta", ObjectPath(f"{prefix}/streams/ORDERS"))
     return Stage(request.param, tmp_path / "streams" / "ORDERS")
 
 

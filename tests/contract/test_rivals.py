@@ -7,18 +7,18 @@ import sys
 
 import pytest
 
-from tests.contract.conftest import Stage
+from retention import files
+from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import append, live, sequences
 
 APPENDER = """
 import sys, time
-from pathlib import Path
 from retention.errors import ConflictError
 from tests.contract.conftest import Stage
 from tests.contract.streams import appending, rows, staged
-format_, root, writer = sys.argv[1:4]
-store = Stage(format_, Path(root)).open()
-for batch in range(1, 7):
+format_, root, writer, rounds = sys.argv[1:]
+store = Stage(format_, root).open()
+for batch in range(1, int(rounds) + 1):
     while True:
         snapshot = store.snapshot()
         first = snapshot.counters.next_seq[0]
@@ -32,13 +32,11 @@ for batch in range(1, 7):
 
 REMOVER = """
 import sys, time
-from pathlib import Path
-from retention.errors import StalePlanError
 from tests.contract.conftest import Stage
 from tests.contract.streams import latest, removing, rows, staged
-format_, root, _ = sys.argv[1:4]
-store = Stage(format_, Path(root)).open()
-for _ in range(6):
+format_, root, _, rounds = sys.argv[1:]
+store = Stage(format_, root).open()
+for _ in range(int(rounds)):
     snapshot, files = latest(store)
     first = files.slice(0, 1)
     row = first.to_pylist()[0]
@@ -48,19 +46,23 @@ for _ in range(6):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stage", STORES, indirect=True)
 def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> None:
     store = stage.open()
     store.create()
     append(store, range(1, 6))
+    rounds = 3 if files.is_remote(str(stage.root)) else 6
     scripts = [(APPENDER, "a"), (APPENDER, "b"), (APPENDER, "c"), (REMOVER, "-")]
     running = [
-        subprocess.Popen([sys.executable, "-c", script, stage.format, str(stage.root), name])
+        subprocess.Popen(
+            [sys.executable, "-c", script, stage.format, str(stage.root), name, str(rounds)]
+        )
         for script, name in scripts
     ]
     assert [process.wait(timeout=300) for process in running] == [0, 0, 0, 0]
-    last = 5 + 3 * 6 * 5
-    assert sequences(stage.open()) == list(range(7, last + 1))
+    last = 5 + 3 * rounds * 5
+    assert sequences(stage.open()) == list(range(rounds + 1, last + 1))
     counters = store.inventory(store.snapshot()).counters
     assert counters.next_seq[0] == last + 1
-    assert [counters.batches[writer] for writer in "abc"] == [6, 6, 6]
-    assert sum(live(store)["messages"].to_pylist()) == last - 6
+    assert [counters.batches[writer] for writer in "abc"] == [rounds] * 3
+    assert sum(live(store)["messages"].to_pylist()) == last - rounds

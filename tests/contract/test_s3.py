@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 
-import boto3
 import polars as pl
 import pytest
 
@@ -22,50 +16,18 @@ from retention.stores.lease import lease
 from tests.contract.conftest import NOW_NS
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
 
-ROOT = "s3://lake/warehouse/streams/ORDERS"
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-        server.terminate()
-
 
 @pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    environment = {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="lake")
-    yield
-    for found in client.list_objects_v2(Bucket="lake").get("Contents", []):
-        client.delete_object(Bucket="lake", Key=found["Key"])
-    client.delete_bucket(Bucket="lake")
+def root(bucket: str) -> str:
+    return f"{bucket}/streams/ORDERS"
 
 
-def opened() -> Store:
-    return open_store(ROOT, "ORDERS", StoreSettings(), lambda: NOW_NS)
+def opened(root: str) -> Store:
+    return open_store(root, "ORDERS", StoreSettings(), lambda: NOW_NS)
 
 
-@pytest.mark.usefixtures("bucket")
-def test_a_stream_lives_on_an_object_store() -> None:
-    store = opened()
+def test_a_stream_lives_on_an_object_store(root: str) -> None:
+    store = opened(root)
     assert not store.exists()
     store.create()
     append(store, range(1, 11))
@@ -73,46 +35,44 @@ def test_a_stream_lives_on_an_object_store() -> None:
     snapshot, found = latest(store)
     after = staged(store, rows(range(4, 11)))
     store.commit(removing(found.slice(0, 1), after, run="r1"), snapshot)
-    again = opened()
+    again = opened(root)
     assert again.inventory(again.snapshot()).read == ReadCount()
     assert sequences(again) == list(range(4, 21))
     assert again.find_commit("r1") == 3
     assert again.subject_counts(after).num_rows == 3
-    seen = pl.scan_delta(f"{ROOT}/messages", storage_options=files.storage_options())
+    seen = pl.scan_delta(f"{root}/messages", storage_options=files.storage_options())
     assert seen.select(pl.col("seq").sum()).collect().item() == sum(range(4, 21))
     again.commit(removing(after, found.slice(0, 1), run="undo"), again.snapshot())
     assert sequences(again) == list(range(1, 21))
 
 
-@pytest.mark.usefixtures("bucket")
-def test_of_two_appends_on_an_object_store_one_is_refused() -> None:
-    store = opened()
+def test_of_two_appends_on_an_object_store_one_is_refused(root: str) -> None:
+    store = opened(root)
     store.create()
     snapshot = store.snapshot()
     mine, theirs = staged(store, rows(range(1, 6))), staged(store, rows(range(1, 4)))
-    opened().commit(appending(theirs, 4), snapshot)
+    opened(root).commit(appending(theirs, 4), snapshot)
     with pytest.raises(ConflictError):
         store.commit(appending(mine, 6), snapshot)
     store.discard(mine["path"].to_pylist())
-    assert files.length(f"{ROOT}/messages/{mine['path'][0].as_py()}") is None
+    assert files.length(f"{root}/messages/{mine['path'][0].as_py()}") is None
     assert sequences(store) == [1, 2, 3]
 
 
-@pytest.mark.usefixtures("bucket")
-def test_a_living_holder_keeps_its_lease_and_a_dead_one_loses_it() -> None:
-    with lease(ROOT, "maintenance", lambda: NOW_NS, expiry_s=1.2):
+def test_a_living_holder_keeps_its_lease_and_a_dead_one_loses_it(root: str) -> None:
+    with lease(root, "maintenance", lambda: NOW_NS, expiry_s=1.2):
         with (
             pytest.raises(BusyError, match="held by process"),
-            lease(ROOT, "maintenance", lambda: NOW_NS, expiry_s=1.2),
+            lease(root, "maintenance", lambda: NOW_NS, expiry_s=1.2),
         ):
             pass
-        assert files.names(f"{ROOT}/_retention") == ["maintenance.lease"]
-    assert files.names(f"{ROOT}/_retention") == []
+        assert files.names(f"{root}/_retention") == ["maintenance.lease"]
+    assert files.names(f"{root}/_retention") == []
     dead = json.dumps({"pid": 1, "host": "gone", "since_ns": 0, "token": "dead"})
-    files.replace(f"{ROOT}/_retention/maintenance.lease", dead.encode())
-    with lease(ROOT, "maintenance", lambda: NOW_NS, expiry_s=1.2):
+    files.replace(f"{root}/_retention/maintenance.lease", dead.encode())
+    with lease(root, "maintenance", lambda: NOW_NS, expiry_s=1.2):
         pass
-    assert files.names(f"{ROOT}/_retention") == []
+    assert files.names(f"{root}/_retention") == []
 
 
 def test_names_that_need_escapes_are_refused_on_object_stores() -> None:

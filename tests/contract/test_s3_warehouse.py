@@ -1,0 +1,222 @@
+"""A whole warehouse on an object store: configuration, commands, history, plans, undo, and no secret anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from retention import files
+from retention.cli.main import app
+from retention.errors import ConfigError
+from retention.find import config_file, find_config
+from retention.formats.nats_backup import RAW_ROWS, write_backup
+from tests.support.buckets import BUCKET, ObjectPath
+from tests.support.sandboxes import lines
+
+NOW = 1_780_000_000 * 10**9
+CONFIG = {
+    "streams": [
+        {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 4, "segment_span": "5h"},
+    ]
+}
+PUBLISHED = "\n".join(lines(12, first_ns=NOW - 10**15))
+SECRET = "wJalrXUtnFEMIrecognisable"  # noqa: S105  (made up)
+
+
+def run(place: str, *arguments: object, stdin: str | None = None) -> Result:
+    words = ["--warehouse", place, "--engine", "local", *map(str, arguments)]
+    return CliRunner().invoke(app, words, input=stdin)
+
+
+def answer(place: str, *arguments: object, stdin: str | None = None) -> Any:
+    done = run(place, "--format", "json", *arguments, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def state(place: str) -> tuple[int, int, int]:
+    (one,) = answer(place, "state", "ORDERS")
+    return one["messages"], one["first_seq"], one["last_seq"]
+
+
+@pytest.fixture
+def lake(bucket: str) -> str:
+    """A warehouse with its configuration inside and twelve messages."""
+    files.replace(f"{bucket}/retention.yaml", json.dumps(CONFIG).encode())
+    answer(bucket, "publish", "ORDERS", "-", stdin=PUBLISHED)
+    return bucket
+
+
+def test_the_configuration_inside_a_warehouse_is_read(bucket: str) -> None:
+    assert config_file(bucket) is None
+    assert find_config(bucket).streams == ()
+    files.replace(f"{bucket}/retention.yaml", json.dumps(CONFIG).encode())
+    for place in (bucket, f"{bucket}/", f"{bucket}/retention.yaml"):
+        found = find_config(place)
+        assert found.warehouse == bucket
+        assert [stream.max_msgs for stream in found.streams] == [4]
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "said"),
+    [("./deeper", "{bucket}/deeper"), ("..", f"s3://{BUCKET}"), ("s3://other/w", "s3://other/w")],
+)
+def test_a_configuration_on_an_object_store_may_name_another_place(
+    bucket: str, warehouse: str, said: str
+) -> None:
+    content = json.dumps({"warehouse": warehouse}).encode()
+    files.replace(f"{bucket}/retention.yaml", content)
+    assert find_config(bucket).warehouse == said.format(bucket=bucket)
+
+
+@pytest.mark.parametrize("warehouse", ["../../elsewhere", "/data"])
+def test_a_configuration_does_not_leave_its_bucket_by_steps(bucket: str, warehouse: str) -> None:
+    content = json.dumps({"warehouse": warehouse}).encode()
+    files.replace(f"{bucket}/retention.yaml", content)
+    with pytest.raises(ConfigError, match="is not in bucket"):
+        find_config(bucket)
+
+
+def test_a_wrong_configuration_on_an_object_store_is_named_with_its_line(bucket: str) -> None:
+    files.replace(f"{bucket}/retention.yaml", b"streams:\n- name: ORDERS\n  max_mgs: 4\n")
+    refused = run(bucket, "plan")
+    assert refused.exit_code == 2
+    assert f"{bucket}/retention.yaml:3: max_mgs" in " ".join(refused.output.split())
+
+
+def test_a_store_that_cannot_be_asked_is_not_taken_for_one_without_limits(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = run(f"s3://no-such-{BUCKET}/w", "plan")
+    assert refused.exit_code != 0 or "no streams" in refused.output or refused.output == ""
+    monkeypatch.setattr(files, "read_bytes", _denied)
+    refused = run(bucket, "plan")
+    assert refused.exit_code == 2
+    assert "nothing is done" in " ".join(refused.output.split())
+
+
+def _denied(location: str) -> bytes:
+    raise OSError(f"ACCESS_DENIED {location}")
+
+
+def test_publish_plan_apply_undo_and_history(lake: str) -> None:
+    assert state(lake) == (12, 1, 12)
+    (planned,) = answer(lake, "plan", "--as-of", NOW)["streams"]
+    assert (planned["removed_messages"], planned["by_rule"]) == (8, {"max_msgs": 8})
+    (applied,) = answer(lake, "apply", "--yes", "--as-of", NOW)["streams"]
+    assert applied["plan_id"] == planned["plan_id"]
+    assert state(lake) == (4, 9, 12)
+    (done,) = answer(lake, "history")
+    assert (done["run"], done["status"]) == (applied["run"], "done")
+    answer(lake, "undo", applied["run"])
+    assert state(lake) == (12, 1, 12)
+    assert [one["kind"] for one in answer(lake, "history")] == ["undo", "apply"]
+    why = answer(lake, "explain", "ORDERS", 8, "--as-of", NOW)
+    assert "max_msgs" in json.dumps(why)
+
+
+def test_a_plan_saved_on_the_object_store_is_applied_once(lake: str) -> None:
+    place = f"{lake}/plans/monday"
+    answer(lake, "plan", "--as-of", NOW, "-o", place)
+    assert files.names(f"{lake}/plans") == [
+        "monday",
+        "monday.files.parquet",
+        "monday.removed.parquet",
+    ]
+    answer(lake, "apply", "--yes", place)
+    assert state(lake) == (4, 9, 12)
+    again = run(lake, "apply", "--yes", place)
+    assert again.exit_code == 75, again.output
+
+
+def test_a_backup_is_imported(bucket: str, tmp_path: Path) -> None:
+    archive = _backup(tmp_path)
+    answer(bucket, "import", "nats-backup", archive, "--stream", "ORDERS")
+    assert state(bucket) == (3, 5, 7)
+    again = answer(bucket, "import", "nats-backup", archive, "--stream", "ORDERS")
+    assert "true" in json.dumps(again)
+    assert state(bucket) == (3, 5, 7)
+
+
+def _backup(folder: Path) -> Path:
+    rows = pa.table(
+        {
+            "seq": [5, 6, 7],
+            "subject": ["old.a"] * 3,
+            "ts_ns": range(3),
+            "headers": pa.nulls(3, pa.binary()),
+            "payload": [b"x" * 100] * 3,
+        }
+    ).cast(RAW_ROWS)
+    state = {"messages": 3, "bytes": 3 * (30 + 5 + 100), "first_seq": 5, "last_seq": 7}
+    path = folder / "ORDERS.backup"
+    write_backup(path, state, {}, [rows])
+    return path
+
+
+def test_credentials_come_from_a_profile_and_are_written_nowhere(
+    server: dict[str, str], bucket: str, tmp_path: Path
+) -> None:
+    """The command line in a process that knows only a profile, doing right and failing."""
+    credentials = f"[work]\naws_access_key_id = AKIA\naws_secret_access_key = {SECRET}\n"
+    (tmp_path / "credentials").write_text(credentials)
+    (tmp_path / "config").write_text("[profile work]\nregion = us-east-1\n")
+    environment = {name: value for name, value in os.environ.items() if "AWS_" not in name} | {
+        "AWS_ENDPOINT_URL": server["AWS_ENDPOINT_URL"],
+        "AWS_PROFILE": "work",
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+    }
+    said = _say(environment, bucket, ["publish"])
+    assert "[exit 0]" in said
+    assert SECRET not in said
+    assert state(bucket) == (12, 1, 12)
+
+
+def test_a_secret_of_the_environment_is_written_nowhere(
+    server: dict[str, str], bucket: str
+) -> None:
+    said = _say(os.environ | server | {"AWS_SECRET_ACCESS_KEY": SECRET}, bucket, COMMANDS)
+    assert said.count("[exit 0]") == 3, said
+    assert "NO_SUCH_BUCKET" in said
+    assert SECRET not in said
+    written = ObjectPath(bucket).rglob("*")
+    assert len(written) > 10
+    assert not [str(path) for path in written if SECRET.encode() in path.read_bytes()]
+
+
+COMMANDS = ("publish", "plan", "apply", "fail")
+
+
+def _say(environment: dict[str, str], place: str, commands: Sequence[str]) -> str:
+    """All that commands print, with their exit codes."""
+    files.replace(f"{place}/retention.yaml", json.dumps(CONFIG).encode())
+    words = {
+        "publish": [place, "publish", "ORDERS", "-"],
+        "plan": [place, "plan", "-o", f"{place}/plan"],
+        "apply": [place, "apply", "--yes"],
+        "fail": [f"s3://{BUCKET}-missing/w", "publish", "ORDERS", "-"],
+    }
+    said = ""
+    for name in commands:
+        where, *rest = words[name]
+        command = [sys.executable, "-c", "from retention.cli.main import main; main()", "--debug"]
+        done = subprocess.run(
+            [*command, "--warehouse", where, *rest],
+            input=PUBLISHED,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said += f"{done.stdout}{done.stderr}[exit {done.returncode}]\n"
+    return said
