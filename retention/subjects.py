@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MAX_SUBJECT_BYTES = 65_535
 """The record format keeps the length of a subject in two bytes."""
 MAX_NAME_LENGTH = 255
+TABLES = "_tables"
+"""The directory beside the streams' that holds Delta tables whose stream's name deltalake could not open."""
 
 _WHITESPACE = " \t\r\n\f"
 _NOT_IN_NAMES = _WHITESPACE + ".*>/\\"

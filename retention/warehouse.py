@@ -25,8 +25,9 @@ from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
+from retention.stores.layout import refuse_links_out
 from retention.stream import Instant, Stream
-from retention.subjects import name_of_path, path_name
+from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
 
 _MOST_NAMES = 12
@@ -60,7 +61,8 @@ class Warehouse:
         found = []
         for directory in files.directories(files.join(self.location, "streams")):
             with suppress(UsageError):
-                found.append(name_of_path(directory))
+                if directory != TABLES:
+                    found.append(name_of_path(directory))
         return [*configured, *(name for name in found if name not in set(configured))]
 
     def stream(self, name: str) -> Stream:
@@ -78,8 +80,10 @@ class Warehouse:
 
         Raises:
             ConfigError: no stream can be called so.
+            RefusedError: a symbolic link leads out of the warehouse.
         """
         root = files.join(self.location, "streams", path_name(name))
+        refuse_links_out(root, name)
         config = self.config.stream(name) or self._unlisted(name, root)
         settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
         store = open_store(root, name, settings, self.clock)

@@ -10,7 +10,7 @@ import typer
 
 from retention.errors import RetentionError
 from retention.find import CONFIG_NAME, find_config
-from retention.subjects import name_of_path
+from retention.subjects import TABLES, name_of_path
 
 
 def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -22,7 +22,8 @@ def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
         config = find_config(place)
         names = {stream.name for stream in config.streams}
         directories = Path(config.warehouse, "streams").iterdir()
-        names |= {name_of_path(entry.name) for entry in directories if entry.is_dir()}
+        found = [entry.name for entry in directories if entry.is_dir() and entry.name != TABLES]
+        names |= {name_of_path(name) for name in found}
     return sorted(name for name in names if name.startswith(incomplete))
 
 

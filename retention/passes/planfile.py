@@ -16,6 +16,7 @@ from retention.errors import DamagedError, RefusedError, UsageError
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.policy import Policy
 from retention.segments import ReadCount
+from retention.stores.layout import leaving
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES
 
 _PARTS = {"files": PLANNED_FILES, "removed": REMOVED_RANGES}
@@ -52,6 +53,12 @@ def load_plans(location: str) -> list[Plan]:
     tables = {part: _part(location, part, document["sha256"][part]) for part in _PARTS}
     plans = [_plan(header, number, tables) for number, header in enumerate(document["plans"])]
     for plan, header in zip(plans, document["plans"], strict=True):
+        outside = plan.files["path"].filter(leaving(plan.files["path"]))
+        if len(outside):
+            raise _damaged(
+                location,
+                f"the plan of {plan.stream} names {outside[0].as_py()}, outside the stream's directory",
+            )
         if plan.plan_id != header["plan_id"]:
             raise _damaged(
                 location, f"the plan of {plan.stream} does not have the identity it claims"

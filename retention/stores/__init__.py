@@ -8,6 +8,7 @@ from retention import files
 from retention.errors import UsageError
 from retention.ports import Store
 from retention.stores.layout import Layout, StoreSettings
+from retention.subjects import TABLES
 
 __all__ = ["StoreSettings", "open_store"]
 
@@ -28,6 +29,10 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
         raise UsageError(
             f"stream {stream}: {root} has a percent sign, which deltalake reads as an escape and so cannot open on an "
             "object store; give the stream a name of A-Z a-z 0-9 _ -"
+        )
+    if stream == TABLES:
+        raise UsageError(
+            f"stream {stream}: the name is taken by a directory of the engine's own; give the stream another name"
         )
     layout = Layout(root.rstrip("/"), stream)
     if settings.format == "delta":

@@ -20,7 +20,8 @@ from retention.errors import DamagedError, RefusedError, UsageError
 from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores.delta_rules import TableRules, examine
-from retention.stores.layout import Layout
+from retention.stores.layout import Layout, leaving
+from retention.subjects import TABLES
 from schemas.files import LOGGED_FILES
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
@@ -164,13 +165,12 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
         # The log encodes paths as URIs; actions given to deltalake carry them as they are on disk.
         columns["path"] = pa.array([unquote(one) for one in path.to_pylist()])
-    elsewhere = path.filter(pc.invert(pc.starts_with(path, "partition=")))
-    absolute = pc.or_(pc.match_substring(elsewhere, "://"), pc.starts_with(elsewhere, "/"))
-    outside = elsewhere.filter(absolute)
+    path = columns["path"]
+    outside = path.filter(leaving(path))
     if len(outside):
         raise RefusedError(
             f"stream {layout.stream}: the Delta table refers to {outside[0].as_py()}, outside its directory "
-            "(a shallow clone); nothing was changed; copy the rows into a new stream"
+            "(as a shallow clone does); nothing was changed; copy the rows into a new stream"
         )
     return pa.table(columns)
 
@@ -207,7 +207,7 @@ def _avoid_percent_signs(layout: Layout) -> None:
     root, messages = Path(layout.root), Path(layout.messages)
     if files.is_remote(layout.root) or "%" not in root.name or messages.is_symlink():
         return
-    table = Path("_tables", f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
+    table = Path(TABLES, f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
     files.make_directory(str(root.parent / table))
     files.make_directory(str(root))
     with suppress(FileExistsError):

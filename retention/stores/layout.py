@@ -7,8 +7,10 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention import files
 from retention.errors import DamagedError, RefusedError
@@ -69,6 +71,32 @@ def new_path(partition: int, segment: int) -> str:
 def is_ours(path: str) -> bool:
     """Whether the engine itself gave a file its name."""
     return _OURS.fullmatch(path) is not None
+
+
+def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Which paths of data files would lead out of `messages/`: absolute ones, and those with a `..`."""
+    elsewhere = pc.invert(pc.starts_with(paths, "partition="))
+    absolute = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+    return pc.or_(pc.match_substring(paths, "../"), pc.and_(elsewhere, absolute))
+
+
+def refuse_links_out(root: str, stream: str) -> None:
+    """Refuse a stream of which a directory is a symbolic link that leads out of `streams/`.
+
+    Raises:
+        RefusedError: naming the link and where it leads.
+    """
+    if files.is_remote(root) or not Path(root).is_dir():
+        return
+    inside = Path(root).parent.resolve()
+    for directory in (Path(root), Path(root, "messages"), Path(root, "_retention")):
+        entries = directory.iterdir() if directory.is_dir() else ()
+        for place in (directory, *entries):
+            if place.is_symlink() and not place.resolve().is_relative_to(inside):
+                raise RefusedError(
+                    f"{place}: this link of stream {stream} leads out of the warehouse, to {place.resolve()}; "
+                    "nothing was read or changed; put the directory itself there"
+                )
 
 
 def identities(table: pa.Table) -> list[tuple[str, int, int]]:

@@ -15,7 +15,7 @@ from retention import files
 from retention.errors import DamagedError, UsageError
 from retention.segments import Counters
 from retention.steps import Step, reached
-from retention.stores.layout import Layout
+from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 LIST_EVERY = 100
@@ -100,12 +100,14 @@ class ParquetLog:
             said = json.loads(files.read_bytes(place) or b"")
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
-            return Entry(**said)
+            entry = Entry(**said)
+            _refuse_outside(entry)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
                 f"{place}: this entry of the log of stream {self._layout.stream} cannot be read ({error}); "
                 "nothing was changed; restore it from a copy"
             ) from error
+        return entry
 
     def newest(self) -> int:
         """The newest version, -1 if there is none."""
@@ -144,6 +146,8 @@ class ParquetLog:
                 said["batches"],
             )
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
+            if pc.any(leaving(table["path"]), min_count=0).as_py():
+                return None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries themselves are the truth; a list only saves reading them.
             return None
@@ -159,6 +163,13 @@ class ParquetLog:
 
     def _place(self, version: int, kind: str) -> str:
         return files.join(self._directory, f"{version:0{_DIGITS}d}.{kind}")
+
+
+def _refuse_outside(entry: Entry) -> None:
+    named = pa.array([*entry.remove, *(row["path"] for row in entry.add)], pa.string())
+    outside = named.filter(leaving(named))
+    if len(outside):
+        raise ValueError(f"it names {outside[0].as_py()}, outside the stream's directory")
 
 
 def _replay(state: State | None, entries: Sequence[Entry]) -> State:

@@ -13,6 +13,7 @@ from retention import files
 from retention.errors import ConflictError, StalePlanError, VerificationError
 from retention.ports import Swap
 from retention.segments import Counters
+from retention.stores.layout import leaving
 
 _PIN = ["path", "file_bytes", "modified_ms"]
 _AGAIN = "nothing was changed; plan again"
@@ -71,6 +72,12 @@ def _check_names(stream: str, swap: Swap) -> None:
         raise VerificationError(
             f"stream {stream}: a swap names a file twice; nothing was committed; this is a defect of "
             "the program, report it"
+        )
+    outside = names.filter(leaving(names))
+    if len(outside):
+        raise VerificationError(
+            f"stream {stream}: a swap names {outside[0].as_py()}, outside the table's directory; nothing was "
+            "committed; restore the record that it comes from, or plan again"
         )
 
 
