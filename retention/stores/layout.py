@@ -75,9 +75,12 @@ def is_ours(path: str) -> bool:
 
 def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Which paths of data files would lead out of `messages/`: absolute ones, and those with a `..`."""
-    elsewhere = pc.invert(pc.starts_with(paths, "partition="))
+    upward = pc.match_substring(paths, "../")
+    inside = pc.starts_with(paths, "partition=")
+    if pc.all(inside, min_count=0).as_py():
+        return upward
     absolute = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
-    return pc.or_(pc.match_substring(paths, "../"), pc.and_(elsewhere, absolute))
+    return pc.or_(upward, pc.and_(pc.invert(inside), absolute))
 
 
 def refuse_links_out(root: str, stream: str) -> None:
