@@ -20,6 +20,7 @@ from retention.steps import Step, reached
 
 storage_options = _storage_options
 
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -115,6 +116,16 @@ def replace(location: str, content: bytes) -> None:
     """Put `content` at a location, over whatever is there."""
     with create(location) as sink:
         sink.write(content)
+
+
+@contextmanager
+def if_writable() -> Iterator[None]:
+    """Around writes that only save later work: where nothing may be written, go on without them."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
 
 
 def create_if_absent(location: str, content: bytes) -> bool:

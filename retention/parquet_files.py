@@ -114,7 +114,9 @@ def describe(file: DataFile) -> Description:
                 f"{file.location}: {rows[name].null_count} rows have no {name}; another writer appended them, "
                 f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
             )
-    _write_digest(file, rows)
+    with files.if_writable():
+        files.replace(file.digest_location, _parquet_bytes(count_subjects(rows)))
+    reached(Step.DATA_COUNTED)
     size, modified_ms = files.stat(file.location)
     located = {
         "path": file.path,
@@ -261,13 +263,11 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     }
 
 
-def _write_digest(file: DataFile, rows: pa.Table) -> None:
+def count_subjects(rows: pa.Table) -> pa.Table:
+    """The subject digest of rows with `subject` and `seq`: shape `SUBJECT_COUNTS`, sorted by subject."""
     counted = rows.group_by("subject").aggregate([("seq", "count"), ("seq", "max")])
-    digest = pa.table(
-        [counted["subject"], counted["seq_count"], counted["seq_max"]], schema=SUBJECT_COUNTS
-    )
-    files.replace(file.digest_location, _parquet_bytes(digest.sort_by("subject")))
-    reached(Step.DATA_COUNTED)
+    columns = [counted["subject"], counted["seq_count"], counted["seq_max"]]
+    return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
 
 
 def _parquet_bytes(table: pa.Table) -> bytes:

@@ -29,6 +29,10 @@ class StatisticsCache:
 
     def add(self, rows: pa.Table) -> None:
         """Remember statistics of files, before or after a commit names them."""
+        with files.if_writable():
+            self._write(rows)
+
+    def _write(self, rows: pa.Table) -> None:
         if rows.num_rows:
             name = f"{self._clock():020d}-{uuid.uuid4().hex[:8]}.parquet"
             with files.create(files.join(self._directory, name)) as sink:
@@ -65,8 +69,9 @@ class StatisticsCache:
         names, known = self._load()
         young = pc.greater(known["modified_ms"], self._clock() // 1_000_000 - _KEEP_MS)
         alive = pc.is_in(known["path"], value_set=live["path"])
-        self.add(pa.concat_tables([live, known.filter(pc.and_not(young, alive))]))
-        files.delete(files.join(self._directory, name) for name in names)
+        with files.if_writable():
+            self._write(pa.concat_tables([live, known.filter(pc.and_not(young, alive))]))
+            files.delete(files.join(self._directory, name) for name in names)
         reached(Step.STATS_MERGED)
 
     def _load(self) -> tuple[list[str], pa.Table]:

@@ -15,6 +15,7 @@ from retention.stores.layout import Layout, identities
 from schemas.files import SUBJECT_COUNTS
 
 _READERS = 2
+_COUNTED = ("subject", "seq")
 _SHAPE = pa.schema([pa.field("file", pa.int64(), nullable=False), *SUBJECT_COUNTS])
 
 
@@ -29,11 +30,16 @@ def subject_counts(
     def digest(number: int) -> pa.Table:
         row = table.slice(number, 1)
         name = layout.data_file(identities(row)[0], "").digest_location
-        counted = _read(name)
-        if counted is None or pc.sum(counted["messages"]).as_py() != row["messages"][0].as_py():
-            parquet_files.describe(locate(row)[0])
-            counted = _read(name)
-        assert counted is not None  # noqa: S101
+        messages = row["messages"][0].as_py()
+        counted = _read(name, messages)
+        if counted is None:
+            data = locate(row)[0]
+            parquet_files.describe(data)
+            counted = _read(name, messages)
+            if counted is None:
+                # Where nothing can be written, the digest is not kept.
+                rows = parquet_files.read_columns(data, _COUNTED)[0]
+                counted = parquet_files.count_subjects(rows)
         return counted.add_column(
             0, _SHAPE.field("file"), pa.array([number] * len(counted), pa.int64())
         )
@@ -43,10 +49,11 @@ def subject_counts(
     return pa.concat_tables([_SHAPE.empty_table(), *found])
 
 
-def _read(location: str) -> pa.Table | None:
+def _read(location: str, messages: int) -> pa.Table | None:
     try:
         with files.open_input(location) as source:
-            return pq.read_table(source).cast(SUBJECT_COUNTS)
+            counted = pq.read_table(source).cast(SUBJECT_COUNTS)
     except (OSError, ValueError, pa.ArrowException):
         # Whatever cannot be read is learned again from the data file.
         return None
+    return counted if pc.sum(counted["messages"]).as_py() == messages else None

@@ -68,7 +68,8 @@ def _refuse_in(
             f"({len(twice)} such sequences in segment {found[0].segment}); the table is corrupt, nothing "
             "was changed; remove the file that is wrong from the table"
         )
-    files.replace(_clean(layout, segment), b"")
+    with files.if_writable():
+        files.replace(_clean(layout, segment), b"")
     reached(Step.FOUND_DISJOINT)
     return read
 

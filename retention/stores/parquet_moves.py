@@ -45,7 +45,8 @@ class Places:
         state = self._log.read()
         if self._finished() >= state.version:
             return state
-        with held(self._layout.own("moves.lock")):
+        # Readers find files wherever they are: where nothing can be written, they go on without the moves.
+        with files.if_writable(), held(self._layout.own("moves.lock")):
             state = self._log.read()
             touched: set[str] = set()
             for version in range(self._finished() + 1, state.version + 1):
