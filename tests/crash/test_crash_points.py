@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,10 +16,9 @@ from typing import Any
 import pytest
 
 from retention.steps import CRASH_AT, STEPS_LOG, Step
-from tests.support.crashes import SCENARIOS
+from tests.support.crashes import SCENARIOS, TWICE
 
 ROOT = Path(__file__).parents[2]
-TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 WORKERS = 2
 KILLED = -9
 FORMATS = ("delta", "parquet")

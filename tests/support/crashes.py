@@ -39,6 +39,8 @@ from retention.writing.append import BatchIdentity, Position, append, locate
 from schemas.files import LOGGED_FILES
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
 
+TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
+"""Whether recoveries are killed, too: `make crash`."""
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
 ODD_NAME = "räume"

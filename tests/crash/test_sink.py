@@ -1,0 +1,70 @@
+"""A streaming query is killed behind a commit that its checkpoint does not know of; `make crash` kills a worker too."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from retention.passes.orphans import orphans
+from retention.steps import CRASH_AT, Step
+from tests.support.crashes import TWICE
+from tests.support.laying import START, held, warehouse_with
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+BATCHES, EACH = 3, 20
+QUERY = """
+import sys
+from pathlib import Path
+from retention.engines.session import build_session
+from retention.warehouse import open_warehouse
+
+folder = Path(sys.argv[1])
+spark = build_session("sink", java_options="-XX:TieredStopAtLevel=1")
+sink = open_warehouse(folder / "retention.yaml").new_stream("ORDERS").sink("query")
+source = spark.readStream.schema("subject string, payload string, ts_ns long")
+source = source.option("maxFilesPerTrigger", 1).json(str(folder / "arriving"))
+query = source.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "seen"))
+query.trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def run_query(folder: Path, crash_at: str = "") -> int:
+    ended = subprocess.run(
+        [sys.executable, "-c", QUERY, folder],
+        cwd=ROOT,
+        env=os.environ | {CRASH_AT: crash_at},
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    return ended.returncode
+
+
+def test_a_killed_sink_loses_and_doubles_nothing(warehouse: Path) -> None:
+    streams = warehouse_with(warehouse, "delta", START)
+    arriving = warehouse / "arriving"
+    arriving.mkdir()
+    for batch in range(BATCHES):
+        lines = [
+            json.dumps({"subject": "s", "payload": f"{batch}-{n}", "ts_ns": START + n})
+            for n in range(EACH)
+        ]
+        (arriving / f"{batch}.json").write_text("\n".join(lines))
+    assert run_query(warehouse, f"{Step.DELTA_COMMITTED}#2") == -9
+    assert held(streams).num_rows == 2 * EACH
+    if TWICE:
+        assert run_query(warehouse, Step.DATA_WRITTEN) == 1, "a killed worker fails the query"
+        assert held(streams).num_rows == 2 * EACH
+    assert run_query(warehouse) == 0
+    found = held(streams)
+    assert found["seq"].to_pylist() == list(range(1, BATCHES * EACH + 1))
+    assert len(pc.unique(found["payload"])) == BATCHES * EACH
+    left = {orphan.what for orphan in orphans(streams.stream("ORDERS").opened)}
+    assert left <= {"data file that no commit names", "write that never ended"}
