@@ -79,7 +79,8 @@ def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     inside = pc.starts_with(paths, "partition=")
     if pc.all(inside, min_count=0).as_py():
         return upward
-    absolute = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, "://"))
+    # Spark writes `file:/…` for the files of a clone, with one slash.
+    absolute = pc.match_substring_regex(paths, "^(/|[A-Za-z][A-Za-z0-9+.-]*:)")
     return pc.or_(upward, pc.and_(pc.invert(inside), absolute))
 
 
