@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from retention import files
+from retention.cli.main import app
 from retention.doctor import machine, place
 from retention.doctor.machine import TESTED
 from retention.passes.history import history_of
 from retention.stores import trial
 from retention.stores.lease import lease
+from tests.support.buckets import BUCKET, object_store
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 
@@ -75,6 +79,15 @@ def test_a_damaged_log_is_a_problem_of_that_stream_alone(orders: Commands) -> No
     found = examined(orders, 6)
     assert found["ORDERS", "table"]["result"] == "problem"
     assert found["ORDERS", "leases"]["result"] == "ok"
+
+
+def test_a_table_feature_that_the_engine_does_not_know_is_named(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS, format="delta")
+    command.json("publish", "ORDERS", stdin="\n".join(lines(3)))
+    log = tmp_path / "streams/ORDERS/messages/_delta_log/00000000000000000002.json"
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
+    log.write_text(json.dumps({"protocol": features}))
+    assert "rowTracking" in examined(command, 4)["ORDERS", "table"]["detail"]
 
 
 def test_a_lost_cache_and_interrupted_runs_are_warnings(orders: Commands) -> None:
@@ -158,7 +171,7 @@ def test_a_file_system_without_an_ability_is_a_problem(
     assert "another file system" in wrong["remedy"]
 
 
-def test_a_place_that_lets_two_commits_through_is_a_problem(
+def test_a_locationthat_lets_two_commits_through_is_a_problem(
     orders: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, "commits_exclude", lambda _: False)
@@ -219,3 +232,24 @@ def test_the_python_of_sparks_workers_is_asked_of_a_task(tmp_path: Path) -> None
     assert found[0]["check"] == "spark workers"
     assert found[0]["result"] == "ok"
     assert sys.executable in found[0]["detail"]
+
+
+def test_an_object_store_is_tried_by_rival_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = f"s3://{BUCKET}/doctor"
+    with object_store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        words = ["--warehouse", location, "--engine", "local", "--format", "json"]
+        published = CliRunner().invoke(app, [*words, "publish", "ORDERS"], input=lines(1)[0])
+        assert published.exit_code == 0, published.output
+        before = files.walk(location)
+        done = CliRunner().invoke(app, [*words, "doctor"])
+        assert files.walk(location) == before
+        missing = CliRunner().invoke(app, ["--warehouse", "s3://nowhere/w", *words[2:], "doctor"])
+    assert done.exit_code == 0, done.output
+    found = {one["check"]: one["result"] for one in json.loads(done.stdout)}
+    assert (found["commits"], found["permissions"], found["leases"]) == ("ok", "ok", "ok")
+    assert "hard links" not in found
+    assert missing.exit_code == 4, missing.output
+    (wrong,) = [one for one in json.loads(missing.stdout) if one["result"] == "problem"]
+    assert "credentials" in wrong["remedy"]
