@@ -50,6 +50,15 @@ class Snapshot:
     """The store's own; a commit made on this snapshot is checked against exactly this version."""
 
 
+@dataclass(frozen=True)
+class Mark:
+    """What tells one state of a stream from every other, learned without opening the table."""
+
+    version: int
+    seal: str
+    """Of the log entry that made this version."""
+
+
 class Store(Protocol):
     """One stream's table. Implementations: `stores.delta`, `stores.parquet`."""
 
@@ -64,6 +73,10 @@ class Store(Protocol):
 
     def create(self) -> None:
         """Make the empty table; nothing happens if it is there."""
+        ...
+
+    def mark(self) -> Mark | None:
+        """The newest state's mark; None where telling states apart costs as much as opening the table."""
         ...
 
     def snapshot(self) -> Snapshot:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.guards import refuse_unbuilt
-from retention.passes.plan import Plan, empty_plan
+from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.probe import Probe, answer
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
+from retention.ports import Mark, Snapshot
+from retention.rules.due import next_due
 from retention.rules.judge import Answer
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
-from retention.segments import Inventory
+from retention.segments import Inventory, ReadCount
+from retention.stores import due
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,18 @@ class Look:
     decided: OnePass
     answers: list[Answer]
     plan: Plan
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what carrying it out at once goes on with."""
+
+    plan: Plan
+    next_seq: Mapping[int, int]
+    """Partition → the next sequence to assign."""
+    snapshot: Snapshot | None
+    """What was opened; None if there was no need to, as nothing is due."""
 
 
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
@@ -37,11 +53,41 @@ def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
         RefusedError: the stream's configuration or its table needs what this version cannot do.
         DamagedError: a file that had to be read is damaged.
     """
+    return plan_pass(opened, as_of_ns, engines).plan
+
+
+def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
+    """Plan one pass; a state of which is remembered that nothing is due yet is not opened.
+
+    Raises:
+        RefusedError, DamagedError: as `plan_stream`.
+    """
+    policy = opened.config.policy()
+    refuse_unbuilt(opened.name, policy)
+    nothing = empty_plan(opened.name, as_of_ns, policy)
     if not opened.store.exists():
-        policy = opened.config.policy()
-        refuse_unbuilt(opened.name, policy)
-        return empty_plan(opened.name, as_of_ns, policy)
-    return look(opened, as_of_ns, engines, every_row=False).plan
+        return Planned(nothing, {}, None)
+    mark = opened.store.mark()
+    quiet = None if mark is None else due.recall(opened.root, mark, policy)
+    if mark is not None and quiet is not None and as_of_ns < quiet.due_ns:
+        kept = SegmentCounts(kept=quiet.segments)
+        plan = replace(nothing, table_id=quiet.table_id, version=mark.version, segments=kept)
+        return Planned(plan, quiet.next_seq, None)
+    seen = look(opened, as_of_ns, engines, every_row=False)
+    if mark is not None:
+        _remember(opened, mark, seen)
+    return Planned(seen.plan, seen.inventory.counters.next_seq, seen.snapshot)
+
+
+def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
+    """Keep the next due instant, if metadata alone found that nothing goes and tells until when."""
+    plan, counters = seen.plan, seen.inventory.counters
+    if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
+        return
+    instant = next_due(seen.decided, plan.policy, counters.open_base)
+    if instant is not None and plan.as_of_ns < instant:
+        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, dict(counters.next_seq))
+        due.keep(opened.root, mark, plan.policy, quiet)
 
 
 def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bool = True) -> Look:
@@ -58,7 +104,8 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     """
     policy = opened.config.policy()
     refuse_unbuilt(opened.name, policy)
-    inventory = opened.store.inventory(opened.store.snapshot())
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
     decided = decide(opened, inventory, policy, as_of_ns)
     known = unread(decided) if policy.whole_segments and not every_row else []
     asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
@@ -68,7 +115,7 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     answers = known + engine.map(answer, probes, weights)
     plan = make_plan(inventory, policy, as_of_ns, decided, answers)
-    return Look(inventory, decided, answers, plan)
+    return Look(inventory, decided, answers, plan, snapshot)
 
 
 def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from retention.engines.choice import Engines
@@ -13,7 +13,7 @@ from retention.parquet_files import Copy, Description, copy_without, stats_table
 from retention.passes.guards import Guards, check_instant, check_policy
 from retention.passes.history import History, history_of
 from retention.passes.plan import Plan
-from retention.passes.planning import plan_stream
+from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
 from retention.passes.report import Report
 from retention.passes.settling import settle_interrupted
@@ -42,8 +42,8 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        plan = _plan_resolving_vectors(opened, as_of_ns, engines)
-        return _carry_out(opened, plan, engines, history, started)
+        planned = _plan_resolving_vectors(opened, as_of_ns, engines)
+        return _carry_out(opened, planned, engines, history, started)
 
 
 def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> Report:
@@ -60,15 +60,20 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        return _carry_out(opened, plan, engines, history, started)
+        snapshot = opened.store.snapshot()
+        check_pins(plan, snapshot.files)
+        check_policy(opened, plan)
+        plan = replace(plan, version=snapshot.version)
+        planned = Planned(plan, snapshot.counters.next_seq, snapshot)
+        return _carry_out(opened, planned, engines, history, started)
 
 
-def _plan_resolving_vectors(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
+def _plan_resolving_vectors(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     try:
-        return plan_stream(opened, as_of_ns, engines)
+        return plan_pass(opened, as_of_ns, engines)
     except HiddenRowsError as hidden:
         purge_vectors(opened, hidden, engines)
-        return plan_stream(opened, as_of_ns, engines)
+        return plan_pass(opened, as_of_ns, engines)
 
 
 @dataclass(frozen=True)
@@ -82,16 +87,14 @@ class _Work:
 
 
 def _carry_out(
-    opened: OpenedStream, plan: Plan, engines: Engines, history: History, started: int
+    opened: OpenedStream, planned: Planned, engines: Engines, history: History, started: int
 ) -> Report:
-    snapshot = opened.store.snapshot()
-    check_pins(plan, snapshot.files)
-    check_policy(opened, plan)
+    plan, snapshot = planned.plan, planned.snapshot
     run = history.name_run(started)
-    if plan.is_empty:
-        work = _Work(version_before=snapshot.version, version_after=snapshot.version)
+    if snapshot is None or plan.is_empty:
+        work = _Work(version_before=plan.version, version_after=plan.version)
         report = _report(opened, plan, run, work, started)
-        _finish(history, report, snapshot)
+        _finish(history, report, planned.next_seq)
         return report
     copies = _copies(opened, plan)
     try:
@@ -105,11 +108,11 @@ def _carry_out(
     work = _Work(
         read=sum((copy.read for copy in written), ReadCount()),
         bytes_written=sum(copy.stats["file_bytes"] for copy in written),
-        version_before=snapshot.version,
+        version_before=plan.version,
         version_after=version,
     )
     report = _report(opened, plan, run, work, started)
-    _finish(history, report, snapshot)
+    _finish(history, report, planned.next_seq)
     opened.store.finish()
     return report
 
@@ -164,14 +167,14 @@ def _record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _finish(history: History, report: Report, snapshot: Snapshot) -> None:
+def _finish(history: History, report: Report, next_seq: Mapping[int, int]) -> None:
     latest = max(report.as_of_ns, history.last_as_of_ns() or report.as_of_ns)
     record = report.as_json() | {
         "kind": "apply",
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "latest_as_of_ns": latest,
-        "next_seq": {str(partition): seq for partition, seq in snapshot.counters.next_seq.items()},
+        "next_seq": {str(partition): seq for partition, seq in next_seq.items()},
     }
     history.finish(report.run, record)
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention import files
 from retention.errors import BusyError, ConflictError
-from retention.ports import Snapshot, Swap
+from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
 from retention.steps import Step, reached
 from retention.stores import delta_history, delta_table, digests, doubles, index
@@ -64,6 +64,10 @@ class DeltaStore:
             write_format(self._layout, "delta")
         if not delta_table.exists(self._layout):
             delta_table.create_table(self._layout, self._settings.grace_ns)
+
+    def mark(self) -> Mark | None:
+        """The newest version, with length and time of its log entry."""
+        return delta_history.newest_mark(self._layout)
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from retention import files
+from retention.ports import Mark
 from retention.stores.layout import Layout
 
 _DIGITS = 20
@@ -23,9 +24,21 @@ def versions(layout: Layout) -> tuple[list[int], list[int]]:
     return entries, sorted(checkpoints)
 
 
+def newest_mark(layout: Layout) -> Mark | None:
+    """The newest version, told from another table's same one by length and time of its entry."""
+    entries, _ = versions(layout)
+    if not entries:
+        return None
+    try:
+        length, modified_ms = files.stat(_place(layout, entries[-1]))
+    except FileNotFoundError:
+        return None
+    return Mark(entries[-1], f"{length}/{modified_ms}")
+
+
 def read_entry(layout: Layout, version: int) -> bytes | None:
     """One entry of the log, None if there is none."""
-    return files.read_bytes(layout.live(f"_delta_log/{version:0{_DIGITS}d}.json"))
+    return files.read_bytes(_place(layout, version))
 
 
 def find_token(layout: Layout, token: str, after: int) -> int | None:
@@ -59,3 +72,7 @@ def _runs(entry: bytes) -> set[object]:
             if isinstance(metadata, dict):
                 found.add(metadata.get("run"))
     return found
+
+
+def _place(layout: Layout, version: int) -> str:
+    return layout.live(f"_delta_log/{version:0{_DIGITS}d}.json")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from retention import files
 from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
-from retention.ports import Snapshot, Swap
+from retention.ports import Mark, Snapshot, Swap
 from retention.segments import DataFile, Inventory, ReadCount
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index, swaps
@@ -75,6 +75,10 @@ class ParquetStore:
             files.make_directory(self._layout.messages)
             self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
             reached(Step.TABLE_MADE)
+
+    def mark(self) -> Mark | None:
+        """None: other writers put files into the directories without a log entry."""
+        return None
 
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""

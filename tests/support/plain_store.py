@@ -39,6 +39,9 @@ class PlainStore:
         if not self.versions:
             self.versions.append((FILE_STATS.empty_table(), Counters()))
 
+    def mark(self) -> None:
+        return None
+
     def snapshot(self) -> Snapshot:
         files, counters = self.versions[-1]
         return Snapshot(len(self.versions) - 1, "plain", files, counters)

@@ -1,0 +1,103 @@
+"""Planning without opening: what is remembered to be quiet stays so until its instant, and no longer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.engines.choice import Engines
+from retention.passes.plan import Plan
+from retention.passes.planning import Planned, plan_pass
+from retention.ports import Snapshot
+from retention.stores.delta import DeltaStore
+from retention.warehouse import Warehouse
+from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
+
+NOW = START + 20 * SECOND
+
+
+def stream(folder: Path, **config: Any) -> Warehouse:
+    warehouse = warehouse_with(folder, "delta", NOW, **config)
+    messages = [Laid(seq, "a", START + seq * SECOND) for seq in range(1, 5)]
+    files = [File(1, messages[:2]), File(3, messages[2:])]
+    if not warehouse.stream("ORDERS").opened.store.exists():
+        lay(warehouse.stream("ORDERS").opened, files)
+    return warehouse
+
+
+def planned(warehouse: Warehouse, as_of_ns: int = NOW) -> Planned:
+    with Engines("local") as engines:
+        return plan_pass(warehouse.stream("ORDERS").opened, as_of_ns, engines)
+
+
+def essence(plan: Plan) -> tuple[object, ...]:
+    return plan.plan_id, plan.version, plan.table_id, plan.segments, plan.read, plan.summary()
+
+
+def test_the_second_pass_over_a_quiet_stream_opens_nothing_and_plans_the_same(
+    tmp_path: Path,
+) -> None:
+    warehouse = stream(tmp_path, max_age=30 * SECOND)
+    first, second = planned(warehouse), planned(warehouse)
+    assert first.snapshot is not None
+    assert second.snapshot is None
+    assert essence(second.plan) == essence(first.plan)
+    assert dict(second.next_seq) == dict(first.next_seq) == {0: 5}
+
+
+def test_what_is_due_is_planned_at_its_very_instant(tmp_path: Path) -> None:
+    warehouse = stream(tmp_path, max_age=30 * SECOND)
+    planned(warehouse)
+    due = START + 31 * SECOND
+    assert planned(warehouse, due - 1).snapshot is None
+    assert planned(warehouse, due).plan.removed_messages == 1
+
+
+def test_a_commit_makes_the_stream_be_opened_again(tmp_path: Path) -> None:
+    warehouse = stream(tmp_path, max_msgs=4)
+    planned(warehouse)
+    assert planned(warehouse, START + 10**6 * SECOND).snapshot is None
+    warehouse.stream("ORDERS").publish(['{"subject": "a", "data": "x"}'])
+    assert planned(warehouse).plan.removed_messages == 1
+
+
+def test_another_policy_makes_the_stream_be_opened_again(tmp_path: Path) -> None:
+    planned(stream(tmp_path, max_age=30 * SECOND))
+    assert planned(stream(tmp_path, max_age=5 * SECOND)).plan.removed_messages == 4
+
+
+def test_what_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
+    warehouse = stream(tmp_path, max_age=30 * SECOND)
+    planned(warehouse)
+    [place] = tmp_path.rglob("due.json")
+    good = place.read_bytes()
+    later = json.loads(good)
+    later["quiet"]["due_ns"] *= 2
+    for bad in (json.dumps(later).encode(), good[:-9], b"[]", b"\xff", b""):
+        place.write_bytes(bad)
+        assert planned(warehouse).snapshot is not None
+    assert planned(warehouse).snapshot is None
+
+
+def test_a_pass_in_one_go_opens_the_table_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = stream(tmp_path, max_age=17 * SECOND)
+    opened: list[DeltaStore] = []
+    snapshot = DeltaStore.snapshot
+
+    def counted(store: DeltaStore) -> Snapshot:
+        opened.append(store)
+        return snapshot(store)
+
+    monkeypatch.setattr(DeltaStore, "snapshot", counted)
+    [outcome] = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+    assert (outcome.value.removed_messages, len(opened)) == (3, 1)
+    [again], _ = warehouse.apply(), warehouse.apply()
+    assert again.value is not None
+    assert (again.value.removed_messages, len(opened)) == (0, 2)
+    assert again.value.version_before == outcome.value.version_after
