@@ -8,6 +8,7 @@ import time
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
 from retention.engines.driver import end_with_spark_submit
+from retention.lean import spare_pandas
 from retention.passes.outcomes import Outcome, code_of, exit_code, sentence_of
 from retention.passes.report import Report, document
 from retention.views.entries import report_entry
@@ -21,6 +22,7 @@ def main() -> int:
     """
     asked = job_parser("retain", "Apply the retention rules to streams.").parse_args()
     end_with_spark_submit()
+    spare_pandas()
     started = time.time_ns()
     try:
         place = asked.warehouse or asked.config

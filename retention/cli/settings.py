@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from retention.cli.lean import spare_pandas
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME, config_file, find_config
+from retention.lean import spare_pandas
 
 if TYPE_CHECKING:
     from retention.config import Config

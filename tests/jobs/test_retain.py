@@ -116,3 +116,12 @@ def test_it_runs_under_spark_submit(folder: Path) -> None:
     assert "retain: 1 streams done, 0 failed; 1 messages (" in done.stdout
     (entry,) = json.loads((folder / "report.json").read_text(encoding="utf-8"))["streams"]
     assert entry["removed_messages"] == 1
+
+
+def test_a_job_without_rows_for_spark_loads_neither_pandas_nor_spark(folder: Path) -> None:
+    code = (
+        "import sys; from jobs.retain import main; assert main() == 0; "
+        "print(*sorted({'pandas', 'pyspark', 'py4j'} & set(sys.modules)))"
+    )
+    done = run([sys.executable, "-c", code], folder, *LOCAL)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "")
