@@ -15,9 +15,9 @@ from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
     *("init", "validate", "publish", "import", "plan", "apply", "undo", "explain", "messages"),
-    *("state", "history"),
+    *("state", "history", "doctor"),
 ]
-NOT_BUILT = ("export", "reclaim", "compact", "verify", "doctor", "iggy")
+NOT_BUILT = ("export", "reclaim", "compact", "verify", "iggy")
 
 
 def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

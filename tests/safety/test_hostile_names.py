@@ -13,6 +13,8 @@ import pytest
 
 from retention.errors import DamagedError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.opened import OpenedStream
+from retention.passes import undo
 from retention.passes.planfile import load_plans
 from retention.subjects import path_name
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
@@ -154,16 +156,21 @@ def test_a_log_that_names_a_path_outside_is_refused(orders: Commands, tmp_path: 
     assert victim.read_bytes() == b"not ours"
 
 
-def test_an_undo_record_that_names_a_path_outside_is_refused(orders: Commands) -> None:
+def test_an_undo_record_that_names_a_path_outside_is_refused(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert orders.run("apply", "--yes").exit_code == 0
     (run,) = (record["run"] for record in orders.json("history"))
-    record = orders.folder / f"streams/ORDERS/_retention/reports/{run}.removed.arrow"
-    table = pa.ipc.open_file(record).read_all()
-    paths = [f"partition=0/../../../{number}" for number in range(table.num_rows)]
-    forged = table.set_column(0, table.schema.field(0), pa.array(paths))
-    assert table.schema.names[0] == "path"
-    with pa.ipc.new_file(record, forged.schema) as writer:
-        writer.write_table(forged)
+    remembered = vars(undo)["_remembered"]
+
+    def forged(opened: OpenedStream, of: str, name: str) -> pa.Table:
+        table = remembered(opened, of, name)
+        paths = [f"partition=0/../../../{name}-{number}" for number in range(table.num_rows)]
+        at = table.schema.get_field_index("path")
+        return table.set_column(at, table.schema.field(at), pa.array(paths, pa.string()))
+
+    monkeypatch.setattr(undo, "_remembered", forged)
     done = orders.run("undo", run)
     assert done.exit_code == 6, done.output
+    assert "outside the table's directory" in done.stderr
     assert orders.json("state")[0]["messages"] == 36
