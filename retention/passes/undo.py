@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pyarrow as pa
 
 from retention import files
-from retention.errors import RefusedError, UsageError
+from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
 from retention.passes.settling import settle_interrupted
@@ -16,6 +17,9 @@ from retention.steps import Step, reached
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
+_DIGEST_BYTES = 32
+"""The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
+
 
 def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
     """Remember which files a run removes and adds (`FILE_STATS`), before it commits."""
@@ -23,7 +27,9 @@ def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.T
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        files.replace(undo_location(opened, run, name), sink.getvalue().to_pybytes())
+        content = sink.getvalue().to_pybytes()
+        digest = hashlib.sha256(content).digest()
+        files.replace(undo_location(opened, run, name), content + digest)
         reached(Step.UNDO_KEPT)
 
 
@@ -116,4 +122,10 @@ def _remembered(opened: OpenedStream, run: str, name: str) -> pa.Table:
             f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
             "record from a copy if there is one"
         )
-    return pa.ipc.open_file(pa.BufferReader(content)).read_all()
+    table, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    if hashlib.sha256(table).digest() != digest:
+        raise DamagedError(
+            f"{location}: the record of the files of run {run} is damaged, so the run cannot be undone; nothing was "
+            "changed; restore the record from a copy if there is one"
+        )
+    return pa.ipc.open_file(pa.BufferReader(table)).read_all()
