@@ -1,0 +1,143 @@
+"""`python -m benchmarks.metadata`: what a pass costs that metadata alone decides, by the number of segments."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+
+from retention import open_warehouse
+from retention.stores.cache import StatisticsCache
+from retention.stores.delta_actions import add_action
+from retention.stores.layout import Layout
+from schemas.files import FILE_STATS
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+EACH = 1_000
+END = 1_800_000_000 * 10**9
+SPAN = 60 * 86_400 * 10**9
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_ASK = """
+import sys, time
+from pathlib import Path
+from retention.lean import spare_pandas
+spare_pandas()
+import retention.warehouse, retention.stores.delta, pyarrow.parquet
+place, instant = sys.argv[1], int(sys.argv[2])
+before, processor = time.perf_counter(), time.process_time()
+[outcome] = retention.warehouse.open_warehouse(Path(place)).plan(["BIG"], instant)
+seconds, processor = time.perf_counter() - before, time.process_time() - processor
+assert outcome.error is None, outcome.error
+status = Path("/proc/self/status").read_text()
+peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+print(seconds, processor, peak, outcome.value.segments.dropped)
+"""
+
+
+def make_stream(folder: Path, segments: int) -> None:
+    """A Delta stream whose log names that many files of a thousand messages, evenly over 60 days; no file is there."""
+    stream = {"name": "BIG", "subjects": ["big.>"], "max_age": "30d"}
+    folder.mkdir(parents=True)
+    (folder / "retention.yaml").write_text(json.dumps({"warehouse": ".", "streams": [stream]}))
+    opened = open_warehouse(folder).stream("BIG").opened
+    opened.store.create()
+    table = DeltaTable(f"{opened.root}/messages")
+    files = _files(segments)
+    now_ms = END // 10**6
+    counters = {"next_seq/0": segments * EACH + 1, "open_base/0": (segments - 1) * EACH + 1}
+    table.create_write_transaction(
+        [add_action(row, data_change=True) for row in files.to_pylist()],
+        "append",
+        MESSAGES,
+        partition_by=list(PARTITION_COLUMNS),
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(name, at, now_ms) for name, at in counters.items()]
+        ),
+        post_commithook_properties=_NO_HOOKS,
+    )
+    StatisticsCache(Layout(opened.root, "BIG"), time.time_ns).add(files)
+    DeltaTable(f"{opened.root}/messages").create_checkpoint()
+
+
+def _files(segments: int) -> pa.Table:
+    base = np.arange(segments) * EACH + 1
+    first = END - SPAN + np.arange(segments) * (SPAN // segments)
+    last = first + SPAN // segments - 1
+    none = np.zeros(segments, dtype=np.int64)
+    columns: dict[str, Any] = dict.fromkeys(("never", "deadlines", "markers", "partition"), none)
+    columns |= {
+        "path": [f"partition=0/segment={one}/{one:032x}.parquet" for one in base.tolist()],
+        "segment": base,
+        "file_bytes": none + 100_000,
+        "modified_ms": none + END // 10**6,
+        "messages": none + EACH,
+        "bytes": none + 140 * EACH,
+        "min_seq": base,
+        "max_seq": base + EACH - 1,
+        "min_deadline_ns": pa.nulls(segments, pa.int64()),
+        "max_deadline_ns": pa.nulls(segments, pa.int64()),
+        "in_time_order": np.ones(segments, dtype=bool),
+    }
+    columns |= dict.fromkeys(("min_ts_ns", "first_ts_ns"), first)
+    columns |= dict.fromkeys(("max_ts_ns", "last_ts_ns"), last)
+    return pa.table({name: columns[name] for name in FILE_STATS.names}).cast(FILE_STATS)
+
+
+def measure(folder: Path, instant: int, runs: int) -> dict[str, float]:
+    """Plan in new processes; medians of seconds and processor seconds beyond imports, and of the peak in MiB."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", _ASK, str(folder), str(instant)],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.split()
+        for _ in range(runs)
+    ]
+    columns = zip(*([float(value) for value in one] for one in told), strict=True)
+    names = ("seconds", "processor", "peak", "dropped")
+    return dict(zip(names, map(statistics.median, columns), strict=True))
+
+
+def instants(segments: int) -> dict[str, int]:
+    """The instants that are asked about, by what is due then."""
+    oldest = END - SPAN + SPAN // 2
+    step = SPAN // segments
+    due = {"half of the segments": END - 1, "ten segments": oldest + 10 * step - 1}
+    return due | {"nothing, as an earlier pass found": oldest - 1}
+
+
+def main() -> None:
+    """Make streams, measure, and print a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.metadata", description=__doc__)
+    parser.add_argument("--segments", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--runs", type=int, default=5)
+    asked = parser.parse_args()
+    print("| segments | what is due | seconds | processor seconds | peak MiB | segments that go |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
+        for segments in asked.segments:
+            folder = Path(directory, str(segments))
+            make_stream(folder, segments)
+            measure(folder, instants(segments)["nothing, as an earlier pass found"], 1)
+            for what, instant in instants(segments).items():
+                done = measure(folder, instant, asked.runs)
+                print(
+                    f"| {segments:,} | {what} | {done['seconds']:.3f} | {done['processor']:.3f} "
+                    f"| {done['peak']:.0f} | {done['dropped']:.0f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
