@@ -1,0 +1,299 @@
+"""A real Spark with Delta works on our tables at every moment: it works out exactly, or is refused by name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from retention.errors import ForeignRowsError, RefusedError, RetentionError
+from retention.passes.plan import Plan
+from retention.stores import swaps
+from retention.stores.delta_rules import ALLOWED_FEATURES
+from retention.warehouse import Warehouse
+from tests.contract.conftest import Stage
+from tests.contract.streams import append, latest, removing, rows, sequences, staged
+from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+ALL = os.environ.get("RETENTION_FOREIGN") == "all"
+
+REFUSED_FEATURES = (
+    "columnMapping",
+    "rowTracking",
+    "inCommitTimestamp",
+    "identityColumns",
+    "typeWidening",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "vacuumProtocolCheck",
+    "checkpointProtection",
+    "domainMetadata",
+    "allowColumnDefaults",
+    "variantType",
+)
+OFTEN = ("columnMapping", "rowTracking", "inCommitTimestamp", "deletionVectors", "v2Checkpoint")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Stage:
+    made = Stage("delta", tmp_path / "streams" / "ORDERS")
+    made.open().create()
+    return made
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [name for name in sorted({*ALLOWED_FEATURES, *REFUSED_FEATURES}) if ALL or name in OFTEN],
+)
+def test_a_table_feature_works_or_is_refused_by_name(
+    place: Stage, spark: SparkSession, feature: str
+) -> None:
+    store = place.open()
+    append(store, range(1, 11))
+    append(store, range(11, 21), segment=11)
+    table = f"delta.`{place.table}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.{feature}' = 'supported')")
+    if feature in REFUSED_FEATURES:
+        with pytest.raises(RefusedError, match=feature):
+            place.open().snapshot()
+        with pytest.raises(RefusedError, match=feature):
+            append(place.open(), range(21, 23), segment=11)
+        return
+    snapshot, files = latest(store)
+    store.commit(removing(files.slice(0, 1), staged(store, rows(range(4, 11)))), snapshot)
+    append(store, range(21, 23), segment=11)
+    assert _seen(spark, place.table) == sequences(place.open()) == list(range(4, 23))
+
+
+def test_the_documented_features_are_the_tested_ones() -> None:
+    text = Path("docs/semantics/storage.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \| (works|refused)", text, re.MULTILINE)
+    expected = dict.fromkeys(ALLOWED_FEATURES, "works") | dict.fromkeys(REFUSED_FEATURES, "refused")
+    assert dict(listed) == expected
+
+
+@dataclass(frozen=True)
+class Hand:
+    """What somebody else does to the table, and what becomes of a plan that was made before."""
+
+    statements: tuple[str, ...]
+    leaves: Callable[[set[int]], set[int]]
+    """The sequences that are left, from those before."""
+    touches_pinned: bool
+    """Whether it rewrites files that the plan removes or rewrites."""
+    blocks: bool = False
+    """Whether we refuse the table until it is mended."""
+
+
+def _same(before: set[int]) -> set[int]:
+    return before
+
+
+VECTORS = "ALTER TABLE {t} SET TBLPROPERTIES (delta.enableDeletionVectors = true)"
+HANDS = {
+    "delete": Hand(("DELETE FROM {t} WHERE seq = 8",), lambda s: s - {8}, touches_pinned=True),
+    "delete elsewhere": Hand(
+        ("DELETE FROM {t} WHERE seq > 15",), lambda s: s - {*range(16, 21)}, touches_pinned=False
+    ),
+    "delete with vectors": Hand(
+        (VECTORS, "DELETE FROM {t} WHERE seq = 8"),
+        lambda s: s - {8},
+        touches_pinned=True,
+        blocks=True,
+    ),
+    "update": Hand(
+        ("UPDATE {t} SET payload = cast('new' as binary) WHERE seq = 8",),
+        _same,
+        touches_pinned=True,
+    ),
+    "merge": Hand(
+        (
+            "MERGE INTO {t} a USING (SELECT bigint(8) AS seq) b ON a.seq = b.seq WHEN MATCHED THEN DELETE",
+        ),
+        lambda s: s - {8},
+        touches_pinned=True,
+    ),
+    "optimize": Hand(("OPTIMIZE {t}",), _same, touches_pinned=True),
+    "zorder": Hand(("OPTIMIZE {t} ZORDER BY (ts_ns)",), _same, touches_pinned=True),
+    "vacuum": Hand(("VACUUM {t}",), _same, touches_pinned=False),
+    "restore": Hand(("RESTORE TABLE {t} TO VERSION AS OF 1",), _same, touches_pinned=False),
+    "clone": Hand(("CREATE TABLE delta.`{c}` SHALLOW CLONE {t}",), _same, touches_pinned=False),
+}
+FEW = ("delete", "delete with vectors", "optimize", "vacuum")
+MOMENTS = ("before", "between", "during")
+
+
+@pytest.fixture
+def laid(tmp_path: Path) -> Warehouse:
+    """Messages 1 to 20 in segments of 5, the second in two files; 13 may stay."""
+    warehouse = warehouse_with(tmp_path, "delta", START + 10**6 * SECOND, max_msgs=13)
+    cuts = [(1, 1, 6), (6, 6, 9), (6, 9, 11), (11, 11, 16), (16, 16, 21)]
+    files = [
+        File(base, [Laid(seq, f"s.{seq % 3}", START + seq * SECOND) for seq in range(low, high)])
+        for base, low, high in cuts
+    ]
+    lay(warehouse.new_stream("ORDERS").opened, files)
+    return warehouse
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", [name for name in HANDS if ALL or name in FEW])
+def test_a_foreign_hand_is_exactly_honoured_or_refused(
+    laid: Warehouse,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    moment: str,
+) -> None:
+    hand = HANDS[name]
+    table = str(tmp_path / "streams" / "ORDERS" / "messages")
+
+    def act() -> None:
+        for statement in hand.statements:
+            spark.sql(statement.format(t=f"delta.`{table}`", c=tmp_path / "clone"))
+
+    after_hand = hand.leaves(set(range(1, 21)))
+    if moment == "before":
+        act()
+        gone = set(sorted(after_hand)[:-13])
+        error = _error(laid.apply(["ORDERS"])[0])
+        refused = hand.blocks
+    else:
+        gone = set(range(1, 8))
+        plan = laid.plan(["ORDERS"])[0].value
+        assert plan is not None
+        error = _apply(laid, plan, act, moment, monkeypatch)
+        refused = hand.touches_pinned
+    assert (error is not None) == refused, error
+    assert error is None or isinstance(error, RetentionError)
+    expected = sorted(after_hand if refused else after_hand - gone)
+    assert _seen(spark, table) == expected
+    seen = pl.scan_delta(table).select("seq").collect()["seq"].to_list()
+    assert sorted(seen) == expected
+    if not hand.blocks:
+        assert held(laid)["seq"].to_pylist() == expected
+
+
+def _apply(
+    laid: Warehouse,
+    plan: Plan,
+    act: Callable[[], None],
+    moment: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Exception | None:
+    """Apply a saved plan; the hand acts before it, or between its last check and its commit."""
+    waiting = [act]
+    checked = swaps.check_staged
+
+    def check(*arguments: Any) -> None:
+        checked(*arguments)
+        if waiting:
+            waiting.pop()()
+
+    if moment == "between":
+        waiting.pop()()
+    monkeypatch.setattr(swaps, "check_staged", check)
+    return _error(laid.apply_plans([plan])[0])
+
+
+def _error(outcome: Any) -> Exception | None:
+    error: Exception | None = outcome.error
+    return error
+
+
+def _seen(spark: SparkSession, table: str) -> list[int]:
+    spark.catalog.clearCache()
+    frame = spark.read.format("delta").load(table).select("seq")
+    return sorted(row.seq for row in frame.collect())
+
+
+def test_a_shallow_clone_is_refused_by_name(
+    place: Stage, spark: SparkSession, tmp_path: Path
+) -> None:
+    append(place.open(), range(1, 4))
+    clone = Stage("delta", tmp_path / "streams" / "CLONE")
+    spark.sql(f"CREATE TABLE delta.`{clone.table}` SHALLOW CLONE delta.`{place.table}`")
+    with pytest.raises(RefusedError, match="shallow clone"):
+        clone.open().snapshot()
+    assert _seen(spark, clone.table) == sequences(place.open()) == [1, 2, 3]
+
+
+ROW = {
+    "partition": "int(0)",
+    "segment": "bigint(11)",
+    "seq": "id",
+    "subject": "concat('orders.', id % 3)",
+    "ts_ns": "id * 1000000000",
+    "time": "timestamp_seconds(id)",
+    "headers": "cast(null as binary)",
+    "payload": "cast('payload' as binary)",
+    "size": "bigint(50)",
+    "deadline_ns": "cast(null as bigint)",
+    "marker": "false",
+    "msg_id": "cast(null as string)",
+    "origin_ts_ns": "cast(null as bigint)",
+}
+WRONG = {
+    "no seq": ({"seq": "cast(null as bigint)"}, "seq"),
+    "no time": ({"ts_ns": "cast(null as bigint)"}, "ts_ns"),
+    "no subject": ({"subject": "cast(null as string)"}, "subject"),
+    "no segment": ({"segment": "cast(null as bigint)"}, "segment"),
+    "below the base": ({"seq": "id - 11"}, "below the base|next base"),
+    "in an older segment": ({"segment": "bigint(1)", "seq": "id + 20"}, "next base"),
+    "twice in a file": ({"seq": "bigint(25)"}, "twice"),
+    "twice in the table": ({"seq": "id - 1", "segment": "bigint(11)"}, "twice"),
+}
+
+
+@pytest.mark.parametrize("statistics", [True, False] if ALL else [False])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_rows_of_spark_are_refused_by_file(
+    place: Stage, spark: SparkSession, name: str, statistics: bool
+) -> None:
+    columns, said = WRONG[name]
+    store = place.open()
+    append(store, range(1, 11))
+    append(store, range(11, 21), segment=11)
+    table = f"delta.`{place.table}`"
+    for column in ("seq", "ts_ns", "subject", "segment"):
+        if columns.get(column, "").startswith("cast(null"):
+            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL")
+    spark.conf.set("spark.databricks.delta.stats.collect", str(statistics).lower())
+    try:
+        _append(spark, place.table, ROW | columns)
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+    again = place.open()
+    with pytest.raises(ForeignRowsError, match=said):
+        again.inventory(again.snapshot())
+
+
+def test_right_rows_without_statistics_are_taken_in(place: Stage, spark: SparkSession) -> None:
+    store = place.open()
+    append(store, range(1, 11))
+    append(store, range(11, 21), segment=11)
+    spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        _append(spark, place.table, ROW)
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+    found = store.inventory(store.snapshot())
+    assert found.counters.next_seq[0] == 26
+    assert sequences(place.open()) == _seen(spark, place.table) == list(range(1, 26))
+
+
+def _append(spark: SparkSession, table: str, columns: dict[str, str]) -> None:
+    texts = [f"{value} as {name}" for name, value in columns.items()]
+    frame = spark.range(21, 26).coalesce(1).selectExpr(*texts)
+    frame.write.format("delta").mode("append").save(table)
