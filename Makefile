@@ -30,9 +30,6 @@ conformance: setup  ## Judge every case of the real servers on every store and e
 crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
 
-foreign: setup  ## Let a real delta-spark do everything to our tables, at every moment (minutes)
-	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/safety/test_damage.py
-
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks
 

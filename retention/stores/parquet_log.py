@@ -19,7 +19,7 @@ from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 LIST_EVERY = 100
-_STATE = b"retention.views.state"
+_STATE = b"retention.state"
 _DIGITS = 20
 
 
