@@ -1,8 +1,8 @@
-"""Data files as Parquet: writing rows, reading narrow columns, describing a file, copying it without some rows."""
+"""Data files as Parquet: writing rows, reading narrow columns, describing a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +31,6 @@ class Description:
     stats: dict[str, Any]
     """One row of `FILE_STATS`."""
     read: ReadCount
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A task: write `target` with the rows of `source` whose sequences are in none of the `removed` ranges."""
-
-    source: DataFile
-    target: DataFile
-    removed: np.ndarray
-    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
 
 
 def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
@@ -76,7 +66,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
             page_checksum_verification=True,
         )
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(file, error) from error
+        raise damaged(file, error) from error
     _check_columns(file, opened.schema_arrow)
     return opened
 
@@ -93,11 +83,11 @@ def read_columns(
     try:
         table = opened.read(columns=list(columns)).select(columns)
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(file, error) from error
+        raise damaged(file, error) from error
     table = table.cast(
         pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
     )
-    return _in_sequence_order(table), ReadCount(1, _compressed_bytes(opened, columns))
+    return _in_sequence_order(table), ReadCount(1, compressed_bytes(opened, columns))
 
 
 def describe(file: DataFile) -> Description:
@@ -131,67 +121,6 @@ def describe(file: DataFile) -> Description:
 def stats_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows of statistics as one table of shape `FILE_STATS`."""
     return pa.Table.from_pylist(list(rows), schema=FILE_STATS)
-
-
-def copy_without(task: Copy) -> Description:
-    """Carry out a `Copy`, then read the target back and describe it.
-
-    Raises:
-        DamagedError: the source cannot be read to its end.
-    """
-    source = open_messages(task.source)
-    write_messages(task.target.location, _surviving(task, source))
-    written = describe(task.target)
-    reached(Step.COPY_WRITTEN)
-    left = _groups_left(source, task.removed)
-    cost = _compressed_bytes(source, FILE_COLUMNS.names, left)
-    return Description(written.stats, written.read + ReadCount(1, cost))
-
-
-def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Which of `seqs` lie in one of the ascending, disjoint, inclusive `ranges`; a mask."""
-    if not len(ranges):
-        return np.zeros(len(seqs), dtype=bool)
-    at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
-    return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
-
-
-def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
-    groups = _groups_left(source, task.removed)
-    try:
-        for batch in source.iter_batches(
-            ROW_GROUP_ROWS, row_groups=groups, columns=FILE_COLUMNS.names
-        ):
-            goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
-            kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
-            if kept.num_rows:
-                # `time` of other writers may be finer than ours: it is truncated, as ours is.
-                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS, safe=False)
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(task.source, error) from error
-
-
-def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
-    """The row groups that may keep something: those that no removed range covers from end to end."""
-    return [
-        number
-        for number in range(source.metadata.num_row_groups)
-        if not _covers(removed, _bounds(source, number))
-    ]
-
-
-def _bounds(source: pq.ParquetFile, group: int) -> tuple[int, int] | None:
-    """Lowest and highest sequence of a row group; None if its statistics do not say."""
-    column = source.schema_arrow.get_field_index("seq")
-    found = source.metadata.row_group(group).column(column).statistics
-    return (found.min, found.max) if found is not None and found.has_min_max else None
-
-
-def _covers(ranges: np.ndarray, bounds: tuple[int, int] | None) -> bool:
-    if bounds is None or not len(ranges):
-        return False
-    at = int(np.searchsorted(ranges[:, 0], bounds[0], side="right")) - 1
-    return at >= 0 and bool(bounds[1] <= ranges[at, 1])
 
 
 def _check_columns(file: DataFile, schema: pa.Schema) -> None:
@@ -276,7 +205,7 @@ def _parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _compressed_bytes(
+def compressed_bytes(
     opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> int:
     """Bytes that reading some columns takes, of all row groups or of some."""
@@ -286,7 +215,8 @@ def _compressed_bytes(
     return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
 
 
-def _damaged(file: DataFile, error: Exception) -> DamagedError:
+def damaged(file: DataFile, error: Exception) -> DamagedError:
+    """The error of a data file that cannot be read."""
     first_line = (str(error).splitlines() or [type(error).__name__])[0]
     return DamagedError(
         f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line}); nothing was "

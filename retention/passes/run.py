@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from retention.copies import Copy, copy_without
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError, HiddenRowsError
 from retention.opened import OpenedStream
-from retention.parquet_files import Copy, Description, copy_without, stats_table
+from retention.parquet_files import Description, stats_table
 from retention.passes.guards import Guards, check_instant, check_policy
 from retention.passes.history import History, history_of
 from retention.passes.plan import Plan

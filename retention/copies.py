@@ -1,0 +1,94 @@
+"""Copying a data file without some of its rows: the task of a rewrite, and which row groups it need not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from retention.parquet_files import (
+    ROW_GROUP_ROWS,
+    Description,
+    compressed_bytes,
+    damaged,
+    describe,
+    open_messages,
+    write_messages,
+)
+from retention.segments import DataFile, ReadCount
+from retention.steps import Step, reached
+from schemas.messages import FILE_COLUMNS
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A task: write `target` with the rows of `source` whose sequences are in none of the `removed` ranges."""
+
+    source: DataFile
+    target: DataFile
+    removed: np.ndarray
+    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
+
+
+def copy_without(task: Copy) -> Description:
+    """Carry out a `Copy`, then read the target back and describe it.
+
+    Raises:
+        DamagedError: the source cannot be read to its end.
+    """
+    source = open_messages(task.source)
+    write_messages(task.target.location, _surviving(task, source))
+    written = describe(task.target)
+    reached(Step.COPY_WRITTEN)
+    left = _groups_left(source, task.removed)
+    cost = compressed_bytes(source, FILE_COLUMNS.names, left)
+    return Description(written.stats, written.read + ReadCount(1, cost))
+
+
+def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """Which of `seqs` lie in one of the ascending, disjoint, inclusive `ranges`; a mask."""
+    if not len(ranges):
+        return np.zeros(len(seqs), dtype=bool)
+    at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
+    return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
+
+
+def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
+    groups = _groups_left(source, task.removed)
+    try:
+        for batch in source.iter_batches(
+            ROW_GROUP_ROWS, row_groups=groups, columns=FILE_COLUMNS.names
+        ):
+            goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
+            kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
+            if kept.num_rows:
+                # `time` of other writers may be finer than ours: it is truncated, as ours is.
+                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS, safe=False)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(task.source, error) from error
+
+
+def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
+    """The row groups that may keep something: those that no removed range covers from end to end."""
+    return [
+        number
+        for number in range(source.metadata.num_row_groups)
+        if not _covers(removed, _bounds(source, number))
+    ]
+
+
+def _bounds(source: pq.ParquetFile, group: int) -> tuple[int, int] | None:
+    """Lowest and highest sequence of a row group; None if its statistics do not say."""
+    column = source.schema_arrow.get_field_index("seq")
+    found = source.metadata.row_group(group).column(column).statistics
+    return (found.min, found.max) if found is not None and found.has_min_max else None
+
+
+def _covers(ranges: np.ndarray, bounds: tuple[int, int] | None) -> bool:
+    if bounds is None or not len(ranges):
+        return False
+    at = int(np.searchsorted(ranges[:, 0], bounds[0], side="right")) - 1
+    return at >= 0 and bool(bounds[1] <= ranges[at, 1])

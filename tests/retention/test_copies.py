@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from retention import parquet_files
+from retention.copies import Copy, copy_without, in_ranges
+from retention.errors import DamagedError
+from retention.rows import complete
+from retention.segments import DataFile
+
+
+def file_at(folder: Path, name: str) -> DataFile:
+    return DataFile(f"{name}.parquet", 0, 1, str(folder / name), str(folder / f"{name}.digest"))
+
+
+def messages(first: int, last: int) -> pa.Table:
+    seqs = list(range(first, last + 1))
+    raw = pa.table(
+        {
+            "seq": pa.array(seqs, pa.int64()),
+            "subject": [f"s.{seq % 3}" for seq in seqs],
+            "headers": pa.nulls(len(seqs), pa.binary()),
+            "payload": pa.array([b"x"] * len(seqs), pa.binary()),
+            "ts_ns": pa.array(seqs, pa.int64()),
+        }
+    )
+    return complete(raw, "file")
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFile:
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 10)
+    file = file_at(tmp_path, "source")
+    parquet_files.write_messages(file.location, [messages(1, 40)])
+    return file
+
+
+def copied(source: DataFile, *removed: tuple[int, int]) -> tuple[list[int], int]:
+    """The sequences that a copy has, and the bytes that it cost to read the source and the copy."""
+    target = file_at(Path(source.location).parent, "target")
+    ranges = np.array(removed, dtype=np.int64).reshape(-1, 2)
+    description = copy_without(Copy(source, target, ranges))
+    return pq.read_table(target.location)["seq"].to_pylist(), description.read.bytes
+
+
+def test_a_copy_has_every_row_but_the_removed_ones(source: DataFile) -> None:
+    seqs, _ = copied(source, (3, 5), (11, 11), (38, 40))
+    assert seqs == [seq for seq in range(1, 38) if seq not in (3, 4, 5, 11)]
+
+
+def test_a_row_group_that_goes_whole_is_not_read(source: DataFile) -> None:
+    most_of_it, cost_of_most = copied(source, (1, 29))
+    whole_groups, cost_of_whole = copied(source, (1, 30))
+    assert (len(most_of_it), len(whole_groups)) == (11, 10)
+    assert cost_of_whole < cost_of_most
+
+
+def test_two_ranges_that_meet_inside_a_row_group_still_take_it_whole(source: DataFile) -> None:
+    seqs, _ = copied(source, (1, 5), (6, 10))
+    assert seqs == list(range(11, 41))
+
+
+def test_a_damaged_source_is_named(source: DataFile) -> None:
+    content = bytearray(Path(source.location).read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    Path(source.location).write_bytes(bytes(content))
+    with pytest.raises(DamagedError, match="source"):
+        copied(source, (1, 5))
+
+
+def test_ranges_are_inclusive_at_both_ends() -> None:
+    mask = in_ranges(np.array([1, 2, 3, 4, 5, 9]), np.array([[2, 3], [9, 9]]))
+    assert mask.tolist() == [False, True, True, False, False, True]
