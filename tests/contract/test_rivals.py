@@ -50,7 +50,7 @@ for _ in range(int(rounds)):
 def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> None:
     store = stage.open()
     store.create()
-    append(store, range(1, 6))
+    append(store, range(1, 21))  # more than the remover takes, should it be first every time
     rounds = 3 if files.is_remote(str(stage.root)) else 6
     scripts = [(APPENDER, "a"), (APPENDER, "b"), (APPENDER, "c"), (REMOVER, "-")]
     running = [
@@ -60,7 +60,7 @@ def test_three_appenders_and_a_remover_leave_exactly_the_rest(stage: Stage) -> N
         for script, name in scripts
     ]
     assert [process.wait(timeout=300) for process in running] == [0, 0, 0, 0]
-    last = 5 + 3 * rounds * 5
+    last = 20 + 3 * rounds * 5
     assert sequences(stage.open()) == list(range(rounds + 1, last + 1))
     counters = store.inventory(store.snapshot()).counters
     assert counters.next_seq[0] == last + 1
