@@ -5,31 +5,22 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention import files
 from retention.errors import BusyError, ConflictError
 from retention.ports import Mark, Snapshot, Swap
-from retention.segments import Counters, DataFile, Inventory
+from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
-from retention.stores import delta_history, delta_table, digests, doubles, index
+from retention.stores import delta_history, delta_table, doubles, index
+from retention.stores.base import FileStore
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
 from retention.stores.delta_table import DeltaHandle
-from retention.stores.layout import (
-    Layout,
-    StoreSettings,
-    check_format,
-    check_lengths,
-    identities,
-    new_path,
-    write_format,
-)
-from retention.stores.staging import Staged
+from retention.stores.layout import Layout, StoreSettings
 from schemas.files import LOGGED_FILES
 
 ATTEMPTS = 20
@@ -38,32 +29,14 @@ _LONGEST_PAUSE_S = 0.4
 _log = logging.getLogger(__name__)
 
 
-class DeltaStore:
+class DeltaStore(FileStore):
     """Implements `retention.ports.Store`."""
 
+    FORMAT = "delta"
+
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
-        self._layout = layout
-        self._settings = settings
-        self._clock = clock
+        super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
-        self._staged = Staged()
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self._layout.stream
-
-    def exists(self) -> bool:
-        """Whether the table is there."""
-        check_format(self._layout, "delta")
-        return delta_table.exists(self._layout)
-
-    def create(self) -> None:
-        """Make the empty table; nothing happens if it is there."""
-        if not check_format(self._layout, "delta"):
-            write_format(self._layout, "delta")
-        if not delta_table.exists(self._layout):
-            delta_table.create_table(self._layout, self._settings.grace_ns)
 
     def mark(self) -> Mark | None:
         """The newest version, with length and time of its log entry."""
@@ -71,7 +44,7 @@ class DeltaStore:
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
-        check_format(self._layout, "delta")
+        self._check_format()
         handle, live = delta_table.read_handle(self._layout)
         return Snapshot(
             handle.table.version(),
@@ -107,27 +80,7 @@ class DeltaStore:
         known, missing = self._cache.match(snapshot.files.select(LOGGED_FILES.names))
         if missing.num_rows:
             return missing.num_rows
-        overlapping = index.refuse_overlaps(self.stream, index.in_order(known))
-        return sum(len(segment) for segment in doubles.unchecked(self._layout, overlapping))
-
-    def subject_counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files`, each row with its file's row number."""
-        return digests.subject_counts(self._layout, files, self.data_files)
-
-    def stage(self, partition: int, segment: int) -> DataFile:
-        """A new file at its final place in the table's directory."""
-        path = self._staged.add(new_path(partition, segment))
-        location = self._layout.live(path)
-        files.make_directory(location.rpartition("/")[0])
-        return self._layout.data_file((path, partition, segment), location)
-
-    def data_files(self, files: pa.Table) -> list[DataFile]:
-        """Where the live files can be opened now."""
-        found = [
-            self._layout.data_file(row, self._layout.live(row[0])) for row in identities(files)
-        ]
-        check_lengths(self._layout, files, found)
-        return found
+        return self._unchecked_doubles(known)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; the new version."""
@@ -142,13 +95,6 @@ class DeltaStore:
         """The version that the commit of that run made, None if it never committed."""
         return delta_history.find_run(self._layout, run)
 
-    def discard(self, paths: Sequence[str]) -> None:
-        """Delete those of the files that were staged here and that no commit can have named."""
-        gone = self._staged.release(paths)
-        files.delete(self._layout.live(path) for path in gone)
-        files.delete(self._layout.own("subjects", path) for path in gone)
-        reached(Step.STAGED_DISCARDED)
-
     def finish(self) -> None:
         """Write a checkpoint of the log when ten versions are new since the last one."""
         versions, checkpoints = delta_history.versions(self._layout)
@@ -159,6 +105,18 @@ class DeltaStore:
             reached(Step.CHECKPOINT_WRITTEN)
         except (DeltaError, OSError) as error:
             _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
+
+    def _made(self) -> bool:
+        return delta_table.exists(self._layout)
+
+    def _make(self) -> None:
+        delta_table.create_table(self._layout, self._settings.grace_ns)
+
+    def _place_of_new(self, path: str) -> str:
+        return self._layout.live(path)
+
+    def _place_of_live(self, path: str) -> str:
+        return self._layout.live(path)
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         attempts = 1 if swap.assigns_sequences else ATTEMPTS
@@ -195,6 +153,3 @@ class DeltaStore:
         return pa.concat_tables(
             [rest.select(names), known.select(names)], promote_options="permissive"
         )
-
-    def _now_ms(self) -> int:
-        return self._clock() // 1_000_000

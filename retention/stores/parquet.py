@@ -6,30 +6,20 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from retention import files
 from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
 from retention.ports import Mark, Snapshot, Swap
-from retention.segments import DataFile, Inventory, ReadCount
+from retention.segments import Inventory, ReadCount
 from retention.steps import Step, reached
-from retention.stores import digests, doubles, index, swaps
-from retention.stores.layout import (
-    Layout,
-    StoreSettings,
-    check_format,
-    check_lengths,
-    identities,
-    new_path,
-    write_format,
-)
+from retention.stores import doubles, index, swaps
+from retention.stores.base import FileStore
+from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet_foreign import take_in
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog, State
 from retention.stores.parquet_moves import Places
-from retention.stores.staging import Staged
 from schemas.files import FILE_STATS
 
 ATTEMPTS = 20
@@ -46,35 +36,15 @@ class ParquetHandle:
     """Paths of files that no log entry ever named."""
 
 
-class ParquetStore:
+class ParquetStore(FileStore):
     """Implements `retention.ports.Store`."""
 
+    FORMAT = "parquet"
+
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
-        self._layout = layout
-        self._settings = settings
-        self._clock = clock
+        super().__init__(layout, settings, clock)
         self._log = ParquetLog(layout)
         self._places = Places(layout, self._log)
-        self._staged = Staged()
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self._layout.stream
-
-    def exists(self) -> bool:
-        """Whether the log has any entry."""
-        check_format(self._layout, "parquet")
-        return self._log.exists()
-
-    def create(self) -> None:
-        """Make the empty table; nothing happens if it is there."""
-        if not check_format(self._layout, "parquet"):
-            write_format(self._layout, "parquet")
-        if not self._log.exists():
-            files.make_directory(self._layout.messages)
-            self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
-            reached(Step.TABLE_MADE)
 
     def mark(self) -> Mark | None:
         """None: other writers put files into the directories without a log entry."""
@@ -82,7 +52,7 @@ class ParquetStore:
 
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""
-        check_format(self._layout, "parquet")
+        self._check_format()
         state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.foreign(state))
         return Snapshot(state.version, state.table_id, state.files, state.counters, handle)
@@ -103,27 +73,7 @@ class ParquetStore:
         handle: ParquetHandle = snapshot.handle
         if handle.foreign:
             return len(handle.foreign)
-        overlapping = index.refuse_overlaps(self.stream, index.in_order(snapshot.files))
-        return sum(len(segment) for segment in doubles.unchecked(self._layout, overlapping))
-
-    def subject_counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files`, each row with its file's row number."""
-        return digests.subject_counts(self._layout, files, self.data_files)
-
-    def stage(self, partition: int, segment: int) -> DataFile:
-        """A new file in the staging directory."""
-        path = self._staged.add(new_path(partition, segment))
-        location = self._places.staged(path)
-        files.make_directory(location.rpartition("/")[0])
-        return self._layout.data_file((path, partition, segment), location)
-
-    def data_files(self, files: pa.Table) -> list[DataFile]:
-        """Where the live files can be opened now."""
-        found = [
-            self._layout.data_file(row, self._places.find(row[0])) for row in identities(files)
-        ]
-        check_lengths(self._layout, files, found)
-        return found
+        return self._unchecked_doubles(snapshot.files)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one state and create the next log entry; its version."""
@@ -142,15 +92,22 @@ class ParquetStore:
         """The version that the commit of that run made, None if it never committed."""
         return self._log.find(run)
 
-    def discard(self, paths: Sequence[str]) -> None:
-        """Delete those of the files that were staged here and that no commit can have named."""
-        gone = self._staged.release(paths)
-        files.delete(self._places.staged(path) for path in gone)
-        files.delete(self._layout.own("subjects", path) for path in gone)
-        reached(Step.STAGED_DISCARDED)
-
     def finish(self) -> None:
         """End a run: nothing is left to do that the commits have not done."""
+
+    def _made(self) -> bool:
+        return self._log.exists()
+
+    def _make(self) -> None:
+        files.make_directory(self._layout.messages)
+        self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
+        reached(Step.TABLE_MADE)
+
+    def _place_of_new(self, path: str) -> str:
+        return self._places.staged(path)
+
+    def _place_of_live(self, path: str) -> str:
+        return self._places.find(path)
 
     def _take_in(self, handle: ParquetHandle) -> ReadCount:
         read = ReadCount()
@@ -213,6 +170,3 @@ class ParquetStore:
         state = self._places.finish_moves()
         if version % LIST_EVERY == 0 and state.version == version:
             self._log.write_list(state)
-
-    def _now_ms(self) -> int:
-        return self._clock() // 1_000_000

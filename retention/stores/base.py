@@ -1,0 +1,105 @@
+"""What every store does alike with a stream's files: hand out new ones, find live ones, delete those never named."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from retention import files
+from retention.segments import DataFile
+from retention.steps import Step, reached
+from retention.stores import digests, doubles, index
+from retention.stores.layout import (
+    Layout,
+    StoreSettings,
+    check_format,
+    check_lengths,
+    identities,
+    new_path,
+    write_format,
+)
+from retention.stores.staging import Staged
+
+
+class FileStore(ABC):
+    """The part of `retention.ports.Store` that does not depend on the table format."""
+
+    FORMAT: str
+
+    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
+        self._layout = layout
+        self._settings = settings
+        self._clock = clock
+        self._staged = Staged()
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._layout.stream
+
+    def exists(self) -> bool:
+        """Whether the table is there."""
+        self._check_format()
+        return self._made()
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there."""
+        if not self._check_format():
+            write_format(self._layout, self.FORMAT)
+        if not self._made():
+            self._make()
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files`, each row with its file's row number."""
+        return digests.subject_counts(self._layout, files, self.data_files)
+
+    def stage(self, partition: int, segment: int) -> DataFile:
+        """A new file of that segment, where it is to be written."""
+        path = self._staged.add(new_path(partition, segment))
+        location = self._place_of_new(path)
+        files.make_directory(location.rpartition("/")[0])
+        return self._layout.data_file((path, partition, segment), location)
+
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files can be opened now."""
+        found = [
+            self._layout.data_file(row, self._place_of_live(row[0])) for row in identities(files)
+        ]
+        check_lengths(self._layout, files, found)
+        return found
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete those of the files that were staged here and that no commit can have named."""
+        gone = self._staged.release(paths)
+        files.delete(self._place_of_new(path) for path in gone)
+        files.delete(self._layout.own("subjects", path) for path in gone)
+        reached(Step.STAGED_DISCARDED)
+
+    def _check_format(self) -> bool:
+        return check_format(self._layout, self.FORMAT)
+
+    def _unchecked_doubles(self, described: pa.Table) -> int:
+        """How many files must be opened to learn whether two hold a message twice."""
+        overlapping = index.refuse_overlaps(self.stream, index.in_order(described))
+        return sum(len(segment) for segment in doubles.unchecked(self._layout, overlapping))
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000
+
+    @abstractmethod
+    def _made(self) -> bool:
+        """Whether the table's log has a first entry."""
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Write the first entry of the table's log."""
+
+    @abstractmethod
+    def _place_of_new(self, path: str) -> str:
+        """Where a file lies that no commit has named yet."""
+
+    @abstractmethod
+    def _place_of_live(self, path: str) -> str:
+        """Where a file lies that the table has."""
