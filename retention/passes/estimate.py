@@ -12,9 +12,10 @@ from retention.opened import OpenedStream
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.planning import decide
 from retention.policy import Policy
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.one_pass import OnePass
 from retention.rules.spans import Array
+from retention.rules.ttl import most_due
 from retention.segments import Inventory
 
 
@@ -125,12 +126,13 @@ def _by_rule(decided: OnePass) -> dict[str, _Range]:
     """What each rule takes of each span."""
     spans, ask = decided.spans, decided.ask
     numbers = np.arange(len(spans))
-    settled = decided.by_rule(decided.whole(None))
+    settled = decided.by_rule(None)
     certain = _reached(decided) | decided.below | decided.spent
     sure = np.where(certain[:, None], settled, 0)
     counted = np.where(numbers == decided.by_messages.whole, decided.by_messages.rest, 0)
     weighed = (numbers == decided.by_bytes.whole) & (decided.by_bytes.rest > 0)
-    beyond = np.zeros(len(spans), np.int64) if decided.surplus is None else decided.surplus.messages
+    nothing = np.zeros(len(spans), np.int64)
+    beyond = nothing if decided.surplus is None else decided.surplus.messages
     aged = np.zeros(len(spans), bool) if decided.age is None else numbers < decided.age.reach
     rest = spans.messages - counted
     asked = {
@@ -139,15 +141,25 @@ def _by_rule(decided: OnePass) -> dict[str, _Range]:
         MAX_MSGS_PER_SUBJECT: _Range(
             np.where(weighed, 0, np.maximum(beyond - counted, 0)), np.minimum(beyond, rest)
         ),
-        MAX_AGE: _Range(np.zeros(len(spans), np.int64), np.where(aged, rest, 0)),
+        MAX_AGE: _Range(nothing, np.where(aged, rest, 0)),
+        MSG_TTL: _Range(nothing, np.minimum(_most_due(decided), rest)),
     }
+    most = settled.copy()
+    most[:, RULES.index(MSG_TTL)] = np.minimum(_most_due(decided), settled.sum(axis=1))
     return {
         rule: _Range(
             np.where(ask, asked[rule].lower, sure[:, at]),
-            np.where(ask, asked[rule].upper, settled[:, at]),
+            np.where(ask, asked[rule].upper, np.where(certain, settled[:, at], most[:, at])),
         )
         for at, rule in enumerate(RULES)
     }
+
+
+def _most_due(decided: OnePass) -> Array:
+    """The most messages of each span whose own deadlines can have passed."""
+    if decided.ttl is None:
+        return np.zeros(len(decided.spans), np.int64)
+    return most_due(decided.ttl, decided.spans)
 
 
 def _reached(decided: OnePass) -> Array:
@@ -164,6 +176,9 @@ def _removed(decided: OnePass, by_rule: dict[str, _Range]) -> _Range:
     lower = np.sum([of_rule.lower for of_rule in by_rule.values()], axis=0)
     upper = np.sum([of_rule.upper for of_rule in by_rule.values()], axis=0)
     messages = decided.spans.messages
+    if decided.ttl is not None:
+        # These go whole, whichever of the two scans comes to them.
+        lower = np.where(decided.ttl.whole & ~decided.ask, messages, lower)
     return _Range(np.minimum(lower, messages), np.minimum(upper, messages))
 
 

@@ -15,8 +15,8 @@ from retention.opened import OpenedStream
 from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
 from retention.policy import Policy
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
-from retention.rules.judge import STAYS, judge
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
+from retention.rules.judge import STAYS, judge, settled
 from retention.units import MINUTE, SECOND, format_duration, format_instant, format_size
 from schemas.messages import NEVER
 
@@ -51,12 +51,12 @@ class _Facts:
     subject: str
     ts_ns: int
     size: int
-    never: bool
+    deadline_ns: int | None
     newer: int
     """Messages with higher sequences."""
     bytes_with_newer: int
     newer_on_subject: int
-    age_ns: int
+    as_of_ns: int
     scan_end: int | None
     """The message at which the age scan ends, if that comes before this one."""
 
@@ -140,13 +140,13 @@ def _facts(seen: Look, found: Found) -> _Facts:
         subject=message["subject"],
         ts_ns=message["ts_ns"],
         size=message["size"],
-        never=message["deadline_ns"] == NEVER,
+        deadline_ns=message["deadline_ns"],
         newer=int(spans.messages[found.span + 1 :].sum()) + rows.num_rows - row - 1,
         bytes_with_newer=int(
             spans.bytes[found.span + 1 :].sum() + rows["size"].to_numpy()[row:].sum()
         ),
         newer_on_subject=int(same[row + 1 :].sum()) + found.newer_on_subject,
-        age_ns=seen.plan.as_of_ns - message["ts_ns"],
+        as_of_ns=seen.plan.as_of_ns,
         scan_end=scan_end if scan_end is not None and scan_end < message["seq"] else None,
     )
 
@@ -181,10 +181,8 @@ def _ends_by_metadata(seen: Look) -> bool:
 def _rule(seen: Look, found: Found, facts: _Facts) -> str | None:
     """The first rule that lets the message go by itself, segments aside."""
     verdicts, _ = judge(found.rows, seen.decided.question(found.span))
-    verdict = int(verdicts[found.row])
-    if verdict == STAYS or (RULES[verdict] == MAX_AGE and facts.scan_end is not None):
-        return None
-    return RULES[verdict]
+    verdict = int(settled(verdicts, reached=facts.scan_end is None)[found.row])
+    return None if verdict == STAYS else RULES[verdict]
 
 
 def _is_planned(seen: Look, partition: int, seq: int) -> bool:
@@ -217,6 +215,8 @@ def _arithmetic(policy: Policy, facts: _Facts) -> tuple[str, ...]:
         lines.append(MAX_MSGS_PER_SUBJECT + _subject_line(policy.max_msgs_per_subject, facts))
     if policy.max_age_ns is not None:
         lines.append(MAX_AGE + _age_line(policy.max_age_ns, facts))
+    if policy.allow_msg_ttl:
+        lines.append(MSG_TTL + _ttl_line(facts))
     return tuple(lines)
 
 
@@ -233,10 +233,11 @@ def _subject_line(limit: int, facts: _Facts) -> str:
 
 
 def _age_line(max_age_ns: int, facts: _Facts) -> str:
-    line = f" {format_duration(max_age_ns)}: it is {_age(facts.age_ns)} old, stored {format_instant(facts.ts_ns)}"
-    if facts.age_ns < max_age_ns:
+    age_ns = facts.as_of_ns - facts.ts_ns
+    line = f" {format_duration(max_age_ns)}: it is {_age(age_ns)} old, stored {format_instant(facts.ts_ns)}"
+    if age_ns < max_age_ns:
         return f"{line}, and goes at {format_instant(facts.ts_ns + max_age_ns)}"
-    if facts.never:
+    if facts.deadline_ns == NEVER:
         return f"{line}, but its Nats-TTL is never, so age does not remove it"
     if facts.scan_end is not None:
         return (
@@ -244,6 +245,19 @@ def _age_line(max_age_ns: int, facts: _Facts) -> str:
             "young enough to stay"
         )
     return line
+
+
+def _ttl_line(facts: _Facts) -> str:
+    if facts.deadline_ns is None:
+        return ": it has no Nats-TTL"
+    if facts.deadline_ns == NEVER:
+        return ": its Nats-TTL is never"
+    if facts.deadline_ns < facts.ts_ns:
+        return ": its Nats-TTL reaches beyond the year 2262, which the server takes for long past"
+    lived, deadline = facts.as_of_ns - facts.deadline_ns, format_instant(facts.deadline_ns)
+    if lived < 0:
+        return f": its Nats-TTL ends at {deadline}, in {_age(-lived)}"
+    return f": its Nats-TTL ended at {deadline}, {_age(lived)} ago"
 
 
 def _messages(count: int) -> str:

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from retention.passes.plan import Plan, SegmentCounts
 from retention.policy import Policy
-from retention.rules import MAX_AGE, RULES
-from retention.rules.judge import Answer
+from retention.rules import RULES
+from retention.rules.judge import STAYS, Answer, settled
 from retention.rules.one_pass import OnePass
 from retention.rules.spans import Array
 from retention.segments import Inventory
@@ -63,7 +63,7 @@ def _losses(files: pa.Table, decided: OnePass, answers: Sequence[Answer]) -> _Lo
     stopped_at = min(stops, default=None)
     whole = decided.whole(stopped_at)
     goes_whole = whole[decided.spans.span_of_file]
-    by_rule = _spread(files, decided, whole)
+    by_rule = _spread(files, decided, stopped_at)
     lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
     lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
     ranges = _reached(answers, stopped_at)
@@ -75,21 +75,44 @@ def _losses(files: pa.Table, decided: OnePass, answers: Sequence[Answer]) -> _Lo
 
 
 def _reached(answers: Sequence[Answer], stopped_at: int | None) -> pa.Table:
-    """The removed ranges of all answers, without expiry beyond the span in which the age scan ended."""
-    expiry = RULES.index(MAX_AGE)
+    """The removed ranges of all answers, now that it is known in which span the age scan ended."""
+    ordered = sorted(answers, key=lambda answer: answer.span)
     parts = [
-        answer.removed
-        if stopped_at is None or answer.span <= stopped_at
-        else answer.removed.filter(pc.not_equal(answer.removed["rule"], expiry))
-        for answer in sorted(answers, key=lambda answer: answer.span)
+        _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
+        for answer in ordered
     ]
     return pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
 
 
-def _spread(files: pa.Table, decided: OnePass, whole: Array) -> Array:
+def _settled(ranges: pa.Table, *, reached: bool) -> pa.Table:
+    rules = settled(ranges["rule"].to_numpy(), reached=reached)
+    if np.array_equal(rules, ranges["rule"].to_numpy()):
+        return ranges
+    said = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    return _merged(said.filter(pa.array(rules != STAYS)))
+
+
+def _merged(ranges: pa.Table) -> pa.Table:
+    """Neighbouring ranges of one rule in one file become one."""
+    column = {name: ranges[name].to_numpy() for name in REMOVED_RANGES.names}
+    joins = (
+        (np.diff(column["file"]) == 0)
+        & (np.diff(column["rule"]) == 0)
+        & (column["first_seq"][1:] == column["last_seq"][:-1] + 1)
+    )
+    starts = np.setdiff1d(np.arange(ranges.num_rows), np.flatnonzero(joins) + 1)
+    ends = np.append(starts[1:], ranges.num_rows) - 1
+    merged = {name: column[name][starts] for name in ("file", "rule", "first_seq")}
+    merged["last_seq"] = column["last_seq"][ends] if len(starts) else column["last_seq"]
+    for name in ("messages", "bytes"):
+        merged[name] = np.add.reduceat(column[name], starts) if len(starts) else column[name]
+    return pa.table(merged).cast(REMOVED_RANGES)
+
+
+def _spread(files: pa.Table, decided: OnePass, stopped_at: int | None) -> Array:
     """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
     of_file = decided.spans.span_of_file
-    rule_ends = np.cumsum(decided.by_rule(whole), axis=1)[of_file]
+    rule_ends = np.cumsum(decided.by_rule(stopped_at), axis=1)[of_file]
     messages = files["messages"].to_numpy()
     file_ends = np.cumsum(messages)
     before_span = (np.cumsum(decided.spans.messages) - decided.spans.messages)[of_file]

@@ -12,6 +12,7 @@ MAX_MSGS = "max_msgs"
 MAX_BYTES = "max_bytes"
 MAX_MSGS_PER_SUBJECT = "max_msgs_per_subject"
 MAX_AGE = "max_age"
+MSG_TTL = "msg_ttl"
 
 RULES = RULE_NAMES
 """Every rule that can let a message go, in the order in which one pass applies them."""

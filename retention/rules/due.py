@@ -17,8 +17,8 @@ _BEFORE_ALL = np.iinfo(np.int64).min
 def next_due(decided: OnePass, policy: Policy, open_base: Mapping[int, int]) -> int | None:
     """The earliest instant at which any rule could let anything go, given that the pass lets nothing go.
 
-    Time changes verdicts of the age scan only, and those in one direction: what limits by count, bytes or subject
-    take, a commit changes. Never later than the truth; it may be earlier.
+    Time changes verdicts of the two expiry scans only, and those in one direction: what limits by count, bytes or
+    subject take, a commit changes. Never later than the truth; it may be earlier.
 
     Args:
         decided: a pass that removes nothing.
@@ -28,13 +28,13 @@ def next_due(decided: OnePass, policy: Policy, open_base: Mapping[int, int]) -> 
     Returns:
         Nanoseconds since the epoch; `NEVER`: only a commit changes anything; None: metadata does not tell.
     """
-    if policy.max_age_ns is None:
+    if policy.max_age_ns is None and not policy.allow_msg_ttl:
         return NEVER
     if _others_take_some(decided):
         return None
     find = _segments_go if policy.whole_segments else _messages_go
-    cutoffs = find(decided.spans, open_base)
-    return int(cutoffs.min()) + policy.max_age_ns if len(cutoffs) else NEVER
+    instants = find(decided.spans, policy, open_base)
+    return min(int(instants.min(initial=NEVER)), NEVER)
 
 
 def _others_take_some(decided: OnePass) -> bool:
@@ -43,22 +43,32 @@ def _others_take_some(decided: OnePass) -> bool:
     return trimmed or (decided.surplus is not None and bool(decided.surplus.messages.any()))
 
 
-def _messages_go(spans: Spans, _: Mapping[int, int]) -> Array:
-    """For each span with a message that can expire: no cutoff below this one takes any of it.
+def _messages_go(spans: Spans, policy: Policy, _: Mapping[int, int]) -> Array:
+    """For each span: no instant before this one lets any of its messages go."""
+    ages = np.full(len(spans), NEVER)
+    if policy.max_age_ns is not None:
+        # The scan has to pass every span before, down to its youngest message, and then to find an old one.
+        passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
+        mortal = spans.never < spans.messages
+        ages[mortal] = np.maximum(passed, spans.min_ts_ns)[mortal] + policy.max_age_ns
+    return np.minimum(ages, spans.min_deadline_ns) if policy.allow_msg_ttl else ages
 
-    The scan has to pass every span before, down to its youngest message, and then to find an old one.
-    """
-    passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
-    return np.maximum(passed, spans.min_ts_ns)[spans.never < spans.messages]
 
-
-def _segments_go(spans: Spans, open_base: Mapping[int, int]) -> Array:
-    """For each sealed segment in which every message can expire: no cutoff below this one takes all of it."""
+def _segments_go(spans: Spans, policy: Policy, open_base: Mapping[int, int]) -> Array:
+    """For each sealed segment in which every message can expire: no instant before this one lets all of it go."""
     if not len(spans):
         return spans.max_ts_ns
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
     starts = np.append(0, np.flatnonzero(new) + 1)
-    passed = np.maximum.accumulate(np.maximum.reduceat(spans.max_ts_ns, starts))
+    ages = np.full(len(starts), NEVER)
+    if policy.max_age_ns is not None:
+        # With TTLs, age need not take more of a segment than one message.
+        fold = np.minimum.reduceat if policy.allow_msg_ttl else np.maximum.reduceat
+        times = fold(spans.min_ts_ns if policy.allow_msg_ttl else spans.max_ts_ns, starts)
+        passed = times if policy.allow_msg_ttl else np.maximum.accumulate(times)
+        ages = passed + policy.max_age_ns
+    if policy.allow_msg_ttl:
+        ages = np.minimum(ages, np.maximum.reduceat(spans.max_deadline_ns, starts))
     mortal = np.add.reduceat(spans.never, starts) == 0
     opened = np.array([open_base.get(int(one), 0) for one in spans.partition[starts]])
-    return passed[mortal & (spans.segment[starts] < opened)]
+    return ages[mortal & (spans.segment[starts] < opened)]

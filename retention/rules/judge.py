@@ -8,15 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.expiry import expires, first_young
 from retention.rules.limits import lowest_until
 from retention.rules.per_subject import Share, surplus_rows
 from retention.rules.spans import Array
+from retention.rules.ttl import passed
 from retention.segments import ReadCount
 
 STAYS = -1
-"""The verdict on a message that no rule lets go; any other verdict is an index into `RULES`."""
+"""The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or `EITHER`."""
+
+EITHER = len(RULES)
+"""MaxAge takes the message if its scan comes to this span, and its own deadline if not."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Question:
     """MaxMsgsPerSubject: what the limit lets stay."""
     cutoff_ns: int | None = None
     """MaxAge: the youngest instant that expires; None: the scan does not come here."""
+    due_ns: int | None = None
+    """Per-message TTL: the latest deadline that has passed; None: TTLs are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,24 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
     if question.surplus is not None:
         beyond = surplus_rows(rows, question.surplus) & (verdicts == STAYS)
         verdicts[beyond] = RULES.index(MAX_MSGS_PER_SUBJECT)
-    if question.cutoff_ns is None:
-        return verdicts, None
-    left = verdicts == STAYS
-    until = first_young(rows["ts_ns"].to_numpy(), left, question.cutoff_ns)
+    left, until = verdicts == STAYS, None
     deadlines = pc.fill_null(rows["deadline_ns"], 0).to_numpy()
-    verdicts[left & expires(deadlines, until)] = RULES.index(MAX_AGE)
+    if question.cutoff_ns is not None:
+        until = first_young(rows["ts_ns"].to_numpy(), left, question.cutoff_ns)
+        verdicts[left & expires(deadlines, until)] = RULES.index(MAX_AGE)
+    if question.due_ns is not None:
+        has_deadline = pc.is_valid(rows["deadline_ns"]).to_numpy()
+        due = left & passed(deadlines, has_deadline, question.due_ns)
+        verdicts[due] = np.where(verdicts[due] == STAYS, RULES.index(MSG_TTL), EITHER)
     return verdicts, until
+
+
+def settled(verdicts: Array, *, reached: bool) -> Array:
+    """Verdicts once it is known whether the age scan came to the span: indexes into `RULES`, or `STAYS`."""
+    aged, due = RULES.index(MAX_AGE), RULES.index(MSG_TTL)
+    if reached:
+        return np.where(verdicts == EITHER, aged, verdicts)
+    return np.select([verdicts == EITHER, verdicts == aged], [due, STAYS], verdicts)
 
 
 def ranges_of(rows: pa.Table, verdicts: Array) -> pa.Table:

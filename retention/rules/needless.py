@@ -7,6 +7,7 @@ import numpy as np
 from retention.rules.judge import Answer
 from retention.rules.one_pass import OnePass
 from retention.rules.spans import Array
+from retention.rules.ttl import most_due
 from retention.segments import ReadCount
 from schemas.plan import REMOVED_RANGES
 
@@ -42,7 +43,8 @@ def _needless(decided: OnePass, young: Array) -> Array:
         stay = np.maximum(spans.never, young.astype(np.int64))
         by_age = np.where(has_old & reached, spans.messages - stay, 0)
         tells = ~young | ~has_old | untouched
-    return tells & (by_head + by_subject + by_age < spans.messages)
+    by_ttl = 0 if decided.ttl is None else most_due(decided.ttl, spans)
+    return tells & (by_head + by_subject + by_age + by_ttl < spans.messages)
 
 
 def _holds_young(decided: OnePass) -> Array:

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from retention.policy import Policy
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.expiry import AgeScan, age_scan
 from retention.rules.judge import Question
 from retention.rules.limits import HeadCut, head_cut
 from retention.rules.per_subject import Surplus, surplus
 from retention.rules.spans import Array, Spans
+from retention.rules.ttl import TtlScan, ttl_scan
 
 _NO_CUT = HeadCut(limit=0, total=0, whole=0, rest=0)
 
@@ -27,6 +28,7 @@ class OnePass:
     by_bytes: HeadCut
     surplus: Surplus | None
     age: AgeScan | None
+    ttl: TtlScan | None
     below: Array
     """Spans that head trims take whole; a mask, a prefix."""
     spent: Array
@@ -45,6 +47,7 @@ class OnePass:
             cutoff_ns=self.age.cutoff_ns
             if self.age is not None and span < self.age.reach
             else None,
+            due_ns=self.ttl.due_ns if self.ttl is not None else None,
         )
 
     def whole(self, stopped_at: int | None) -> Array:
@@ -53,16 +56,25 @@ class OnePass:
         Args:
             stopped_at: the first asked span whose rows end the scan; None: only metadata ends it.
         """
-        gone = self.below | self.spent
-        if self.age is not None:
-            reached = np.arange(len(self.spans)) < (
-                len(self.spans) if stopped_at is None else stopped_at
-            )
-            gone = gone | (self.age.whole & reached & ~self.ask)
+        gone = self.below | self.spent | self._aged(stopped_at)
+        if self.ttl is not None:
+            gone = gone | self.ttl.whole
         return gone & ~self.ask
 
-    def by_rule(self, whole: Array) -> Array:
-        """Messages that each rule takes of each span that goes whole; shape (spans, rules)."""
+    def _aged(self, stopped_at: int | None) -> Array:
+        """Spans of which the age scan takes whatever other rules leave; a mask."""
+        if self.age is None:
+            return np.zeros(len(self.spans), dtype=bool)
+        end = len(self.spans) if stopped_at is None else stopped_at
+        return self.age.whole & (np.arange(len(self.spans)) < end)
+
+    def by_rule(self, stopped_at: int | None) -> Array:
+        """Messages that each rule takes of each span that goes whole; shape (spans, rules).
+
+        Args:
+            stopped_at: as in `whole`.
+        """
+        whole, aged = self.whole(stopped_at), self._aged(stopped_at)
         counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
         numbers = np.arange(len(self.spans))
         counted = np.where(numbers < self.by_messages.whole, self.spans.messages, 0)
@@ -73,7 +85,8 @@ class OnePass:
         counts[:, RULES.index(MAX_MSGS)] = counted
         counts[:, RULES.index(MAX_BYTES)] = np.where(self.below, left, 0)
         counts[:, RULES.index(MAX_MSGS_PER_SUBJECT)] = np.where(self.below, 0, own)
-        counts[:, RULES.index(MAX_AGE)] = np.where(self.below, 0, left - own)
+        counts[:, RULES.index(MAX_AGE)] = np.where(~self.below & aged, left - own, 0)
+        counts[:, RULES.index(MSG_TTL)] = np.where(~self.below & ~aged, left - own, 0)
         return np.where(whole[:, None], counts, 0)
 
 
@@ -99,12 +112,19 @@ def one_pass(spans: Spans, policy: Policy, as_of_ns: int, counts: pa.Table | Non
     taken = np.zeros(len(spans), dtype=np.int64) if beyond is None else beyond.messages
     spent = ~below & ~boundary & (taken == spans.messages)
     touched = ~below & ~spent & (boundary | (taken > 0))
-    ask = touched
-    age = None
+    age = ttl = None
+    asked_by_age = sure = np.zeros(len(spans), dtype=bool)
     if policy.max_age_ns is not None:
         age = age_scan(as_of_ns - policy.max_age_ns, spans, below | spent, touched)
-        ask = age.ask | (touched & ~_surely_whole(age, spans, touched & ~age.whole, boundary))
-    return OnePass(spans, by_messages, by_bytes, beyond, age, below, spent, ask)
+        asked_by_age = age.ask
+        sure = _surely_whole(age, spans, touched & ~age.whole, boundary)
+    rows_due = np.zeros(len(spans), dtype=bool)
+    if policy.allow_msg_ttl:
+        ttl = ttl_scan(as_of_ns, spans)
+        sure = sure | (ttl.whole & ~boundary)
+        rows_due = ttl.some & ~below & ~spent
+    ask = asked_by_age | ((touched | rows_due) & ~sure)
+    return OnePass(spans, by_messages, by_bytes, beyond, age, ttl, below, spent, ask)
 
 
 def _cut(limit: int | None, amounts: Array) -> HeadCut:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.messages import NEVER
 
 Array = np.ndarray
 
@@ -29,6 +32,12 @@ class Spans:
     min_ts_ns: Array
     max_ts_ns: Array
     never: Array
+    deadlines: Array
+    min_deadline_ns: Array
+    """`NEVER` where a span has no deadline but `never`."""
+    max_deadline_ns: Array
+    """The lowest int64 where a span has no deadline but `never`."""
+    markers: Array
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -42,6 +51,8 @@ class Spans:
 def spans_of(files: pa.Table) -> Spans:
     """Group an inventory's files (`FILE_STATS`, sorted by partition, segment, lowest sequence) into spans."""
     column = {name: files[name].to_numpy() for name in _COLUMNS}
+    for name, absent in _ABSENT.items():
+        column[name] = pc.fill_null(files[name], absent).to_numpy()
     starts = np.flatnonzero(_begins(column))
 
     def folded(name: str, fold: np.ufunc) -> Array:
@@ -58,6 +69,10 @@ def spans_of(files: pa.Table) -> Spans:
         min_ts_ns=folded("min_ts_ns", np.minimum),
         max_ts_ns=folded("max_ts_ns", np.maximum),
         never=folded("never", np.add),
+        deadlines=folded("deadlines", np.add),
+        min_deadline_ns=folded("min_deadline_ns", np.minimum),
+        max_deadline_ns=folded("max_deadline_ns", np.maximum),
+        markers=folded("markers", np.add),
     )
 
 
@@ -71,7 +86,10 @@ _COLUMNS = (
     "min_ts_ns",
     "max_ts_ns",
     "never",
+    "deadlines",
+    "markers",
 )
+_ABSENT = {"min_deadline_ns": NEVER, "max_deadline_ns": int(np.iinfo(np.int64).min)}
 
 
 def _begins(column: dict[str, Array]) -> Array:

@@ -30,6 +30,12 @@ class Message:
     ts_ns: int
     size: int
     never: bool
+    deadline_ns: int | None = None
+    """Of a message that does not say `never`."""
+
+    @property
+    def stored_deadline_ns(self) -> int | None:
+        return NEVER if self.never else self.deadline_ns
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def rows_of(messages: tuple[Message, ...]) -> pa.Table:
             "subject": pa.array([m.subject for m in ordered], pa.string()),
             "ts_ns": pa.array([m.ts_ns for m in ordered], pa.int64()),
             "size": pa.array([m.size for m in ordered], pa.int64()),
-            "deadline_ns": pa.array([NEVER if m.never else None for m in ordered], pa.int64()),
+            "deadline_ns": pa.array([m.stored_deadline_ns for m in ordered], pa.int64()),
         }
     )
 
@@ -78,6 +84,7 @@ def rows_of(messages: tuple[Message, ...]) -> pa.Table:
 def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, object]:
     ordered = sorted(file, key=lambda m: m.seq)
     times = [m.ts_ns for m in ordered]
+    deadlines = [m.deadline_ns for m in ordered if m.deadline_ns is not None and not m.never]
     return {
         "path": str(number),
         "partition": 0,
@@ -93,7 +100,9 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
         "first_ts_ns": times[0],
         "last_ts_ns": times[-1],
         "never": sum(m.never for m in file),
-        "deadlines": 0,
+        "deadlines": len(deadlines),
+        "min_deadline_ns": min(deadlines, default=None),
+        "max_deadline_ns": max(deadlines, default=None),
         "markers": 0,
         "in_time_order": times == sorted(times),
     }
@@ -101,7 +110,7 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
 
 def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
     """STREAM.UPDATE from an unlimited config, message by message: sequence → the rule that removes it."""
-    steps = (_trim_count, _trim_bytes, _trim_subjects, _expire)
+    steps = (_trim_count, _trim_bytes, _trim_subjects, _expire, _pass_deadlines)
     gone: dict[int, str] = {}
     left = list(messages)
     for step in steps:
@@ -139,6 +148,18 @@ def _expire(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Me
     cutoff = as_of_ns - policy.max_age_ns
     old = itertools.takewhile(lambda m: m.ts_ns <= cutoff, left)
     return [m for m in old if not m.never], "max_age"
+
+
+def _pass_deadlines(
+    left: list[Message], policy: Policy, as_of_ns: int
+) -> tuple[list[Message], str]:
+    due = [
+        m
+        for m in left
+        if policy.allow_msg_ttl and not m.never and m.deadline_ns is not None
+        if m.deadline_ns <= as_of_ns
+    ]
+    return due, "msg_ttl"
 
 
 def digests(world: World, inventory: Inventory) -> pa.Table:
@@ -219,6 +240,7 @@ message_parts = st.tuples(
     st.integers(0, 20),
     st.integers(1, 9),
     st.sampled_from([False, False, False, True]),
+    st.none() | st.integers(-3, 35),
 )
 layouts = st.lists(
     st.tuples(st.integers(1, 6), st.sampled_from(["one", "adjoining", "interleaved"])),
@@ -228,12 +250,15 @@ layouts = st.lists(
 
 
 def _world(
-    parts: list[tuple[int, str, int, int, bool]], layout: list[tuple[int, str]], *, sealed: bool
+    parts: list[tuple[int, str, int, int, bool, int | None]],
+    layout: list[tuple[int, str]],
+    *,
+    sealed: bool,
 ) -> World:
     seqs = itertools.accumulate(step for step, *_ in parts)
     messages = [
-        Message(seq, subject, ts_ns, size, never)
-        for seq, (_, subject, ts_ns, size, never) in zip(seqs, parts, strict=True)
+        Message(seq, subject, ts_ns, size, never, deadline_ns)
+        for seq, (_, subject, ts_ns, size, never, deadline_ns) in zip(seqs, parts, strict=True)
     ]
     files: list[tuple[int, tuple[Message, ...]]] = []
     base = 1
@@ -264,5 +289,6 @@ policies = st.builds(
     max_msgs_per_subject=st.none() | st.integers(1, 4),
     max_age_ns=st.none() | st.integers(1, 20),
     discard=st.sampled_from(["old", "old", "new"]),
+    allow_msg_ttl=st.booleans(),
 )
 instants = st.integers(0, 30)

@@ -3,10 +3,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.policy import Policy
+from retention.rules.expiry import AgeScan
+from retention.rules.ttl import TtlScan
 from tests.support.laws import law
 from tests.support.worlds import (
     World,
@@ -41,6 +43,8 @@ def test_a_plan_removes_exactly_what_the_server_would(
 def test_a_second_pass_at_the_same_instant_removes_nothing(
     world: World, policy: Policy, as_of: int
 ) -> None:
+    # A deadline may take the young message that ended the age scan: then the next scan goes further.
+    assume(policy.max_age_ns is None or not policy.allow_msg_ttl)
     after = world.without(set(removed_by(world, plan_of(world, policy, as_of))))
     assert plan_of(after, policy, as_of).is_empty
 
@@ -79,5 +83,9 @@ def test_metadata_decides_as_rows_would(world: World, policy: Policy, as_of: int
         seqs = {s for path in files[first:end] for s in world.rows(path)["seq"].to_pylist()}
         if (decided.below | decided.spent)[span]:
             assert seqs <= set(expected)
-        elif not asked and not (decided.age is not None and decided.age.whole[span]):
+        elif not asked and not (_takes_whole(decided.age, span) or _takes_whole(decided.ttl, span)):
             assert not seqs & set(expected)
+
+
+def _takes_whole(scan: AgeScan | TtlScan | None, span: int) -> bool:
+    return scan is not None and bool(scan.whole[span])
