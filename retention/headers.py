@@ -16,6 +16,7 @@ TTL = "Nats-TTL"
 MSG_ID = "Nats-Msg-Id"
 MARKER_REASON = "Nats-Marker-Reason"
 KV_OPERATION = "KV-Operation"
+ROLLUP = "Nats-Rollup"
 
 NEVER_TTL = -1
 """What `parse_ttl` says for `never`."""

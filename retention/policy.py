@@ -24,6 +24,10 @@ class Policy:
     retention: Retention = "limits"
     allow_msg_ttl: bool = False
     subject_delete_marker_ttl_ns: int | None = None
+    storage: Literal["file", "memory"] = "file"
+    """How the broker counts bytes; this and the next two matter to markers only, which the pass itself stores."""
+    max_msg_size: int | None = None
+    sealed: bool = False
 
     def as_json(self) -> dict[str, int | str | bool | None]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""

@@ -230,3 +230,12 @@ def format_instant(ns: int) -> str:
     moment = _EPOCH + timedelta(seconds=seconds)
     decimals = f".{rest:09d}".rstrip("0") if rest else ""
     return f"{moment:%Y-%m-%dT%H:%M:%S}{decimals}Z"
+
+
+def go_duration(ns: int) -> str:
+    """A whole number of seconds as Go prints a duration: 45s, 1m40s, 24h0m0s."""
+    minutes, seconds = divmod(ns // SECOND, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"

@@ -1,4 +1,4 @@
-"""The Arrow schemas of a plan: the files it touches, and the sequences that rewrites leave out."""
+"""The Arrow schemas of a plan: files that it touches, sequences that rewrites leave out, markers that it writes."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ REMOVED_RANGES = pa.schema(
 )
 """What a rewrite leaves out: `file` is a row number of the plan's files, `rule` an index into `RULE_NAMES`; both
 sequences are inclusive, and every sequence between them is a message that the rule removes."""
+
+PLANNED_MARKERS = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("replaces", pa.int64(), nullable=False),
+    ]
+)
+"""A subject-delete marker that a plan writes, in order of `seq`: `replaces` is the sequence of the expired message,
+the last of its subject."""

@@ -144,7 +144,15 @@ class StreamConfig(StorageSettings, Described):
             retention=self.retention,
             allow_msg_ttl=self.allow_msg_ttl,
             subject_delete_marker_ttl_ns=self.subject_delete_marker_ttl_ns,
+            **self._for_markers(),
         )
+
+    def _for_markers(self) -> dict[str, Any]:
+        """What a pass that stores markers must know of the stream besides its limits."""
+        if self.subject_delete_marker_ttl_ns is None:
+            return {}
+        longest = _none_if_unlimited(self.max_msg_size)
+        return {"storage": self.storage, "max_msg_size": longest, "sealed": self.sealed}
 
 
 def refused(refusals: list[Refusal]) -> PydanticCustomError:

@@ -15,13 +15,12 @@ from retention.subjects import matches
 from retention.writing.known import Room, Stored
 from retention.writing.screen import Refusal, Screen
 
-ROLLUP = "Nats-Rollup"
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
 EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_MSG_ID = "Nats-Expected-Last-Msg-Id"
 
-_ASKING = rf"\r\n(?:{headers.MSG_ID}|{ROLLUP}|Nats-Expected-[A-Za-z-]+):"
+_ASKING = rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|Nats-Expected-[A-Za-z-]+):"
 """Headers with which the answer depends on what the stream holds."""
 
 
@@ -162,7 +161,7 @@ class _Door:
             self._refuse(f"wrong last msg ID: {self._last_id}", 10070)
 
     def _check_rollup(self, block: bytes) -> None:
-        rollup = (headers.lookup(block, ROLLUP) or b"").lower()
+        rollup = (headers.lookup(block, headers.ROLLUP) or b"").lower()
         if not rollup:
             return
         if not self._config.allow_rollup_hdrs or self._config.deny_purge:
@@ -175,7 +174,7 @@ class _Door:
         config, subject, size = self._config, self._subjects[self._row], self._sizes[self._row]
         kept = room.kept.get(subject, deque())
         at_cap = 0 < config.max_msgs_per_subject <= len(kept)
-        if at_cap and config.discard_new_per_subject and not headers.lookup(block, ROLLUP):
+        if at_cap and config.discard_new_per_subject and not headers.lookup(block, headers.ROLLUP):
             self._refuse("maximum messages per subject exceeded", 10077)
         if 0 < config.max_msgs <= room.count and not at_cap:
             self._refuse("maximum messages exceeded", 10077)

@@ -1,0 +1,64 @@
+"""Where a stream stands at one version of its table: the next sequence, and the segment that is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.opened import OpenedStream
+from retention.passes.history import history_of
+from retention.ports import Snapshot
+from retention.rules.rolling import Active, RollRule
+from retention.segments import Inventory
+from retention.staging import PARTITION, Staged, Staging, numbered, stage_rows
+
+FIRST_SEQ = 1
+"""Where streams begin to count, unless their configuration has a `first_seq`."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream stands: what an append rests on."""
+
+    snapshot: Snapshot
+    inventory: Inventory
+    next_seq: int
+    active: Active | None
+    """None in a stream that never had a segment."""
+    rule: RollRule
+
+    def stage(self, staging: Staging, batches: Iterable[pa.Table]) -> Staged:
+        """Write rows behind this position; they are tables of `FILE_COLUMNS` without `seq`."""
+        rows = numbered(batches, self.next_seq)
+        return stage_rows(staging, rows, self.active, self.rule, self.next_seq)
+
+
+def locate(opened: OpenedStream, snapshot: Snapshot | None = None) -> Position:
+    """Read where the stream stands, at its newest version unless a snapshot is given."""
+    snapshot = snapshot or opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    active = _active(inventory.files, snapshot.counters.open_base.get(PARTITION))
+    rule = RollRule(opened.config.segment_size, opened.config.segment_span_ns)
+    return Position(snapshot, inventory, next_seq(opened, inventory), active, rule)
+
+
+def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
+    """The next sequence to assign: above every counter, every file, and everything that the run history knows of."""
+    first_seq = opened.config.first_seq or FIRST_SEQ
+    highest = pc.max(inventory.files["max_seq"]).as_py() or 0
+    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION)
+    return max(inventory.counters.next_seq.get(PARTITION, first_seq), highest + 1, floor)
+
+
+def _active(files: pa.Table, open_base: int | None) -> Active | None:
+    largest = pc.max(files["segment"]).as_py()
+    bases = [base for base in (open_base, largest) if base is not None]
+    if not bases:
+        return None
+    inside = files.filter(pc.equal(files["segment"], max(bases))).sort_by("min_seq")
+    if not inside.num_rows:
+        return Active(max(bases))
+    return Active(max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][0].as_py())

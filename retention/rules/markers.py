@@ -1,0 +1,143 @@
+"""Subject-delete markers: which subjects get one when the last of their messages dies of age, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.headers import ROLLUP, MARKER_REASON, TTL, build
+from retention.policy import Policy
+from retention.rows import accounted
+from retention.rules.spans import Array
+from retention.units import SECOND, go_duration
+from schemas.plan import PLANNED_MARKERS
+
+BY_AGE, BY_TTL = 0, 1
+"""Which scan takes a message: the age scan comes first."""
+
+DEATHS = pa.schema(
+    [
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("scan", pa.int8(), nullable=False),
+        pa.field("last_seq", pa.int64(), nullable=False),
+        pa.field("silent", pa.bool_(), nullable=False),
+    ]
+)
+"""What expiry takes of one stretch of the stream, by subject and scan: the highest sequence, and whether that message
+ends silently (it is a marker itself, or a KV purge)."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a stream holds after the limits and before expiry."""
+
+    messages: int
+    bytes: int
+
+
+def block(ttl_ns: int) -> bytes:
+    """The header block of a marker, byte for byte (ADR-43; docs/semantics/ttl.md).
+
+    Args:
+        ttl_ns: `subject_delete_marker_ttl`; a part of a second is cut off.
+    """
+    return build(
+        [
+            (MARKER_REASON, "MaxAge"),
+            (TTL, go_duration(ttl_ns // SECOND * SECOND)),
+            (ROLLUP, "sub"),
+        ]
+    )
+
+
+def sizes(subjects: pa.Array, policy: Policy) -> Array:
+    """What a marker on each of the subjects takes, bytes by the broker's accounting."""
+    ttl_ns = policy.subject_delete_marker_ttl_ns or 0
+    headings = pa.array(np.full(len(subjects), len(block(ttl_ns))), pa.int64())
+    nothing = pa.array(np.zeros(len(subjects)), pa.int64())
+    counted = accounted(pc.binary_length(subjects), headings, nothing, policy.storage)
+    return counted.to_numpy(zero_copy_only=False)
+
+
+def candidates(deaths: pa.Table, staying: pa.Array) -> pa.Table:
+    """The messages of which a marker must be stored in order to remove them, in the order of the scans.
+
+    A subject has at most one: the last of its messages that the scans come to, if none stays and that one does not
+    end silently (NATS STREAM.UPDATE order, step 5c).
+
+    Args:
+        deaths: shape `DEATHS`, from every stretch of the stream.
+        staying: subjects of which some message stays.
+
+    Returns:
+        `DEATHS` without `silent`.
+    """
+    dying = deaths.filter(pc.invert(pc.is_in(deaths["subject"], value_set=staying)))
+    encoded = pc.dictionary_encode(dying["subject"].combine_chunks())
+    order = np.lexsort((dying["last_seq"].to_numpy(), dying["scan"].to_numpy()))
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    # Of several places for one subject the last assigned stays: the last that the scans come to.
+    last[encoded.indices.to_numpy()[order]] = np.arange(len(order))
+    chosen = dying.take(pa.array(order[np.sort(last)]))
+    return chosen.filter(pc.invert(chosen["silent"])).drop_columns(["silent"])
+
+
+def all_fit(found: pa.Table, policy: Policy, left: Totals) -> bool:
+    """Whether every marker can be stored without that any is refused, and without that one evicts anything.
+
+    Args:
+        found: what `candidates` found.
+        policy: the limits.
+        left: what the stream holds before the first marker.
+    """
+    if not found.num_rows:
+        return True
+    if policy.sealed or _is_too_long(policy):
+        return False
+    replaces_itself = policy.discard == "old" and policy.max_msgs_per_subject == 1
+    one_more = left.messages + (0 if replaces_itself else 1)
+    if policy.max_msgs is not None and one_more > policy.max_msgs:
+        return False
+    most = left.bytes + int(sizes(found["subject"].combine_chunks(), policy).sum())
+    return policy.max_bytes is None or most <= policy.max_bytes
+
+
+def refuses_all(policy: Policy) -> bool:
+    """Whether the stream stores no marker at all, whatever it holds."""
+    return policy.sealed or _is_too_long(policy)
+
+
+def numbered(found: pa.Table, next_seq: int) -> pa.Table:
+    """The markers for these messages, in order; shape `PLANNED_MARKERS`."""
+    seqs = np.arange(next_seq, next_seq + found.num_rows)
+    columns = [pa.array(seqs), found["subject"], found["last_seq"]]
+    return pa.table(columns, names=PLANNED_MARKERS.names).cast(PLANNED_MARKERS)
+
+
+def rows(markers: pa.Table, policy: Policy, as_of_ns: int) -> pa.Table:
+    """The markers as raw messages, to be completed; `seq`, `subject`, `ts_ns`, `headers`, `payload`.
+
+    Args:
+        markers: shape `PLANNED_MARKERS`.
+        policy: says how long they live.
+        as_of_ns: the pass's instant, which is their time.
+    """
+    heading = block(policy.subject_delete_marker_ttl_ns or 0)
+    count = markers.num_rows
+    return pa.table(
+        {
+            "seq": markers["seq"],
+            "subject": markers["subject"],
+            "ts_ns": pa.array(np.full(count, as_of_ns), pa.int64()),
+            "headers": pa.array([heading], pa.binary()).take(pa.array(np.zeros(count, np.int64))),
+            "payload": pa.array([b""], pa.binary()).take(pa.array(np.zeros(count, np.int64))),
+        }
+    )
+
+
+def _is_too_long(policy: Policy) -> bool:
+    longest = policy.max_msg_size
+    return longest is not None and len(block(policy.subject_delete_marker_ttl_ns or 0)) > longest
