@@ -63,10 +63,11 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
             ROW_GROUP_ROWS, row_groups=groups, columns=FILE_COLUMNS.names
         ):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
-            kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
+            rows = pa.Table.from_batches([batch]).select(FILE_COLUMNS.names)
+            # `time` of other writers may be finer than ours: it is truncated, as ours is.
+            kept = rows.cast(FILE_COLUMNS, safe=False).filter(pa.array(~goes))
             if kept.num_rows:
-                # `time` of other writers may be finer than ours: it is truncated, as ours is.
-                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS, safe=False)
+                yield kept
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error
 

@@ -141,8 +141,8 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
 
 
 def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
-    text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
-    octets = pa.types.is_large_binary(given) and pa.types.is_binary(wanted)
+    text = given in (pa.large_string(), pa.string_view()) and wanted == pa.string()
+    octets = given in (pa.large_binary(), pa.binary_view()) and wanted == pa.binary()
     instants = pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted)
     return text or octets or instants
 
