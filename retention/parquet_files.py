@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.claims import check_footer, check_rows
 from retention.errors import DamagedError, ForeignRowsError
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
@@ -55,7 +56,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """Open a data file.
 
     Raises:
-        DamagedError: it is missing or not a readable Parquet file.
+        DamagedError: it is missing, not a readable Parquet file, or not what its claim says.
         ForeignRowsError: a column is missing or has another type.
     """
     try:
@@ -68,6 +69,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
     _check_columns(file, opened.schema_arrow)
+    check_footer(file, opened)
     return opened
 
 
@@ -84,6 +86,7 @@ def read_columns(
         table = opened.read(columns=list(columns)).select(columns)
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
+    check_rows(file, table)
     table = table.cast(
         pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
     )
