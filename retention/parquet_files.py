@@ -167,6 +167,13 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
             f"{file.location}: the file holds no rows; nothing was changed; remove it from the table"
         )
     seqs, times = rows["seq"].to_numpy(), rows["ts_ns"].to_numpy()
+    smallest = pc.min(rows["size"]).as_py()
+    if smallest < 0 or seqs[0] < 0:
+        wrong = f"a size of {smallest}" if smallest < 0 else f"the sequence {seqs[0]}"
+        raise ForeignRowsError(
+            f"{file.location}: a row has {wrong}; another writer appended it, nothing was changed; rewrite that file "
+            "with valid rows, or remove it from the table"
+        )
     twice = np.flatnonzero(seqs[1:] == seqs[:-1])
     if len(twice):
         raise ForeignRowsError(
