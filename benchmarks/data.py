@@ -85,7 +85,7 @@ def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
             {
                 "subject": names.take(drawn),
                 "headers": pa.nulls(size.messages, pa.binary()),
-                "payload": _payloads(
+                "payload": payloads(
                     random, SHORTEST + (LONGEST - SHORTEST) * numbers // size.total
                 ),
                 "ts_ns": FIRST_TS_NS + numbers * STEP_NS,
@@ -94,7 +94,7 @@ def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
         yield rows.complete(raw, "file")
 
 
-def _payloads(random: np.random.Generator, lengths: np.ndarray) -> pa.Array:
+def payloads(random: np.random.Generator, lengths: np.ndarray) -> pa.Array:
     """Hexadecimal digits: they compress to about half."""
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
     digits = random.bytes(int(offsets[-1]) // 2 + 1).hex().encode()

@@ -18,6 +18,7 @@ from retention.parquet_files import (
     open_messages,
     write_messages,
 )
+from retention.rows import time_of
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from schemas.messages import FILE_COLUMNS
@@ -63,12 +64,18 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
             ROW_GROUP_ROWS, row_groups=groups, columns=FILE_COLUMNS.names
         ):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
-            kept = pa.Table.from_batches([batch]).filter(pa.array(~goes))
+            rows = pa.Table.from_batches([batch]).select(FILE_COLUMNS.names)
+            kept = rows.filter(pa.array(~goes))
             if kept.num_rows:
-                # `time` of other writers may be finer than ours: it is truncated, as ours is.
-                yield kept.select(FILE_COLUMNS.names).cast(FILE_COLUMNS, safe=False)
+                yield _with_our_time(kept)
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error
+
+
+def _with_our_time(rows: pa.Table) -> pa.Table:
+    """Shape `FILE_COLUMNS`, `time` as `ts_ns` says: other writers may have set it finer, otherwise or not at all."""
+    at = FILE_COLUMNS.get_field_index("time")
+    return rows.set_column(at, "time", time_of(rows["ts_ns"])).cast(FILE_COLUMNS)
 
 
 def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:

@@ -20,23 +20,25 @@ def storage_options() -> dict[str, str]:
     if "AWS_ACCESS_KEY_ID" not in options:
         # With an endpoint of its own deltalake would ask only the machine's metadata service.
         options.setdefault("AWS_FORCE_CREDENTIAL_LOAD", "true")
-    options.setdefault("AWS_REGION", _region())
+    options.setdefault("AWS_REGION", region())
     options["aws_conditional_put"] = "etag"
-    if _endpoint().startswith("http://"):
+    if endpoint().startswith("http://"):
         options["AWS_ALLOW_HTTP"] = "true"
     return options
 
 
 def file_system() -> fs.S3FileSystem:
     """Arrow's way to the object store."""
-    return _client(_endpoint(), _region())
+    return _client(endpoint(), region())
 
 
-def _endpoint() -> str:
+def endpoint() -> str:
+    """The object store's own address, empty for that of Amazon."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
-def _region() -> str:
+def region() -> str:
+    """The region, by environment, then profile."""
     named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     return named or _profile().get("region") or "us-east-1"
 

@@ -21,3 +21,5 @@ class OpenedStream:
     warehouse: str
     clock: Callable[[], int]
     """The wall clock, nanoseconds since the epoch."""
+    since_ns: int
+    """When whoever works on it began: a later instant was read from the clock, not chosen."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.claims import check_footer, check_rows
 from retention.errors import DamagedError, ForeignRowsError
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
@@ -55,7 +56,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """Open a data file.
 
     Raises:
-        DamagedError: it is missing or not a readable Parquet file.
+        DamagedError: it is missing, not a readable Parquet file, or not what its claim says.
         ForeignRowsError: a column is missing or has another type.
     """
     try:
@@ -68,6 +69,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
     _check_columns(file, opened.schema_arrow)
+    check_footer(file, opened)
     return opened
 
 
@@ -84,6 +86,7 @@ def read_columns(
         table = opened.read(columns=list(columns)).select(columns)
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
+    check_rows(file, table)
     table = table.cast(
         pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
     )
@@ -141,8 +144,8 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
 
 
 def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
-    text = pa.types.is_large_string(given) and pa.types.is_string(wanted)
-    octets = pa.types.is_large_binary(given) and pa.types.is_binary(wanted)
+    text = given in (pa.large_string(), pa.string_view()) and wanted == pa.string()
+    octets = given in (pa.large_binary(), pa.binary_view()) and wanted == pa.binary()
     instants = pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted)
     return text or octets or instants
 
@@ -164,6 +167,13 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
             f"{file.location}: the file holds no rows; nothing was changed; remove it from the table"
         )
     seqs, times = rows["seq"].to_numpy(), rows["ts_ns"].to_numpy()
+    smallest = pc.min(rows["size"]).as_py()
+    if smallest < 0 or seqs[0] < 0:
+        wrong = f"a size of {smallest}" if smallest < 0 else f"the sequence {seqs[0]}"
+        raise ForeignRowsError(
+            f"{file.location}: a row has {wrong}; another writer appended it, nothing was changed; rewrite that file "
+            "with valid rows, or remove it from the table"
+        )
     twice = np.flatnonzero(seqs[1:] == seqs[:-1])
     if len(twice):
         raise ForeignRowsError(

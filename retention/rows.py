@@ -35,7 +35,7 @@ def complete(raw: pa.Table, storage: Storage) -> pa.Table:
     columns = {
         "subject": subject,
         "ts_ns": ts_ns,
-        "time": _time(ts_ns),
+        "time": time_of(ts_ns),
         "headers": blocks,
         "payload": payload,
         "size": sizes(subject, blocks, payload, storage),
@@ -78,5 +78,6 @@ def _blocks(given: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(pc.binary_length(given), 0), pa.scalar(None, pa.binary()), given)
 
 
-def _time(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
+def time_of(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Instants in nanoseconds as people read them: `time`, truncated to microseconds."""
     return pa.chunked_array([ts_ns.to_numpy() // 1_000]).cast(pa.timestamp("us", tz="UTC"))

@@ -21,6 +21,18 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What the log or the statistics say that a data file holds; None where they say nothing."""
+
+    messages: int | None = None
+    bytes: int | None = None
+    min_seq: int | None = None
+    max_seq: int | None = None
+    min_ts_ns: int | None = None
+    max_ts_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class DataFile:
     """One Parquet file of a segment and where tasks find it."""
 
@@ -32,6 +44,8 @@ class DataFile:
     """Where to open or write it now: a local path or an object-store URI."""
     digest_location: str
     """Where its subject digest (`SUBJECT_COUNTS`, Parquet) is kept; losing it costs time, never correctness."""
+    claim: Claim = Claim()
+    """What it must hold, or it is not the file that was committed."""
 
 
 @dataclass(frozen=True)

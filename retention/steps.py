@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 
 CRASH_AT = "RETENTION_CRASH_AT"
@@ -87,6 +88,17 @@ def watch(environment: Mapping[str, str]) -> None:
     ]
     log = environment.get(STEPS_LOG)
     _watch = _watcher(signals, log) if signals or log else None
+
+
+@contextmanager
+def watched_by(watcher: Callable[[Step], None]) -> Iterator[None]:
+    """Tell `watcher` of every step that this process reaches during the block, in place of the environment."""
+    global _watch  # noqa: PLW0603
+    before, _watch = _watch, watcher
+    try:
+        yield
+    finally:
+        _watch = before
 
 
 def _watcher(signals: list[tuple[str, signal.Signals]], log: str | None) -> Callable[[Step], None]:

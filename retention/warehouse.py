@@ -49,6 +49,7 @@ class Warehouse:
         self.config = config
         self.clock = clock
         self.engine: EngineName | None = engine
+        self._since_ns = clock()
 
     @property
     def location(self) -> str:
@@ -88,7 +89,8 @@ class Warehouse:
         settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
         store = open_store(root, name, settings, self.clock)
         return Stream(
-            OpenedStream(name, config, store, root, self.location, self.clock), self.engine
+            OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns),
+            self.engine,
         )
 
     def plan(

@@ -1,4 +1,4 @@
-"""Make `.venv` ready for work with nothing but a bare Python: packages, Java if there is none, Delta's JARs."""
+"""Make `.venv` ready for work with nothing but a bare Python: packages, Java if there is none, Spark's JARs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 STAMP = VENV / "ready"
+JARS = ROOT / "retention" / "engines" / "jars.py"
 LOG = VENV / "setup.log"
 LOCK = ROOT / "requirements.lock"
 OLDEST, TOO_NEW = (3, 11), (3, 15)
@@ -37,7 +38,7 @@ def main() -> None:
     else:
         print("No Java 17 or later here: one comes into .venv.", flush=True)
     _install(locked)
-    _run("Fetching Delta for Spark", str(PYTHON), "-m", "retention.engines.jars")
+    _run("Fetching Delta and S3 for Spark", str(PYTHON), "-m", "retention.engines.jars")
     STAMP.write_text(_fingerprint(), encoding="utf-8")
     print(f"Ready in {time.monotonic() - started:.0f} s: .venv/bin/retention")
 
@@ -45,7 +46,7 @@ def main() -> None:
 def _fingerprint() -> str:
     """What the environment was made from; a change of any of it makes it again."""
     digest = hashlib.sha256(sys.version.encode())
-    for file in (LOCK, ROOT / "pyproject.toml", Path(__file__)):
+    for file in (LOCK, ROOT / "pyproject.toml", JARS, Path(__file__)):
         digest.update(file.read_bytes())
     return f"{digest.hexdigest()} {ROOT}\n"
 

@@ -12,7 +12,7 @@ from retention.cli.arguments import AsOf, Streams
 from retention.cli.output import finish, put_json, put_report, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
-from retention.errors import RefusedError, UsageError
+from retention.errors import BusyError, RefusedError, UsageError
 from retention.passes.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
             for guards in (Guards(allow_rewind=True), Guards(allow_future=True)):
                 try:
                     check_instant(opened, history, outcome.value.as_of_ns, guards)
-                except RefusedError as refusal:
+                except (RefusedError, BusyError) as refusal:
                     say(f"note, apply would refuse this plan: {refusal}")
 
 

@@ -1,4 +1,4 @@
-"""Delta's JARs: which go with the installed Spark, where they are, and how they get there."""
+"""JARs that Spark lacks, Delta's and those for S3: which go with it, where they are, and how they get there."""
 
 from __future__ import annotations
 
@@ -17,6 +17,23 @@ from retention.errors import UsageError
 
 DELTA_FOR_SPARK = {"4.2.0": ("delta-spark_4.2_2.13", "4.4.0")}
 """Spark version → Maven artifact and version of Delta that this project was tested with."""
+
+S3A_FOR_SPARK = {"4.2.0": ("3.5.0", "2.35.4")}
+"""Spark version → its Hadoop's version, and the version of Amazon's SDK that this Hadoop was built with."""
+
+_SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
+"""What S3A uses of the SDK: 15 MB instead of the 600 MB of its bundle."""
+_SPARKS_OWN = (
+    *("org.slf4j:slf4j-api", "org.apache.logging.log4j:log4j-api"),
+    *(
+        f"io.netty:netty-{part}"
+        for part in (
+            *("buffer", "codec", "codec-http", "codec-http2", "common", "handler", "resolver"),
+            *("transport", "transport-classes-epoll", "transport-native-unix-common"),
+        )
+    ),
+)
+"""What the SDK asks for and Spark brings."""
 
 
 def delta_jars() -> list[Path]:
@@ -52,6 +69,12 @@ def tested_delta(spark_version: str) -> tuple[str, str]:
         ) from None
 
 
+def s3a_jars() -> list[Path]:
+    """The JARs with which Spark's JVM reaches S3, sorted; none where `make setup` could not fetch them."""
+    hadoop, _ = S3A_FOR_SPARK.get(importlib.metadata.version("pyspark"), ("untested", ""))
+    return sorted(_jar_folder("hadoop-aws", hadoop).glob("*.jar"))
+
+
 def fetch_delta_jars() -> list[Path]:
     """Resolve Delta's JARs with Spark's own resolver, once; later calls only list them.
 
@@ -59,23 +82,44 @@ def fetch_delta_jars() -> list[Path]:
         UsageError: Java is missing, or the repository could not be reached.
     """
     artifact, version = tested_delta(importlib.metadata.version("pyspark"))
-    folder = _jar_folder(artifact, version)
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            _resolve(f"io.delta:{artifact}:{version}", Path(scratch))
-            Path(scratch, "jars").rename(folder)
+    _fetch(_jar_folder(artifact, version), [f"io.delta:{artifact}:{version}"], [])
     return delta_jars()
 
 
-def _resolve(coordinates: str, ivy: Path) -> None:
-    """Let spark-submit fetch `coordinates` into `ivy/jars` on its way to a script that does nothing."""
+def fetch_s3a_jars() -> list[Path]:
+    """Resolve the JARs for S3 with Spark's own resolver, once; later calls only list them.
+
+    Raises:
+        UsageError: Java is missing, or the repository could not be reached.
+    """
+    hadoop, sdk = S3A_FOR_SPARK[importlib.metadata.version("pyspark")]
+    parts = [f"software.amazon.awssdk:{part}:{sdk}" for part in _SDK_PARTS]
+    wanted = [f"org.apache.hadoop:hadoop-aws:{hadoop}", *parts]
+    _fetch(
+        _jar_folder("hadoop-aws", hadoop), wanted, ["software.amazon.awssdk:bundle", *_SPARKS_OWN]
+    )
+    return s3a_jars()
+
+
+def _fetch(folder: Path, wanted: list[str], unwanted: list[str]) -> None:
+    if folder.exists():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        _resolve(wanted, unwanted, Path(scratch))
+        Path(scratch, "jars").rename(folder)
+
+
+def _resolve(wanted: list[str], unwanted: list[str], ivy: Path) -> None:
+    """Let spark-submit fetch coordinates into `ivy/jars` on its way to a script that does nothing."""
     nothing = ivy / "nothing.py"
     nothing.touch()
     environment = os.environ | launch_environment()
     command = [
         *(f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]"),
-        *("--packages", coordinates, "--conf", f"spark.jars.ivy={ivy}"),
+        *("--packages", ",".join(wanted)),
+        *(("--exclude-packages", ",".join(unwanted)) if unwanted else ()),
+        *("--conf", f"spark.jars.ivy={ivy}"),
         *(*_trust(ivy / "trusted.jks"), str(nothing)),
     ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
@@ -83,7 +127,7 @@ def _resolve(coordinates: str, ivy: Path) -> None:
         log = shared_folder() / "delta-jars.log"
         log.write_text(done.stdout + done.stderr, encoding="utf-8")
         raise UsageError(
-            f"{coordinates} could not be fetched from the Maven repository (its words are in {log}): "
+            f"{wanted[0]} could not be fetched from the Maven repository (its words are in {log}): "
             "connect, or name a mirror in DEFAULT_ARTIFACT_REPOSITORY, and run `make setup` again."
         )
 
@@ -119,7 +163,7 @@ def _jar_folder(artifact: str, version: str) -> Path:
 
 if __name__ == "__main__":
     try:
-        fetched = fetch_delta_jars()
+        for fetched in (fetch_delta_jars(), fetch_s3a_jars()):
+            sys.stdout.write(f"{len(fetched)} JARs in {fetched[0].parent}\n")
     except UsageError as error:
         sys.exit(str(error))
-    sys.stdout.write(f"{len(fetched)} JARs in {fetched[0].parent}\n")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.engines.jars import delta_jars, tested_delta
+from retention.engines.jars import delta_jars, s3a_jars, tested_delta
 from retention.engines.java import launch_environment
 from retention.errors import RetentionError
 
@@ -94,9 +94,13 @@ def _settings(java_options: str) -> dict[str, str]:
     """Settings for one machine; Spark's defaults are for a cluster, and up to ten times slower here."""
     cores = str(os.cpu_count() or 1)
     options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {java_options}".strip()
-    return {
+    from retention.engines.s3a import s3a_settings
+
+    s3a = s3a_jars()
+    reach = s3a_settings() if s3a else {}
+    return reach | {
         "spark.master": "local[*]",
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.jars": ",".join(str(jar) for jar in [*delta_jars(), *s3a]),
         "spark.driver.memory": f"{_driver_memory() // 1024**2}m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": options,

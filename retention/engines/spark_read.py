@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from retention import files
+from retention.engines.s3a import for_spark, reaching
 from retention.opened import OpenedStream
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
@@ -29,8 +30,9 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     if not opened.store.exists():
         return spark.createDataFrame([], _ddl(MESSAGES))
     if opened.config.format == "delta":
-        table = spark.read.format("delta").load(_for_spark(files.join(opened.root, "messages")))
-        return table.select(*MESSAGES.names)
+        location = for_spark(files.join(opened.root, "messages"))
+        with reaching(location):
+            return spark.read.format("delta").load(location).select(*MESSAGES.names)
     return _read_parquet(opened, spark)
 
 
@@ -48,8 +50,3 @@ def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:
 
 def _ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {_SQL_TYPES[field.type]}" for field in schema)
-
-
-def _for_spark(location: str) -> str:
-    """Hadoop knows object stores as `s3a`."""
-    return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retention.errors import RefusedError, StalePlanError
+from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
@@ -44,6 +44,7 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
 
     Raises:
         RefusedError: naming both instants.
+        BusyError: the instant was the clock's, and another run has applied a later one meanwhile.
     """
     now = opened.clock()
     if as_of_ns > now and not guards.allow_future:
@@ -52,11 +53,17 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
             "messages that are still young would go; give an earlier instant, or --allow-future if you mean it"
         )
     last = history.last_as_of_ns()
-    if last is not None and as_of_ns < last and not guards.allow_rewind:
-        raise RefusedError(
-            f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
-            f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"
+    if last is None or as_of_ns >= last or guards.allow_rewind:
+        return
+    if opened.since_ns <= as_of_ns and last <= now:
+        raise BusyError(
+            f"{opened.name}: another run has applied a later instant ({format_instant(last)}) since this one began "
+            f"({format_instant(as_of_ns)}); nothing was changed; run again"
         )
+    raise RefusedError(
+        f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
+        f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"
+    )
 
 
 def check_policy(opened: OpenedStream, plan: Plan) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from retention import files
 from retention.engines.choice import Engines
+from retention.engines.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
 from retention.opened import OpenedStream
 
@@ -17,6 +18,7 @@ def purge_vectors(opened: OpenedStream, hidden: HiddenRowsError, engines: Engine
         HiddenRowsError: the stream's engine is `local`, which cannot resolve vectors.
         RefusedError: the table is on an object store and not declared `exclusive`: Spark's commits there are only
             safe while nobody else writes.
+        UsageError: the session cannot reach the object store.
     """
     if not engines.may_start_spark(opened.config.engine):
         raise hidden
@@ -25,13 +27,14 @@ def purge_vectors(opened: OpenedStream, hidden: HiddenRowsError, engines: Engine
             f"{opened.name}: its files carry deletion vectors, and Spark may purge them on an object store only while "
             "nobody else writes; set exclusive: true for this stream if that is so, then run again"
         )
-    table = files.join(opened.root, "messages").replace("s3://", "s3a://", 1)
+    table = for_spark(files.join(opened.root, "messages"))
     segments = defaultdict(set)
     for partition, segment in hidden.segments:
         segments[partition].add(segment)
     session = engines.session()
     for partition, bases in sorted(segments.items()):
         listed = ", ".join(str(base) for base in sorted(bases))
-        session.sql(
-            f"REORG TABLE delta.`{table}` WHERE `partition` = {partition} AND segment IN ({listed}) APPLY (PURGE)"
-        ).collect()
+        with reaching(table):
+            session.sql(
+                f"REORG TABLE delta.`{table}` WHERE `partition` = {partition} AND segment IN ({listed}) APPLY (PURGE)"
+            ).collect()

@@ -56,14 +56,16 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
-    check_instant(opened, history, plan.as_of_ns, guards)
     if plan.is_empty and not opened.store.exists():
+        check_instant(opened, history, plan.as_of_ns, guards)
         return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         snapshot = opened.store.snapshot()
         check_pins(plan, snapshot.files)
         check_policy(opened, plan)
+        # Behind the pins: who came second is told to plan again, not that time runs backwards.
+        check_instant(opened, history, plan.as_of_ns, guards)
         plan = replace(plan, version=snapshot.version)
         planned = Planned(plan, snapshot.counters.next_seq, snapshot)
         return _carry_out(opened, planned, engines, history, started)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from retention import files
+from retention.claims import claims_of
 from retention.segments import DataFile
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index
@@ -65,7 +67,8 @@ class FileStore(ABC):
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """Where the live files can be opened now."""
         found = [
-            self._layout.data_file(row, self._place_of_live(row[0])) for row in identities(files)
+            replace(self._layout.data_file(row, self._place_of_live(row[0])), claim=claim)
+            for row, claim in zip(identities(files), claims_of(files), strict=True)
         ]
         check_lengths(self._layout, files, found)
         return found

@@ -29,6 +29,7 @@ from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
 from retention.stores.delta_history import find_token
 from retention.stores.delta_table import DeltaHandle, first_line, open_table
+from retention.stores.delta_writers import TOKEN, refuse_other_writers
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import FILE_STATS, LOGGED_FILES
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
@@ -60,7 +61,7 @@ class Attempt:
 
         Raises:
             CommitFailedError: a rival came first; nothing was committed.
-            RefusedError: the table's properties forbid this swap.
+            RefusedError: the table's properties, or its other writers, forbid this swap.
             CommitUnknownError: nobody can say whether it happened.
             RetentionError: the storage failed and nothing was committed.
         """
@@ -72,7 +73,7 @@ class Attempt:
         properties = CommitProperties(
             custom_metadata={
                 "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
-                "retentionCommit": token,
+                TOKEN: token,
             },
             max_commit_retries=0,
             app_transactions=self._transactions(at_ms),
@@ -99,6 +100,8 @@ class Attempt:
         return self.handle.table.version() + 1
 
     def _refuse_forbidden(self) -> None:
+        if not self.settings.exclusive:
+            refuse_other_writers(self.layout, self.handle.table.version())
         stream, rules, swap = self.layout.stream, self.handle.rules, self.swap
         changes = swap.remove.num_rows > 0
         if changes and rules.append_only:

@@ -65,7 +65,7 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 def refuse_nulls(stream: str, files: pa.Table) -> None:
-    """Refuse files that no partition or segment owns, or whose log admits nulls in required columns.
+    """Refuse files that no partition or segment of a stream owns, or whose log admits nulls in required columns.
 
     Args:
         stream: the stream's name, for the message.
@@ -78,6 +78,13 @@ def refuse_nulls(stream: str, files: pa.Table) -> None:
         if files[name].null_count:
             path = files.filter(pc.is_null(files[name]))["path"][0].as_py()
             raise ForeignRowsError(f"stream {stream}: {path} has no {name}; {_REMEDY}")
+    elsewhere = pc.not_equal(files["partition"], 0)
+    if pc.any(elsewhere, min_count=0).as_py():
+        row = files.filter(elsewhere).slice(0, 1)
+        raise ForeignRowsError(
+            f"stream {stream}: {row['path'][0].as_py()} lies in partition {row['partition'][0].as_py()}, and a "
+            f"stream has partition 0 only; {_REMEDY}"
+        )
     for name in files.column_names:
         if name.startswith("nulls_"):
             is_bad = pc.greater(files[name], 0)

@@ -52,18 +52,18 @@ def lease(
         with _held_object(place, clock(), wait_s, expiry_s):
             yield
         return
-    with held(place, _owner(clock()), wait_s):
+    with held(place, _owner(clock()), wait_s=wait_s):
         yield
 
 
 @contextmanager
-def held(place: str, owner: bytes | None = None, wait_s: float | None = None) -> Iterator[None]:
+def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[None]:
     """Hold the operating system's lock on a local file during the block.
 
     Args:
         place: the file; it stays when the lock goes.
         owner: what the file says about the holder.
-        wait_s: how long to wait for it; None: as long as it takes.
+        wait_s: how long to wait for it.
 
     Raises:
         BusyError: someone else holds it.
@@ -102,10 +102,7 @@ def holder(root: str, kind: str) -> str | None:
     return None
 
 
-def _lock(descriptor: int, place: str, wait_s: float | None) -> None:
-    if wait_s is None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return
+def _lock(descriptor: int, place: str, wait_s: float) -> None:
     until = time.monotonic() + wait_s
     while True:
         try:

@@ -115,7 +115,7 @@ class ParquetStore(FileStore):
             entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
             read += cost
             # If a rival's entry comes first, the new state says what is left to take in.
-            self._log.append(entry(self._now_ms()))
+            self._log.append(entry(self._now_ms()), handle.state.table_id)
             reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
             handle.foreign = self._places.foreign(handle.state)
@@ -153,7 +153,7 @@ class ParquetStore(FileStore):
             metadata=swap.metadata,
         )
         try:
-            return self._log.append(entry)
+            return self._log.append(entry, state.table_id)
         except OSError as error:
             if self._log.newest() >= entry.version:
                 raise CommitUnknownError(

@@ -15,7 +15,7 @@ from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.parquet_log import Entry, ParquetLog, State
 from schemas.files import LOGGED_FILES
 
-_PLACE = re.compile(r"partition=(0|[1-9]\d{0,9})/segment=(0|[1-9]\d{0,18})/[^/]+\.parquet")
+_PLACE = re.compile(r"partition=0/segment=(0|[1-9]\d{0,18})/[^/]+\.parquet")
 
 
 def take_in(
@@ -72,14 +72,14 @@ def _logged(layout: Layout, path: str) -> dict[str, object]:
     place = _PLACE.fullmatch(path)
     if place is None:
         raise ForeignRowsError(
-            f"stream {layout.stream}: {layout.live(path)} does not lie in partition=<number>/segment="
+            f"stream {layout.stream}: {layout.live(path)} does not lie in partition=0/segment="
             "<number>/; nothing was changed; move the file to its segment, or take it away"
         )
     length, modified_ms = files.stat(layout.live(path))
     return {
         "path": path,
-        "partition": int(place[1]),
-        "segment": int(place[2]),
+        "partition": 0,
+        "segment": int(place[1]),
         "file_bytes": length,
         "modified_ms": modified_ms,
     }

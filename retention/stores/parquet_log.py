@@ -64,8 +64,15 @@ class ParquetLog:
         """Whether there is any entry."""
         return bool(self._versions()[0])
 
-    def append(self, entry: Entry) -> bool:
-        """Create the entry; this is the commit. False if a rival created that version first."""
+    def append(self, entry: Entry, table_id: str | None = None) -> bool:
+        """Create the entry; this is the commit. False if a rival created that version first.
+
+        Args:
+            entry: what to commit.
+            table_id: the table that it was decided upon: False also if another one is there by now.
+        """
+        if table_id is not None and not self._follows(entry.version, table_id):
+            return False
         content = json.dumps(
             {name: _plain(value) for name, value in vars(entry).items()}, separators=(",", ":")
         )
@@ -134,6 +141,14 @@ class ParquetLog:
         with files.create(self._place(state.version, "parquet")) as sink:
             pq.write_table(table, sink)
         reached(Step.LIST_WRITTEN)
+
+    def _follows(self, version: int, table_id: str) -> bool:
+        """Whether the entry before `version` is there, and of that table: a stream may have been made anew.
+
+        A pause between this look and the link costs nothing: the link's temporary file goes with the directory.
+        """
+        before = files.length(self._place(version - 1, "json"))
+        return before is not None and self.entry(0).table_id == table_id
 
     def _read_list(self, version: int) -> State | None:
         try:

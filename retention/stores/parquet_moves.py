@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.errors import BusyError
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.lease import held
 from retention.stores.parquet_log import ParquetLog, State
+
+PATIENCE_S = 5.0
+"""How long to wait for a mover that may stand still for good; whoever gives up goes on without the moves."""
 
 
 class Places:
@@ -43,26 +48,35 @@ class Places:
         is decided by the newest state, so a slow mover never undoes a later commit.
         """
         state = self._log.read()
-        if self._finished() >= state.version:
+        if self._finished(state) >= state.version:
             return state
-        # Readers find files wherever they are: where nothing can be written, they go on without the moves.
-        with files.if_writable(), held(self._layout.own("moves.lock")):
+        # Readers find files wherever they are: where nothing can be written, or a mover stands still, they go on
+        # without the moves.
+        lock = self._layout.own("moves.lock")
+        with suppress(BusyError), files.if_writable(), held(lock, wait_s=PATIENCE_S):
             state = self._log.read()
-            touched: set[str] = set()
-            for version in range(self._finished() + 1, state.version + 1):
-                entry = self._log.entry(version)
-                touched.update(entry.remove)
-                touched.update(row["path"] for row in entry.add)
-            files.move(self._moves(sorted(touched), state.files))
-            files.replace(self._done, str(state.version).encode())
+            files.move(self._moves(self._unmoved(state), state.files))
+            files.replace(self._done, f"{state.version} {state.table_id}".encode())
             reached(Step.MOVES_NOTED)
         return state
 
     def foreign(self, state: State) -> list[str]:
-        """Paths of Parquet files in `messages/` that are not live, sorted."""
+        """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted."""
         found = pa.array(_walk(self._layout.messages), pa.string())
-        known = pc.is_in(found, value_set=state.files["path"].combine_chunks())
+        ours = pa.chunked_array(
+            [*state.files["path"].chunks, pa.array(self._unmoved(state), pa.string())]
+        )
+        known = pc.is_in(found, value_set=ours.combine_chunks())
         return sorted(found.filter(pc.invert(known)).to_pylist())
+
+    def _unmoved(self, state: State) -> list[str]:
+        """Paths that commits name whose moves nobody has noted yet, sorted."""
+        named: set[str] = set()
+        for version in range(self._finished(state) + 1, state.version + 1):
+            entry = self._log.entry(version)
+            named.update(entry.remove)
+            named.update(row["path"] for row in entry.add)
+        return sorted(named)
 
     def _moves(self, touched: list[str], live: pa.Table) -> Iterator[tuple[str, str]]:
         paths = pa.array(touched, pa.string())
@@ -72,9 +86,12 @@ class Places:
             yield self.staged(path), final if stays else trash
             yield (trash, final) if stays else (final, trash)
 
-    def _finished(self) -> int:
-        content = files.read_bytes(self._done)
-        return int(content) if content and content.isdigit() else -1
+    def _finished(self, state: State) -> int:
+        """Up to which version of this very table everything is moved; -1 if nothing is known."""
+        version, _, table_id = (
+            (files.read_bytes(self._done) or b"").decode(errors="replace").partition(" ")
+        )
+        return int(version) if version.isdigit() and table_id == state.table_id else -1
 
 
 def _walk(directory: str) -> list[str]:

@@ -76,3 +76,18 @@ def test_a_damaged_source_is_named(source: DataFile) -> None:
 def test_ranges_are_inclusive_at_both_ends() -> None:
     mask = in_ranges(np.array([1, 2, 3, 4, 5, 9]), np.array([[2, 3], [9, 9]]))
     assert mask.tolist() == [False, True, True, False, False, True]
+
+
+def test_files_whose_writer_chose_other_arrow_types_for_text_and_bytes_are_copied(
+    tmp_path: Path,
+) -> None:
+    """deltalake's own DELETE and OPTIMIZE write views."""
+    for text, octets in (
+        (pa.string_view(), pa.binary_view()),
+        (pa.large_string(), pa.large_binary()),
+    ):
+        file = file_at(tmp_path, f"{text}")
+        rows, kinds = messages(1, 9), {pa.string(): text, pa.binary(): octets}
+        fields = [field.with_type(kinds.get(field.type, field.type)) for field in rows.schema]
+        pq.write_table(rows.cast(pa.schema(fields)), file.location)
+        assert copied(file, (3, 5))[0] == [1, 2, 6, 7, 8, 9]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import retention
-from retention.errors import ConfigError, RefusedError, UsageError
+from retention.errors import BusyError, ConfigError, RefusedError, UsageError
 from retention.passes.guards import Guards
 from retention.warehouse import open_warehouse
 from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
@@ -107,6 +107,31 @@ def test_guards_are_passed_on(tmp_path: Path) -> None:
     assert isinstance(refused.error, RefusedError)
     (allowed,) = warehouse.apply(as_of=NOW + 1, guards=Guards(allow_future=True))
     assert allowed.error is None
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_who_comes_second_is_told_to_run_again_and_not_that_time_runs_back(
+    tmp_path: Path, planned: bool
+) -> None:
+    configured(tmp_path, ORDERS)
+    times = iter(range(NOW, NOW + 10**6))
+    mine, rival = (
+        open_warehouse(tmp_path / "retention.yaml", engine="local", clock=lambda: next(times))
+        for _ in range(2)
+    )
+    mine.stream("ORDERS").publish(lines(1))
+    mine.apply()
+    instant = mine.instant(None)
+    plans = [one.value for one in mine.plan(as_of=instant) if one.value is not None]
+    (first,) = rival.apply()
+    assert first.error is None
+    (second,) = mine.apply_plans(plans) if planned else mine.apply(as_of=instant)
+    assert isinstance(second.error, BusyError)
+    assert "run again" in second.sentence
+    (again,) = mine.apply()
+    assert again.error is None
+    (chosen,) = mine.apply(as_of=NOW - 1)
+    assert isinstance(chosen.error, RefusedError)
 
 
 def test_saved_plans_apply_as_they_were_made(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) ->
     staged = []
     for file in files:
         target = opened.store.stage(0, file.base)
-        write_messages(target.location, [_rows(file.messages)])
+        write_messages(target.location, [rows_of(file.messages)])
         staged.append(describe(target).stats)
     last = max((m.seq for file in files for m in file.messages), default=0)
     base = max((file.base for file in files), default=1)
@@ -95,7 +95,8 @@ def held(warehouse: Warehouse, name: str = "ORDERS") -> pa.Table:
     return pa.concat_tables(warehouse.stream(name).messages())
 
 
-def _rows(messages: Sequence[Laid]) -> pa.Table:
+def rows_of(messages: Sequence[Laid]) -> pa.Table:
+    """Messages as rows of a data file."""
     raw = pa.table(
         {
             "seq": pa.array([m.seq for m in messages], pa.int64()),

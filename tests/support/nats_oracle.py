@@ -74,7 +74,11 @@ class Nats:
         path = self._workdir / f"{name}.restore"
         write_backup(path, state, consumers or {}, [rows])
         state["consumer_count"] = len(consumers or {})
-        return self._run(self._restore(name, {"config": full, "state": state}, path))
+        return self.restore_archive(full, state, path)
+
+    def restore_archive(self, config: Mapping[str, Any], state: Json, path: Path) -> Json:
+        """Make a stream from an archive that holds `state`; the stream's info."""
+        return self._run(self._restore(config["name"], {"config": config, "state": state}, path))
 
     def update(self, config: Mapping[str, Any]) -> Json:
         """`STREAM.UPDATE` with a whole config; the stream's info."""

@@ -141,6 +141,7 @@ def opened_stream(folder: Path, now_ns: int = 0, **config: object) -> OpenedStre
         root=str(root),
         warehouse=str(folder),
         clock=lambda: now_ns,
+        since_ns=now_ns,
     )
 
 

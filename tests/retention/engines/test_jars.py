@@ -38,6 +38,25 @@ def test_what_the_resolver_found_is_kept_for_later_starts(spark_submit: Path) ->
     assert jars.fetch_delta_jars() == jars.delta_jars() == fetched
 
 
+def test_the_jars_for_s3_come_without_the_bundle_of_the_whole_sdk(spark_submit: Path) -> None:
+    spark_submit.write_text(
+        "#!/bin/sh\nfor a; do case $a in spark.jars.ivy=*) d=${a#*=};; esac; done\n"
+        'mkdir "$d/jars" && printf "%s\\n" "$@" > "$d/jars/asked.jar"\n'
+    )
+    assert jars.s3a_jars() == []
+    (asked,) = jars.fetch_s3a_jars()
+    said = asked.read_text().splitlines()
+    wanted = said[said.index("--packages") + 1].split(",")
+    left_out = said[said.index("--exclude-packages") + 1].split(",")
+    assert wanted[0].startswith("org.apache.hadoop:hadoop-aws:")
+    assert "software.amazon.awssdk:bundle" in left_out
+    assert jars.s3a_jars() == [asked]
+
+
+def test_every_tested_spark_has_its_jars_for_s3() -> None:
+    assert set(jars.S3A_FOR_SPARK) == set(jars.DELTA_FOR_SPARK)
+
+
 def test_a_repository_out_of_reach_is_one_sentence_and_its_words_go_to_a_file(
     spark_submit: Path,
 ) -> None:

@@ -1,0 +1,119 @@
+"""`python -m benchmarks.cold`: how long new processes take for a small stream of which no row is needed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import retention
+from retention.engines.java import launch_environment
+
+DAY_NS = 86_400 * 10**9
+_ROOT = Path(__file__).parents[1]
+_SCRIPTS = Path(sys.executable).parent
+_LIBRARIES = "import deltalake, numpy, pyarrow.parquet, pydantic.main, ruamel.yaml"
+_SESSION = """
+from pyspark.sql import SparkSession
+SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate().stop()
+"""
+
+
+def make_stream(warehouse: Path) -> None:
+    """Sixty segments of a day each, of which the older half is due."""
+    warehouse.mkdir()
+    stream = {"name": "SMALL", "subjects": ["small.>"], "max_age": "30d", "segment_span": "1d"}
+    (warehouse / "retention.yaml").write_text(json.dumps({"streams": [stream]}))
+    now = time.time_ns()
+    lines = (
+        json.dumps({"subject": "small.a", "data": "x" * 100, "ts_ns": now - number * DAY_NS // 10})
+        for number in range(600, 0, -1)
+    )
+    retention.open_warehouse(warehouse).stream("SMALL").publish(lines)
+
+
+def commands(warehouse: Path, empty: Path) -> dict[str, list[str]]:
+    """What is started, by what it is called."""
+    asked = ["--warehouse", str(warehouse)]
+    job = [sys.executable, "-m", "jobs.retain", *asked]
+    submit = [str(_SCRIPTS / "spark-submit"), "--master", "local[*]"]
+    return {
+        "libraries imported, nothing done": [sys.executable, "-c", _LIBRARIES],
+        "`jobs.retain`, nothing is due": job,
+        "`jobs.retain`, half of the segments go": job,
+        "Spark session started and stopped": [sys.executable, "-c", _SESSION],
+        "`spark-submit` of an empty script": [*submit, str(empty)],
+        "`spark-submit jobs/retain.py`, half of the segments go": [
+            *submit,
+            str(_ROOT / "jobs" / "retain.py"),
+            *asked,
+        ],
+    }
+
+
+def once(command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
+    """Seconds and processor seconds of a new process and its children."""
+    before, started = _used(), time.perf_counter()
+    subprocess.run(
+        command,
+        check=True,
+        cwd=_ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return time.perf_counter() - started, _used() - before
+
+
+def measure(directory: Path, runs: int) -> dict[str, list[tuple[float, float]]]:
+    """Seconds and processor seconds of each command, in turns, after one turn that is not counted."""
+    source, warehouse, empty = directory / "source", directory / "warehouse", directory / "empty.py"
+    make_stream(source)
+    empty.write_text("")
+    environment = os.environ | launch_environment() | {"PYTHONPATH": str(_ROOT)}
+    environment["PATH"] = f"{_SCRIPTS}:{environment['PATH']}"
+    started = commands(warehouse, empty)
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in started}
+    for number in range(runs + 1):
+        for name, command in started.items():
+            shutil.rmtree(warehouse, ignore_errors=True)
+            shutil.copytree(source, warehouse)
+            if "nothing is due" in name:
+                once(command, environment)
+            cost = once(command, environment)
+            took[name] += [cost] if number else []
+    return took
+
+
+def main() -> None:
+    """Measure, and print a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cold", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="that are counted, of each command")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="cold-") as directory:
+        took = measure(Path(directory), asked.runs)
+    print("| a new process | seconds (median, fastest to slowest) | processor seconds |")
+    print("|---|---|---|")
+    for name, costs in took.items():
+        seconds, processor = zip(*costs, strict=True)
+        span = f"{min(seconds):.3f} to {max(seconds):.3f}"
+        middle = statistics.median(seconds)
+        print(f"| {name} | {middle:.3f} ({span}) | {statistics.median(processor):.3f} |")
+
+
+def _used() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
+
+
+if __name__ == "__main__":
+    main()

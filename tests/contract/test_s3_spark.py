@@ -1,0 +1,135 @@
+"""A real Spark on an S3-compatible object store: what the engine does with it there, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.errors import RefusedError
+from retention.ports import Store
+from retention.stores import StoreSettings, open_store
+from retention.stores.delta_history import read_entry
+from retention.stores.layout import Layout
+from tests.contract.conftest import NOW_NS
+from tests.contract.streams import append, sequences
+from tests.support.buckets import BUCKET, ObjectPath
+from tests.support.laying import held, lay, warehouse_with
+from tests.support.spark_on_s3 import FILES, LIMITS, NOW
+
+ROOT = Path(__file__).parents[2]
+SPARK = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+
+
+@pytest.fixture(scope="module")
+def seen(server: dict[str, str]) -> dict[str, Any]:
+    """What a process with a Spark session of its own saw; it reaches the store by its environment only."""
+    command = [sys.executable, "-m", "tests.support.spark_on_s3", f"s3://{BUCKET}/spark"]
+    done = subprocess.run(
+        command, env=os.environ | server, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.spark
+def test_both_engines_plan_the_same_bytes_and_spark_applies_them(
+    seen: dict[str, Any], tmp_path: Path
+) -> None:
+    assert seen["local read"] == seen["spark read"] > 0
+    assert seen["plans are equal"]
+    assert seen["applied"] == [0, ""]
+    here = warehouse_with(tmp_path, "delta", NOW, **LIMITS)
+    lay(here.stream("ORDERS").opened, FILES)
+    here.apply()
+    assert seen["left"] == seen["read by Spark"] == held(here)["seq"].to_pylist()
+
+
+@pytest.mark.spark
+def test_frames_and_streaming_queries_are_appended_exactly_once(seen: dict[str, Any]) -> None:
+    assert seen["appended"] == list(range(1, 31))
+    streamed = seen["streamed"]
+    assert len(streamed) > 30
+    assert streamed == list(range(1, len(streamed) + 1))
+
+
+@pytest.mark.spark
+def test_spark_purges_deletion_vectors_only_where_nobody_else_writes(seen: dict[str, Any]) -> None:
+    code, sentence = seen["with a vector"]
+    assert (code, "exclusive: true" in sentence) == (4, True), sentence
+    assert seen["with a vector, exclusive"] == [0, ""]
+    assert seen["purged"] == [seq for seq in range(63, 161) if seq != 150]
+
+
+@pytest.mark.spark
+def test_spark_overwrites_a_version_that_another_wrote_meanwhile(seen: dict[str, Any]) -> None:
+    """Why nothing is committed behind Spark: it looks, and then writes whatever came in between."""
+    assert seen["survivor"] == "Spark's"
+
+
+@pytest.mark.spark
+def test_nothing_is_committed_behind_a_commit_of_spark(seen: dict[str, Any]) -> None:
+    for act in ("publish behind Spark", "pass behind Spark"):
+        code, sentence = seen[act]
+        assert code == 4, (act, sentence)
+        assert f"{SPARK} committed version 2" in sentence
+        assert "exclusive: true" in sentence
+    assert seen["read behind Spark"] == 120
+    assert seen["publish, exclusive"] == [0, ""]
+    assert seen["publish behind our own"] == [0, ""]
+
+
+def opened(bucket: str, **settings: Any) -> Store:
+    return open_store(f"{bucket}/ORDERS", "ORDERS", StoreSettings(**settings), lambda: NOW_NS)
+
+
+def committed_by(bucket: str, program: str | None, version: int) -> None:
+    """A commit that changes nothing, by a program of that name."""
+    said = {"commitInfo": {"engineInfo": program} if program else {}}
+    entry = ObjectPath(f"{bucket}/ORDERS/messages/_delta_log/{version:020d}.json")
+    entry.write_text(json.dumps(said).replace(" ", ""))
+
+
+@pytest.mark.parametrize(
+    ("program", "named"), [("Databricks-Runtime/18", "Databricks"), (None, "does not say its name")]
+)
+def test_a_program_that_may_overwrite_commits_is_named(
+    bucket: str, program: str | None, named: str
+) -> None:
+    store = opened(bucket)
+    store.create()
+    append(store, range(1, 4))
+    committed_by(bucket, program, 2)
+    committed_by(bucket, "delta-rs:py-1.6.6", 3)
+    with pytest.raises(RefusedError, match=named):
+        append(store, range(4, 6))
+    assert sequences(store) == [1, 2, 3]
+    append(opened(bucket, exclusive=True), range(4, 6))
+    append(store, range(6, 8))
+    assert sequences(store) == list(range(1, 8))
+
+
+def test_a_program_that_commits_as_we_do_is_welcome(bucket: str) -> None:
+    store = opened(bucket)
+    store.create()
+    append(store, range(1, 4))
+    committed_by(bucket, "delta-rs:py-1.6.6", 2)
+    append(store, range(4, 6))
+    assert read_entry(Layout(f"{bucket}/ORDERS", "ORDERS"), 3) is not None
+
+
+def test_on_a_disk_spark_excludes_rivals_and_is_welcome(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    store = opened(place)
+    store.create()
+    append(store, range(1, 4))
+    log = tmp_path / f"ORDERS/messages/_delta_log/{2:020d}.json"
+    log.write_text(json.dumps({"commitInfo": {"engineInfo": SPARK}}).replace(" ", ""))
+    append(store, range(4, 6))
+    assert sequences(store) == list(range(1, 6))

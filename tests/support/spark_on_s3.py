@@ -1,0 +1,172 @@
+"""A process that reaches an object store by its environment only, and works there with a Spark session of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from retention import files
+from retention.engines.choice import EngineName
+from retention.engines.s3a import for_spark
+from retention.engines.session import build_session
+from retention.errors import RetentionError
+from retention.passes.planfile import save_plans
+from retention.warehouse import Warehouse, open_warehouse
+from tests.support.laying import SECOND, START, File, Laid, held, lay
+
+NOW = START + 1_000 * SECOND
+PLAN_PARTS = ("", ".files.parquet", ".removed.parquet")
+EACH = 40
+ENGINES: tuple[EngineName, ...] = ("local", "spark")
+FILES = [
+    File(
+        base=number * EACH + 1,
+        messages=[
+            Laid(
+                seq,
+                f"s.{seq * seq % 13}",
+                START + (seq - 3 * (seq % 4)) * SECOND,
+                b"x" * (seq % 37),
+            )
+            for seq in range(number * EACH + 1, (number + 1) * EACH + 1)
+        ],
+    )
+    for number in range(4)
+]
+LIMITS: dict[str, Any] = {"max_msgs": 97, "max_msgs_per_subject": 5}
+
+
+def warehouse(place: str, engine: EngineName = "spark", **settings: Any) -> Warehouse:
+    """The warehouse at a place, its clock stopped, with one stream."""
+    stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, **settings}
+    files.replace(f"{place}/retention.yaml", json.dumps({"streams": [stream]}).encode())
+    return open_warehouse(place, engine=engine, clock=lambda: NOW)
+
+
+def laid(place: str, **settings: Any) -> Warehouse:
+    """The same, with four segments."""
+    made = warehouse(place, **settings)
+    lay(made.stream("ORDERS").opened, FILES)
+    return made
+
+
+def sequences(found: Warehouse) -> list[int]:
+    """What it holds."""
+    return sorted(held(found)["seq"].to_pylist())
+
+
+def refusal(act: Callable[[], object]) -> tuple[int, str]:
+    """The exit code and the sentence of what is refused."""
+    try:
+        act()
+    except RetentionError as error:
+        return error.exit_code, str(error)
+    return 0, ""
+
+
+def applied(found: Warehouse) -> tuple[int, str]:
+    """The exit code and the sentence of a pass."""
+    (outcome,) = found.apply()
+    return outcome.exit_code, outcome.sentence
+
+
+def same_plans(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """Plans of both engines, what Spark applies of one, and what Spark reads then."""
+    laid(place, **LIMITS)
+    saved = {}
+    for engine in ENGINES:
+        plan = warehouse(place, engine, **LIMITS).stream("ORDERS").plan().plan
+        save_plans(f"{place}/{engine}.plan", [plan])
+        saved[engine] = [files.read_bytes(f"{place}/{engine}.plan{part}") for part in PLAN_PARTS]
+        yield f"{engine} read", plan.read.files
+    yield "plans are equal", saved["local"] == saved["spark"]
+    found = warehouse(place, "spark", **LIMITS)
+    yield "applied", applied(found)
+    yield "left", sequences(found)
+    frame = found.stream("ORDERS").read(spark)
+    yield "read by Spark", sorted(row.seq for row in frame.select("seq").collect())
+
+
+def appends(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """A DataFrame appended twice as one batch, and a streaming query that ends in the sink."""
+    stream = warehouse(place).stream("ORDERS")
+    frame = spark.range(30).selectExpr(
+        "concat('s.', id % 3) as subject", "cast(id as string) as payload", f"{START} + id as ts_ns"
+    )
+    for _ in range(2):
+        stream.append(frame.repartition(3), writer="w", batch_id=1)
+    yield "appended", sequences(warehouse(place))
+    incoming = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    rows = incoming.selectExpr(
+        "'s.rate' as subject", "cast(value as string) as payload", f"{START} + value as ts_ns"
+    )
+    query = (
+        rows.writeStream.foreachBatch(stream.sink("rate"))
+        .option("checkpointLocation", for_spark(f"{place}/checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    yield "streamed", sequences(warehouse(place))
+
+
+def hidden_rows(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """Spark deletes a row with a deletion vector: purged only where nobody else writes."""
+    laid(place)
+    table = _table(place)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
+    spark.sql(f"DELETE FROM {table} WHERE seq = 150")  # noqa: S608
+    yield "with a vector", applied(warehouse(place, max_msgs=97))
+    yield "with a vector, exclusive", applied(warehouse(place, max_msgs=97, exclusive=True))
+    yield "purged", sequences(warehouse(place))
+
+
+def rivals(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """Spark deletes behind our back, and its way of writing a version meets one of ours."""
+    stream = laid(place).stream("ORDERS")
+    spark.sql(f"DELETE FROM {_table(place)} WHERE segment = 1")  # noqa: S608
+    line = '{"subject": "s.0", "data": "late"}'
+    yield "publish behind Spark", refusal(lambda: stream.publish([line]))
+    yield "pass behind Spark", applied(warehouse(place, max_msgs=97))
+    yield "read behind Spark", len(sequences(warehouse(place)))
+    sole = warehouse(place, exclusive=True).stream("ORDERS")
+    yield "publish, exclusive", refusal(lambda: sole.publish([line]))
+    yield (
+        "publish behind our own",
+        refusal(lambda: warehouse(place).stream("ORDERS").publish([line])),
+    )
+    yield "survivor", _survivor(f"{place}/entry.json", spark)
+
+
+def _survivor(entry: str, spark: SparkSession) -> str:
+    """Who wins when we write an entry between Spark's look, which found none, and its write."""
+    java: Any = spark
+    path = java._jvm.org.apache.hadoop.fs.Path(for_spark(entry))
+    system = path.getFileSystem(java._jsc.hadoopConfiguration())
+    writing = system.create(path, False)  # noqa: FBT003  (not over what is there)
+    files.replace(entry, b"ours")
+    writing.write(bytearray(b"Spark's"))
+    writing.close()
+    return (files.read_bytes(entry) or b"").decode()
+
+
+def _table(place: str) -> str:
+    return f"delta.`{for_spark(place)}/streams/ORDERS/messages`"
+
+
+def main(place: str) -> None:
+    """Say all that was seen, as one JSON object."""
+    spark = build_session("s3", java_options="-XX:TieredStopAtLevel=1")
+    seen: dict[str, Any] = {}
+    for scene in (same_plans, appends, hidden_rows, rivals):
+        seen |= dict(scene(f"{place}/{scene.__name__}", spark))
+    spark.stop()
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
