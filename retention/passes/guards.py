@@ -27,8 +27,6 @@ def refuse_unbuilt(stream: str, policy: Policy) -> None:
         RefusedError: naming the setting.
     """
     settings = {
-        "subject_delete_marker_ttl": policy.subject_delete_marker_ttl_ns is not None,
-        "allow_msg_ttl": policy.allow_msg_ttl,
         f"retention: {policy.retention}": policy.retention != "limits",
     }
     unbuilt = [name for name, is_set in settings.items() if is_set]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from retention.policy import Policy
 from retention.segments import ReadCount
-from schemas.plan import PLANNED_FILES, REMOVED_RANGES, RULE_NAMES
+from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
 FORMAT_VERSION = 1
 
@@ -45,6 +45,10 @@ class Plan:
     segments: SegmentCounts
     read: ReadCount
     """What planning cost."""
+    markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
+    """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    next_seq: int | None = None
+    """The next sequence to assign after every marker that the pass stores; None: it stores none."""
 
     @property
     def is_empty(self) -> bool:
@@ -93,6 +97,9 @@ class Plan:
             digest.update(_canonical(self.files[name].to_pylist()))
         for name in ("file", "rule", "first_seq", "last_seq"):
             digest.update(_canonical(self.removed[name].to_pylist()))
+        if self.next_seq is not None:
+            for name in PLANNED_MARKERS.names:
+                digest.update(_canonical(self.markers[name].to_pylist()))
         return digest.hexdigest()
 
     def _header(self) -> dict[str, Any]:
@@ -101,7 +108,7 @@ class Plan:
             "table_id": self.table_id,
             "as_of_ns": self.as_of_ns,
             "policy": self.policy.as_json(),
-            "markers": [],
+            "next_seq": self.next_seq,
         }
 
     def summary(self) -> dict[str, Any]:
@@ -113,7 +120,7 @@ class Plan:
             "removed_bytes": self.removed_bytes,
             "by_rule": self.by_rule,
             "segments": vars(self.segments),
-            "markers": 0,
+            "markers": self.markers.num_rows,
         }
 
 

@@ -1,4 +1,4 @@
-"""Plans at rest: a JSON document that people review, and two Parquet files beside it with files and ranges."""
+"""Plans at rest: a JSON document that people review, and Parquet files beside it with files, ranges and markers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.policy import Policy
 from retention.segments import ReadCount
 from retention.stores.layout import leaving
-from schemas.plan import PLANNED_FILES, REMOVED_RANGES
+from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES
 
-_PARTS = {"files": PLANNED_FILES, "removed": REMOVED_RANGES}
+_PARTS = {"files": PLANNED_FILES, "removed": REMOVED_RANGES, "markers": PLANNED_MARKERS}
 
 
 def save_plans(location: str, plans: Sequence[Plan]) -> None:
-    """Write plans to `location` (JSON), `location`.files.parquet and `location`.removed.parquet.
+    """Write plans to `location` (JSON), and to `location`.files.parquet, .removed.parquet and .markers.parquet.
 
-    The JSON comes last and carries the digests of the other two, so that a half-written plan is not a plan.
+    The JSON comes last and carries the digests of the others, so that a half-written plan is not a plan.
     """
     digests = {}
     for part, schema in _PARTS.items():
@@ -74,6 +74,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "policy": plan.policy.as_json(),
         "files_read": plan.read.files,
         "bytes_read": plan.read.bytes,
+        "next_seq": plan.next_seq,
     }
 
 
@@ -90,6 +91,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         policy=Policy(**header["policy"]),
         segments=SegmentCounts(**header["segments"]),
         read=ReadCount(header["files_read"], header["bytes_read"]),
+        next_seq=header["next_seq"],
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )
 

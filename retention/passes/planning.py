@@ -9,14 +9,16 @@ import numpy as np
 
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
+from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
-from retention.passes.probe import Probe, answer
+from retention.passes.position import next_seq
+from retention.passes.probe import Rows
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.ports import Mark, Snapshot
 from retention.rules.due import next_due
-from retention.rules.judge import Answer
+from retention.rules.judge import Answer, answer
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
@@ -109,13 +111,30 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     decided = decide(opened, inventory, policy, as_of_ns)
     known = unread(decided) if policy.whole_segments and not every_row else []
     asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
-    probes = [_probe(opened, inventory, decided, int(span)) for span in asked]
-    lengths = inventory.files["file_bytes"].to_numpy()
-    weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
-    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    answers = known + engine.map(answer, probes, weights)
-    plan = make_plan(inventory, policy, as_of_ns, decided, answers)
-    return Look(inventory, decided, answers, plan, snapshot)
+    rows = Rows(opened, inventory, engines)
+    questions = [decided.question(int(span)) for span in asked]
+    answers = known + rows(answer, decided.spans, questions)
+    told = _announced(rows, policy, as_of_ns, decided, answers)
+    plan = make_plan(inventory, policy, as_of_ns, told.decided, told.answers)
+    plan = replace(plan, markers=told.markers, next_seq=told.next_seq, read=plan.read + told.read)
+    return Look(inventory, told.decided, list(told.answers), plan, snapshot)
+
+
+def _announced(
+    rows: Rows, policy: Policy, as_of_ns: int, decided: OnePass, answers: list[Answer]
+) -> Announced:
+    if policy.subject_delete_marker_ttl_ns is None:
+        return without_markers(decided, answers)
+    opened, inventory = rows.opened, rows.inventory
+    announcer = Announcer(
+        inventory,
+        policy,
+        as_of_ns,
+        next_seq(opened, inventory),
+        lambda: opened.store.subject_counts(inventory.files),
+        rows,
+    )
+    return announcer.announce(decided, answers)
 
 
 def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:
@@ -123,9 +142,3 @@ def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns:
     per_subject = policy.max_msgs_per_subject is not None
     counts = opened.store.subject_counts(inventory.files) if per_subject else None
     return one_pass(spans_of(inventory.files), policy, as_of_ns, counts)
-
-
-def _probe(opened: OpenedStream, inventory: Inventory, decided: OnePass, span: int) -> Probe:
-    first, end = (int(number) for number in decided.spans.first_file[span : span + 2])
-    found = opened.store.data_files(inventory.files.slice(first, end - first))
-    return Probe(decided.question(span), tuple(found), tuple(range(first, end)))

@@ -1,18 +1,61 @@
-"""Looking into a span: the task that reads its narrow columns and answers what the rules ask of its rows."""
+"""Looking into spans: the task that reads a span's narrow columns and asks a rule about them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from retention.engines.choice import Engines
+from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
-from retention.rules.judge import Answer, Question, judge, ranges_of
-from retention.rules.spans import Array
-from retention.segments import DataFile, ReadCount
+from retention.rules.judge import Question, SpanRows
+from retention.rules.spans import Array, Spans
+from retention.segments import DataFile, Inventory, ReadCount
 from schemas.messages import RULE_COLUMNS
-from schemas.plan import REMOVED_RANGES
+
+Told = TypeVar("Told")
+Rule = Callable[[SpanRows, Question], Told]
+"""A pure function of a span's rows and what is asked of them; picklable."""
+
+
+class Asks(Protocol):
+    """Puts questions to rows."""
+
+    def __call__(self, rule: Rule[Told], spans: Spans, questions: Sequence[Question]) -> list[Told]:
+        """What `rule` says of the rows of each question's span, in order of the questions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one inventory, read on the engine that fits; implements `Asks`."""
+
+    opened: OpenedStream
+    inventory: Inventory
+    engines: Engines
+
+    def __call__(self, rule: Rule[Told], spans: Spans, questions: Sequence[Question]) -> list[Told]:
+        """Read each question's span, as far as rules look at it.
+
+        Raises:
+            DamagedError: a file cannot be read.
+        """
+        probes = [self._probe(spans, question) for question in questions]
+        lengths = self.inventory.files["file_bytes"].to_numpy()
+        weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
+        config = self.opened.config
+        engine = self.engines.pick(config.engine, sum(weights), config.local_limit)
+        return engine.map(partial(_tell, rule), probes, weights)
+
+    def _probe(self, spans: Spans, question: Question) -> Probe:
+        first, end = (int(number) for number in spans.first_file[question.span :][:2])
+        found = self.opened.store.data_files(self.inventory.files.slice(first, end - first))
+        return Probe(question, tuple(found), tuple(range(first, end)))
 
 
 @dataclass(frozen=True)
@@ -25,22 +68,9 @@ class Probe:
     """The files' row numbers in the inventory."""
 
 
-def answer(probe: Probe) -> Answer:
-    """Carry out a probe.
-
-    Raises:
-        DamagedError: a file cannot be read.
-    """
+def _tell(rule: Rule[Told], probe: Probe) -> Told:
     rows, file_of_row, read = read_span(probe.files)
-    verdicts, until = judge(rows, probe.question)
-    stop_seq = None if until is None else rows["seq"][until].as_py()
-    parts = [
-        _numbered(
-            number, ranges_of(rows.filter(pa.array(file_of_row == at)), verdicts[file_of_row == at])
-        )
-        for at, number in enumerate(probe.numbers)
-    ]
-    return Answer(probe.question.span, pa.concat_tables(parts), stop_seq, read)
+    return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), probe.question)
 
 
 def read_span(files: tuple[DataFile, ...]) -> tuple[pa.Table, Array, ReadCount]:
@@ -52,8 +82,3 @@ def read_span(files: tuple[DataFile, ...]) -> tuple[pa.Table, Array, ReadCount]:
         order = np.argsort(rows["seq"].to_numpy(), kind="stable")
         rows, file_of_row = rows.take(pa.array(order)), file_of_row[order]
     return rows, file_of_row, sum(reads, ReadCount())
-
-
-def _numbered(number: int, ranges: pa.Table) -> pa.Table:
-    numbers = pa.array(np.full(ranges.num_rows, number), pa.int64())
-    return ranges.add_column(0, "file", numbers).select(REMOVED_RANGES.names).cast(REMOVED_RANGES)

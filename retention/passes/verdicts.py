@@ -58,30 +58,31 @@ def make_plan(
     )
 
 
-def _losses(files: pa.Table, decided: OnePass, answers: Sequence[Answer]) -> _Losses:
+def stop_of(answers: Sequence[Answer]) -> int | None:
+    """The first span whose rows end the age scan, None if rows end it nowhere."""
     stops = [answer.span for answer in answers if answer.stop_seq is not None]
-    stopped_at = min(stops, default=None)
+    return min(stops, default=None)
+
+
+def reached(answer: Answer, stopped_at: int | None) -> pa.Table:
+    """What goes of a span, now that it is known in which one the age scan ended; shape `REMOVED_RANGES`."""
+    return _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
+
+
+def _losses(files: pa.Table, decided: OnePass, answers: Sequence[Answer]) -> _Losses:
+    stopped_at = stop_of(answers)
     whole = decided.whole(stopped_at)
     goes_whole = whole[decided.spans.span_of_file]
     by_rule = _spread(files, decided, stopped_at)
     lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
     lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
-    ranges = _reached(answers, stopped_at)
+    parts = [reached(one, stopped_at) for one in sorted(answers, key=lambda one: one.span)]
+    ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
     at, rules = ranges["file"].to_numpy(), ranges["rule"].to_numpy()
     np.add.at(by_rule, (at, rules), ranges["messages"].to_numpy())
     np.add.at(lost_messages, at, ranges["messages"].to_numpy())
     np.add.at(lost_bytes, at, ranges["bytes"].to_numpy())
     return _Losses(lost_messages, lost_bytes, by_rule, ranges)
-
-
-def _reached(answers: Sequence[Answer], stopped_at: int | None) -> pa.Table:
-    """The removed ranges of all answers, now that it is known in which span the age scan ended."""
-    ordered = sorted(answers, key=lambda answer: answer.span)
-    parts = [
-        _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
-        for answer in ordered
-    ]
-    return pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
 
 
 def _settled(ranges: pa.Table, *, reached: bool) -> pa.Table:

@@ -15,6 +15,7 @@ from retention.rules.per_subject import Share, surplus_rows
 from retention.rules.spans import Array
 from retention.rules.ttl import passed
 from retention.segments import ReadCount
+from schemas.plan import REMOVED_RANGES
 
 STAYS = -1
 """The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or `EITHER`."""
@@ -41,6 +42,18 @@ class Question:
 
 
 @dataclass(frozen=True)
+class SpanRows:
+    """The rows of one span."""
+
+    rows: pa.Table
+    """The narrow columns (`RULE_COLUMNS`), ascending by `seq`."""
+    file_of_row: Array
+    """For each row, its file's row number in the inventory."""
+    read: ReadCount
+    """What reading them cost."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the rows of one span told."""
 
@@ -50,6 +63,25 @@ class Answer:
     stop_seq: int | None
     """The message at which the age scan ends, if it ends in this span."""
     read: ReadCount
+
+
+def answer(span: SpanRows, question: Question) -> Answer:
+    """What the rows of one span say to a question."""
+    verdicts, until = judge(span.rows, question)
+    stop_seq = None if until is None else span.rows["seq"][until].as_py()
+    return Answer(question.span, removed_ranges(span, verdicts), stop_seq, span.read)
+
+
+def removed_ranges(span: SpanRows, verdicts: Array) -> pa.Table:
+    """The removed sequences of a span as ranges, file by file; shape `REMOVED_RANGES`."""
+    parts = [REMOVED_RANGES.empty_table()]
+    for number in np.unique(span.file_of_row).tolist():
+        mine = span.file_of_row == number
+        ranges = ranges_of(span.rows.filter(pa.array(mine)), verdicts[mine])
+        numbers = pa.array(np.full(ranges.num_rows, number), pa.int64())
+        numbered = ranges.add_column(0, "file", numbers)
+        parts.append(numbered.select(REMOVED_RANGES.names).cast(REMOVED_RANGES))
+    return pa.concat_tables(parts)
 
 
 def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:

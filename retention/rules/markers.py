@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.headers import ROLLUP, MARKER_REASON, TTL, build
+from retention.headers import MARKER_REASON, ROLLUP, TTL, build
 from retention.policy import Policy
 from retention.rows import accounted
 from retention.rules.spans import Array

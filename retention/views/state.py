@@ -13,8 +13,8 @@ from retention.opened import OpenedStream
 from retention.passes.estimate import bounds_of
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.planning import decide
+from retention.passes.position import FIRST_SEQ, locate
 from retention.segments import Inventory
-from retention.writing.append import FIRST_SEQ, locate
 
 
 @dataclass(frozen=True)

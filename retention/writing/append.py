@@ -8,21 +8,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention import parquet_files
 from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
 from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.passes.position import Position, locate
 from retention.ports import Snapshot, Swap
-from retention.rules.rolling import Active, RollRule
-from retention.segments import DataFile, Inventory
-from retention.staging import PARTITION, Staged, Staging, numbered, stage_rows
+from retention.segments import DataFile
+from retention.staging import PARTITION, Staged, Staging
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
-FIRST_SEQ = 1
-"""Where streams begin to count, unless their configuration has a `first_seq`."""
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
 
@@ -46,23 +42,6 @@ class Appended:
     version: int
     duplicate: bool = False
     """The writer's batch was there already, and nothing was written."""
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a stream stands at one version of its table: what an append rests on."""
-
-    snapshot: Snapshot
-    inventory: Inventory
-    next_seq: int
-    active: Active | None
-    """None in a stream that never had a segment."""
-    rule: RollRule
-
-    def stage(self, staging: Staging, batches: Iterable[pa.Table]) -> Staged:
-        """Write rows behind this position; they are tables of `FILE_COLUMNS` without `seq`."""
-        rows = numbered(batches, self.next_seq)
-        return stage_rows(staging, rows, self.active, self.rule, self.next_seq)
 
 
 Stage = Callable[[Position, Staging], Staged]
@@ -134,37 +113,12 @@ def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = 
     )
 
 
-def locate(opened: OpenedStream) -> Position:
-    """Read where the stream stands: its next sequence and its active segment."""
-    snapshot = opened.store.snapshot()
-    inventory = opened.store.inventory(snapshot)
-    files, counters = inventory.files, snapshot.counters
-    first_seq = opened.config.first_seq or FIRST_SEQ
-    highest = pc.max(files["max_seq"]).as_py() or 0
-    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION)
-    next_seq = max(counters.next_seq.get(PARTITION, first_seq), highest + 1, floor)
-    active = _active(files, counters.open_base.get(PARTITION))
-    rule = RollRule(opened.config.segment_size, opened.config.segment_span_ns)
-    return Position(snapshot, inventory, next_seq, active, rule)
-
-
 def is_repeat(snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
     """Whether the writer has written this batch, or a later one, already."""
     if identity is None:
         return False
     last = snapshot.counters.batches.get(identity.writer)
     return last is not None and identity.batch <= last
-
-
-def _active(files: pa.Table, open_base: int | None) -> Active | None:
-    largest = pc.max(files["segment"]).as_py()
-    bases = [base for base in (open_base, largest) if base is not None]
-    if not bases:
-        return None
-    inside = files.filter(pc.equal(files["segment"], max(bases))).sort_by("min_seq")
-    if not inside.num_rows:
-        return Active(max(bases))
-    return Active(max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][0].as_py())
 
 
 def _staged(stage: Stage, position: Position, staging: Staging) -> Staged:

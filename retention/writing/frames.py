@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from retention.opened import OpenedStream
+from retention.passes.position import Position
 from retention.staging import Staged, Staging
-from retention.writing.append import Appended, BatchIdentity, Position, append
+from retention.writing.append import Appended, BatchIdentity, append
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,9 +14,10 @@ from retention import files, rows
 from retention.errors import RefusedError
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
+from retention.passes.position import FIRST_SEQ, Position
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
-from retention.writing.append import FIRST_SEQ, BatchIdentity, Position, append
+from retention.writing.append import BatchIdentity, append
 
 CONSUMERS = "consumers/imported.json"
 """Below the stream's root: the consumers of the backup, with their state."""

@@ -12,8 +12,9 @@ from retention import rows
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
+from retention.passes.position import Position
 from retention.staging import Staged, Staging
-from retention.writing.append import Appended, BatchIdentity, Position, append
+from retention.writing.append import Appended, BatchIdentity, append
 from retention.writing.door import Answers, Batch, RefusedAtTheDoor, answer
 from retention.writing.known import Stored
 from retention.writing.screen import Refusal, screen_early, screen_late

@@ -27,6 +27,7 @@ from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.parquet_files import stats_table, write_messages
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
+from retention.passes.position import Position, locate
 from retention.ports import Swap
 from retention.rows import complete, sizes
 from retention.staging import Staged, Staging, numbered
@@ -35,7 +36,7 @@ from retention.stores.layout import Layout
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
-from retention.writing.append import BatchIdentity, Position, append, locate
+from retention.writing.append import BatchIdentity, append
 from schemas.files import LOGGED_FILES
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
 

@@ -1,0 +1,220 @@
+"""Which deletions a pass announces: from its verdicts to the subject-delete markers that it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.passes.probe import Asks
+from retention.passes.verdicts import reached, stop_of
+from retention.policy import Policy
+from retention.rules import MAX_AGE, MSG_TTL, RULES, markers
+from retention.rules.judge import (
+    STAYS,
+    Answer,
+    Question,
+    SpanRows,
+    judge,
+    removed_ranges,
+    settled,
+)
+from retention.rules.markers import BY_AGE, BY_TTL, DEATHS, Totals
+from retention.rules.one_pass import OnePass
+from retention.rules.replay import replay
+from retention.rules.spans import Array
+from retention.segments import Inventory, ReadCount
+from schemas.plan import PLANNED_MARKERS
+
+_EXPIRY = [RULES.index(MAX_AGE), RULES.index(MSG_TTL)]
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A pass with its markers."""
+
+    decided: OnePass
+    answers: Sequence[Answer]
+    markers: pa.Table
+    """Those that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    next_seq: int | None
+    """The next sequence to assign after all that were stored; None: none was."""
+    read: ReadCount
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What expiry does to one span, by subject."""
+
+    deaths: pa.Table
+    """Shape `DEATHS`."""
+    staying: pa.Array
+    """Subjects of which a message stays in the span, string."""
+    read: ReadCount
+
+
+def without_markers(decided: OnePass, answers: Sequence[Answer]) -> Announced:
+    """A pass of a stream that stores none."""
+    return Announced(decided, answers, PLANNED_MARKERS.empty_table(), None, ReadCount())
+
+
+@dataclass(frozen=True)
+class Announcer:
+    """Finds the markers of one pass over one inventory."""
+
+    inventory: Inventory
+    policy: Policy
+    as_of_ns: int
+    next_seq: int
+    counts: Callable[[], pa.Table]
+    """Reads the subject digests of all files."""
+    asks: Asks
+
+    def announce(self, decided: OnePass, answers: Sequence[Answer]) -> Announced:
+        """Add the markers; where they evict messages or are refused, the pass is decided again, by rows.
+
+        Raises:
+            DamagedError: a file cannot be read.
+        """
+        losses = _SpanLosses.of(decided, answers)
+        if not losses.by_rule[:, _EXPIRY].any():
+            return without_markers(decided, answers)
+        expired = self._expired(decided, losses)
+        read = sum((one.read for one in expired), ReadCount())
+        found = markers.candidates(
+            pa.concat_tables([DEATHS.empty_table(), *(one.deaths for one in expired)]),
+            pa.concat_arrays([pa.array([], pa.string()), *(one.staying for one in expired)]),
+        )
+        if markers.all_fit(found, self.policy, losses.left_by_limits(decided)):
+            stored = markers.numbered(found, self.next_seq)
+            after = self.next_seq + stored.num_rows if stored.num_rows else None
+            return Announced(decided, answers, stored, after, read)
+        return self._replayed(decided, read)
+
+    def _expired(self, decided: OnePass, losses: _SpanLosses) -> list[Expired]:
+        """What happens to each subject: from digests where a span loses nothing or all, else from rows."""
+        by_scan = losses.by_rule[:, _EXPIRY]
+        lost = losses.by_rule.sum(axis=1)
+        whole = lost == decided.spans.messages
+        plain = (by_scan == decided.spans.messages[:, None]) & (decided.spans.markers == 0)[:, None]
+        rows_tell = (lost > 0) & ~plain.any(axis=1) & ~(whole & (by_scan.sum(axis=1) == 0))
+        told: list[Expired] = []
+        for was_reached in (True, False):
+            mine = np.flatnonzero(rows_tell & (losses.reached == was_reached))
+            questions = [decided.question(int(span)) for span in mine]
+            told += self.asks(partial(expired, reached=was_reached), decided.spans, questions)
+        return [*told, self._digested(decided, plain, lost == 0)]
+
+    def _digested(self, decided: OnePass, dying: Array, untouched: Array) -> Expired:
+        counts = self.counts()
+        span = decided.spans.span_of_file[counts["file"].to_numpy()]
+        parts = [
+            _deaths(counts.filter(pa.array(dying[span, scan])), scan) for scan in (BY_AGE, BY_TTL)
+        ]
+        staying = counts.filter(pa.array(untouched[span]))["subject"]
+        return Expired(pa.concat_tables(parts), pc.unique(staying), ReadCount())
+
+    def _replayed(self, decided: OnePass, read: ReadCount) -> Announced:
+        spans = decided.spans
+        questions = [
+            replace(decided.question(span), cutoff_ns=None, due_ns=None)
+            for span in range(len(spans))
+        ]
+        told = self.asks(limited, spans, questions)
+        rows = pa.concat_tables([one.rows for one, _ in told])
+        verdicts = np.concatenate([own for _, own in told])
+        done = replay(rows, verdicts, self.policy, self.as_of_ns, self.next_seq)
+        ends = np.cumsum([one.rows.num_rows for one, _ in told])[:-1]
+        parts = np.split(done.verdicts, ends)
+        answers = [
+            Answer(number, removed_ranges(one, own), None, one.read)
+            for number, ((one, _), own) in enumerate(zip(told, parts, strict=True))
+        ]
+        after = done.next_seq if done.next_seq > self.next_seq else None
+        asked = replace(decided, ask=np.ones(len(spans), dtype=bool))
+        return Announced(asked, answers, done.markers, after, read)
+
+
+def expired(span: SpanRows, question: Question, *, reached: bool) -> Expired:
+    """What expiry does to the subjects of one span.
+
+    Args:
+        span: its rows.
+        question: the one that the pass asks of it.
+        reached: whether the age scan comes to it.
+    """
+    verdicts = settled(judge(span.rows, question)[0], reached=reached)
+    parts = [
+        _last_of_subjects(span.rows.filter(pa.array(verdicts == rule)), scan)
+        for scan, rule in enumerate(_EXPIRY)
+    ]
+    staying = span.rows.filter(pa.array(verdicts == STAYS))["subject"]
+    return Expired(pa.concat_tables(parts), pc.unique(staying), span.read)
+
+
+def limited(span: SpanRows, question: Question) -> tuple[SpanRows, Array]:
+    """The rows of one span, and what the limits before expiry do to each."""
+    return span, judge(span.rows, question)[0]
+
+
+def _last_of_subjects(rows: pa.Table, scan: int) -> pa.Table:
+    """Of each subject the row with the highest sequence; shape `DEATHS`."""
+    encoded = pc.dictionary_encode(rows["subject"].combine_chunks())
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(rows.num_rows)
+    ends = rows.take(pa.array(last))
+    silent = pc.fill_null(ends["marker"], False)  # noqa: FBT003
+    return _shaped(ends["subject"], scan, ends["seq"], silent)
+
+
+def _deaths(counts: pa.Table, scan: int) -> pa.Table:
+    silent = pa.array(np.zeros(counts.num_rows, dtype=bool))
+    return _shaped(counts["subject"], scan, counts["last_seq"], silent)
+
+
+def _shaped(
+    subject: pa.ChunkedArray, scan: int, last_seq: pa.ChunkedArray, silent: pa.Array
+) -> pa.Table:
+    scans = pa.array(np.full(len(subject), scan), pa.int8())
+    return pa.table([subject, scans, last_seq, silent], names=DEATHS.names).cast(DEATHS)
+
+
+@dataclass(frozen=True)
+class _SpanLosses:
+    """What a pass takes of each span."""
+
+    by_rule: Array
+    """Messages; shape (spans, rules)."""
+    bytes_by_limits: Array
+    """At least so many bytes go by limits before expiry."""
+    reached: Array
+    """Whether the age scan comes to the span; a mask."""
+
+    @classmethod
+    def of(cls, decided: OnePass, answers: Sequence[Answer]) -> _SpanLosses:
+        spans = decided.spans
+        stopped_at = stop_of(answers)
+        by_rule = decided.by_rule(stopped_at)
+        whole_by_limits = by_rule[:, : _EXPIRY[0]].sum(axis=1) == spans.messages
+        heavy = np.where(whole_by_limits, spans.bytes, 0)
+        for answer in answers:
+            ranges = reached(answer, stopped_at)
+            np.add.at(
+                by_rule[answer.span], ranges["rule"].to_numpy(), ranges["messages"].to_numpy()
+            )
+            limits = ranges.filter(pc.less(ranges["rule"], _EXPIRY[0]))
+            heavy[answer.span] += pc.sum(limits["bytes"], min_count=0).as_py()
+        end = len(spans) if stopped_at is None else stopped_at + 1
+        return cls(by_rule, heavy, np.arange(len(spans)) < end)
+
+    def left_by_limits(self, decided: OnePass) -> Totals:
+        """At most this is there when expiry begins."""
+        gone = int(self.by_rule[:, : _EXPIRY[0]].sum())
+        return Totals(
+            int(decided.spans.messages.sum()) - gone,
+            int(decided.spans.bytes.sum() - self.bytes_by_limits.sum()),
+        )
