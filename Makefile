@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance crash bench format lock
+.PHONY: help setup demo test check conformance crash concurrency bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -29,6 +29,9 @@ conformance: setup  ## Judge every case of the real servers on every store and e
 
 crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
+
+concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
+	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

@@ -65,9 +65,9 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
         ):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
             rows = pa.Table.from_batches([batch]).select(FILE_COLUMNS.names)
-            kept = rows.filter(pa.array(~goes))
+            kept = _with_our_time(rows).filter(pa.array(~goes))
             if kept.num_rows:
-                yield _with_our_time(kept)
+                yield kept
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error
 

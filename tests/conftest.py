@@ -26,6 +26,7 @@ settings.load_profile("tests")
 WHOLE = (
     "benchmarks",
     "cli",
+    "concurrency",
     "conformance",
     "contract",
     "crash",

@@ -12,27 +12,12 @@ from retention.segments import ReadCount
 from retention.stores.delta import DeltaStore
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, latest, live, removing, rows, sequences, staged
+from tests.support.mirrors import mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-COLUMNS = (
-    "int(0) as partition",
-    "bigint({segment}) as segment",
-    "id as seq",
-    "concat('orders.', id % 3) as subject",
-    "id * 1000000000 as ts_ns",
-    "timestamp_seconds(id) as time",
-    "cast(null as binary) as headers",
-    "cast('payload' as binary) as payload",
-    "{size} as size",
-    "cast(null as bigint) as deadline_ns",
-    "false as marker",
-    "cast(null as string) as msg_id",
-    "cast(null as bigint) as origin_ts_ns",
-)
 
 
 @pytest.fixture
@@ -40,15 +25,6 @@ def place(tmp_path: Path) -> Stage:
     made = Stage("delta", tmp_path / "streams" / "ORDERS")
     made.open().create()
     return made
-
-
-def mirror(
-    spark: SparkSession, place: Stage, seqs: range, segment: int, size: str = "bigint(50)"
-) -> None:
-    """Spark appends rows that carry sequences already, as a mirror of a broker does."""
-    columns = [column.format(segment=segment, size=size) for column in COLUMNS]
-    frame = spark.range(seqs.start, seqs.stop).coalesce(1).selectExpr(*columns)
-    frame.write.format("delta").mode("append").save(str(place.root / "messages"))
 
 
 def spark_rows(frame: DataFrame) -> list[int]:
@@ -84,7 +60,7 @@ def test_spark_reads_what_was_committed(stage: Stage, spark: SparkSession) -> No
 def test_rows_that_spark_appends_are_taken_in(place: Stage, spark: SparkSession) -> None:
     store = place.open()
     append(store, range(1, 11))
-    mirror(spark, place, range(11, 21), segment=11)
+    mirror(spark, place.table, range(11, 21), segment=11)
     snapshot = store.snapshot()
     found = store.inventory(snapshot)
     assert found.read.files == 1
@@ -101,7 +77,7 @@ def test_rows_that_spark_appends_are_taken_in(place: Stage, spark: SparkSession)
 def test_rows_without_a_sequence_are_refused(place: Stage, spark: SparkSession) -> None:
     append(place.open(), range(1, 11))
     sql(spark, place, "ALTER TABLE {table} ALTER COLUMN size DROP NOT NULL")
-    mirror(spark, place, range(11, 21), segment=11, size="cast(null as bigint)")
+    mirror(spark, place.table, range(11, 21), segment=11, size="cast(null as bigint)")
     store = place.open()
     with pytest.raises(ForeignRowsError, match="size"):
         store.inventory(store.snapshot())

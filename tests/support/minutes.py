@@ -1,0 +1,372 @@
+"""Processes that write, maintain and read one stream at once, and the laws of what they see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Self
+
+import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded when needed, before the forks)
+import polars as pl
+import pyarrow as pa
+import pyarrow.acero
+import pyarrow.dataset
+import pyarrow.parquet as pq
+
+from retention.errors import BusyError, StalePlanError
+from retention.stream import Stream
+from retention.warehouse import Warehouse, open_warehouse
+from tests.support.laying import held
+
+ROOT = Path(__file__).parents[2]
+EVERY_S = 0.2
+EACH = 10
+KEPT = 100
+LIMITS: Mapping[str, Any] = {"max_msgs": KEPT, "segment_size": 3_000}
+"""At every version these leave a run of sequences without gaps, of at least `KEPT` once there were so many."""
+TOGETHER_S = 0.5
+LONGEST_S = 300
+
+
+@dataclass
+class Seen:
+    """What one reader has seen; each state must be valid in itself and not older than the one before."""
+
+    low: int = 0
+    high: int = 0
+    states: int = 0
+    messages: dict[int, str] = field(default_factory=dict)
+
+    def state(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        """Hold one state against the laws: no repeat, no gap, no message fewer than the limit keeps, no way back."""
+        found = sorted(rows)
+        seqs = [seq for seq, _ in found]
+        low, high = seqs[0], seqs[-1]
+        assert seqs == list(range(low, high + 1)), f"gaps or repeats between {low} and {high}"
+        assert len(seqs) >= min(KEPT, high), f"{len(seqs)} messages up to {high}"
+        assert (low, high) >= (self.low, self.high), f"{low}-{high} after {self.low}-{self.high}"
+        assert high >= self.high, f"up to {high} after {self.high}"
+        self.low, self.high, self.states = low, high, self.states + 1
+        for seq, payload in found:
+            before = self.messages.setdefault(seq, payload.decode())
+            assert before == payload.decode(), f"{seq} was {before}, is {payload!r}"
+
+
+class Pace:
+    """Rounds at the same instants in all processes, until the time is over."""
+
+    def __init__(self, seconds: float, every_s: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._every_s = every_s
+
+    def __iter__(self) -> Iterator[int]:
+        number = 0
+        while time.monotonic() < self._until:
+            yield number
+            number += 1
+            now = time.monotonic()
+            time.sleep(self._every_s - now % self._every_s)
+
+
+def opened_at(folder: Path) -> Warehouse:
+    return open_warehouse(folder / "retention.yaml", engine="local")
+
+
+def append(folder: Path, name: str, seconds: float) -> dict[str, Any]:
+    """Publish a batch every 200 ms; every fifth is sent twice, as after a lost answer."""
+    stream = opened_at(folder).stream("ORDERS")
+    acks: dict[int, str] = {}
+    slowest = 0.0
+    repeats = 0
+    for number in Pace(seconds, EVERY_S):
+        payloads = [f"{name}-{number}-{n}" for n in range(EACH)]
+        lines = [json.dumps({"subject": f"s.{n}", "data": p}) for n, p in enumerate(payloads)]
+        began = time.monotonic()
+        answered = stream.publish(lines, name, number + 1)
+        slowest = max(slowest, time.monotonic() - began)
+        acks |= dict(zip((ack.seq for ack in answered.acks()), payloads, strict=True))
+        if number % 5 == 0:
+            repeats += 1
+            assert stream.publish(lines, name, number + 1).appended.duplicate
+    return {
+        "appends": len(acks) // EACH,
+        "repeats": repeats,
+        "acks": acks,
+        "slowest_s": round(slowest, 2),
+    }
+
+
+def maintain(folder: Path, _: str, seconds: float) -> dict[str, Any]:
+    """Run passes at the same instants as every other maintainer: planned on the spot, or planned before."""
+    warehouse = opened_at(folder)
+    counts: Counter[str] = Counter()
+    for number in Pace(seconds, TOGETHER_S):
+        if number % 2:
+            planned = [outcome.value for outcome in warehouse.plan(["ORDERS"])]
+            (outcome,) = warehouse.apply_plans([plan for plan in planned if plan is not None])
+        else:
+            (outcome,) = warehouse.apply(["ORDERS"])
+        report = outcome.value
+        if report is None:
+            assert outcome.exit_code in (BusyError.exit_code, StalePlanError.exit_code), (
+                outcome.sentence
+            )
+            counts[f"lost: {type(outcome.error).__name__}"] += 1
+            continue
+        counts["removed"] += report.removed_messages
+        counts["rewritten"] += report.segments["rewritten"]
+        counts["dropped"] += report.segments["dropped"]
+        counts["passes" if report.removed_messages else "passes with nothing due"] += 1
+    return dict(counts)
+
+
+def read(folder: Path, ways: str, seconds: float) -> dict[str, Any]:
+    """Read the whole stream again and again, in turn by each of the ways that are named."""
+    stream = opened_at(folder).stream("ORDERS")
+    place = str(folder / "streams" / "ORDERS" / "messages")
+    seen = Seen()
+    for number in Pace(seconds, 0.01):
+        seen.state(WAYS[ways.split("+")[number % len(ways.split("+"))]](stream, place))
+    return {"states": seen.states, "messages": seen.messages}
+
+
+def _ours(stream: Stream, _: str) -> list[tuple[int, bytes]]:
+    return pairs(pa.concat_tables(stream.messages()))
+
+
+def _polars(frame: pl.DataFrame) -> list[tuple[int, bytes]]:
+    return frame.select("seq", "payload").rows()
+
+
+WAYS: Mapping[str, Callable[[Stream, str], list[tuple[int, bytes]]]] = {
+    "ours": _ours,
+    "scan_delta": lambda _, place: _polars(pl.scan_delta(place).select("seq", "payload").collect()),
+    "read_delta": lambda _, place: _polars(pl.read_delta(place)),
+    "polars": lambda stream, _: _polars(
+        pl.concat(pl.DataFrame(table) for table in stream.messages())
+    ),
+}
+
+
+def query(folder: Path) -> None:
+    """Stream what arrives in a folder into the stream, until standard input says that nothing more does."""
+    from retention.engines.session import build_session
+
+    spark = build_session("sink", java_options="-XX:TieredStopAtLevel=1")
+    source = spark.readStream.schema("subject string, payload string, ts_ns long")
+    running = (
+        source.json(str(folder / "arriving"))
+        .writeStream.foreachBatch(opened_at(folder).stream("ORDERS").sink("query"))
+        .option("checkpointLocation", str(folder / "seen"))
+        .trigger(processingTime=f"{EVERY_S} seconds")
+        .start()
+    )
+    sys.stdin.readline()
+    running.processAllAvailable()
+    running.stop()
+    spark.stop()
+
+
+ROLES: Mapping[str, Callable[[Path, str, float], dict[str, Any]]] = {
+    "append": append,
+    "maintain": maintain,
+    "read": read,
+}
+
+
+class Crew:
+    """A process that forks a worker for each role, all at the same instant.
+
+    It only imports; deltalake, Polars and Arrow start their threads in the forks, where that is safe.
+    """
+
+    def __init__(self, folder: Path, seconds: float, *roles: str) -> None:
+        self._answers = folder / "answers"
+        self._answers.mkdir()
+        self._process = started("crew", folder, str(seconds), *roles)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._process)
+
+    def go(self) -> None:
+        """Let all of them begin."""
+        say(self._process)
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """What each of them answers at its end; none must have failed."""
+        assert self._process.wait(LONGEST_S) == 0, "a worker failed"
+        return {
+            place.stem: json.loads(place.read_text()) for place in sorted(self._answers.iterdir())
+        }
+
+
+class Query:
+    """A streaming query into the stream, in a process that can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process = started("query", folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._process)
+
+    def kill(self) -> None:
+        """End it at once, by SIGKILL, and start it again."""
+        assert self._process.poll() is None, "the query failed"
+        end(self._process)
+        self._process = started("query", self._folder)
+
+    def finish(self) -> None:
+        """Let it take what has arrived, and end."""
+        say(self._process)
+        assert self._process.wait(LONGEST_S) == 0, "the query failed"
+
+
+def started(*said: Any) -> subprocess.Popen[str]:
+    """This module as a process of its own."""
+    command = [sys.executable, "-m", __name__, *said]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+
+
+def say(process: subprocess.Popen[str]) -> None:
+    """Give a process the signal that it waits for."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process, if it still runs."""
+    process.kill()
+    process.communicate()
+
+
+@contextmanager
+def repeating(*acts: Callable[[], None], every_s: float = 0.0) -> Iterator[None]:
+    """Do each act again and again in a thread of its own during the block; the first failure is raised at its end."""
+    over = Event()
+    failures: list[BaseException] = []
+
+    def repeat(act: Callable[[], None]) -> None:
+        try:
+            while not over.wait(every_s):
+                act()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [Thread(target=repeat, args=(act,)) for act in acts]
+    with ExitStack() as stack:
+        stack.callback(over.set)
+        for thread in threads:
+            thread.start()
+        yield
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def pairs(rows: pa.Table) -> list[tuple[int, bytes]]:
+    """Sequence and payload of each row."""
+    return list(zip(rows["seq"].to_pylist(), rows["payload"].to_pylist(), strict=True))
+
+
+def ever_appended(folder: Path) -> list[tuple[int, bytes]]:
+    """What every commit that removed nothing has brought, from the files themselves, which grace keeps."""
+    stream = folder / "streams" / "ORDERS"
+    found: list[tuple[int, bytes]] = []
+    for entry in _entries(stream):
+        if entry["remove"]:
+            continue
+        for path in entry["add"]:
+            places = (stream / "messages", stream / "_retention" / "trash")
+            (place,) = [place / path for place in places if (place / path).exists()]
+            found += pairs(pq.ParquetFile(place).read(["seq", "payload"]))
+    return found
+
+
+def _entries(stream: Path) -> Iterator[dict[str, list[str]]]:
+    """The paths that each commit removed and added, of either format."""
+    for place in sorted((stream / "messages" / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in place.read_text().splitlines()]
+        yield {
+            kind: [action[kind]["path"] for action in actions if kind in action]
+            for kind in ("remove", "add")
+        }
+    for place in sorted((stream / "_retention" / "log").glob("*.json")):
+        entry = json.loads(place.read_text())
+        yield {"remove": entry["remove"], "add": [row["path"] for row in entry["add"]]}
+
+
+def settle(
+    folder: Path, sent: Iterable[str], results: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Hold everything that was written, answered, removed and read against each other; the numbers.
+
+    Args:
+        folder: the warehouse.
+        sent: the payloads of every message that was ever given to a writer that answered.
+        results: what the workers answered.
+    """
+    ever = sorted(ever_appended(folder))
+    truth = {seq: payload.decode() for seq, payload in ever}
+    assert [seq for seq, _ in ever] == list(range(1, len(ever) + 1)), "a gap or a repeat"
+    assert Counter(truth.values()) == Counter(sent), "lost or doubled"
+    for result in results.values():
+        for said in ("acks", "messages"):
+            for seq, payload in result.pop(said, {}).items():
+                assert truth[int(seq)] == payload
+    warehouse = opened_at(folder)
+    left = pairs(held(warehouse))
+    removed = sum(record["removed_messages"] for record in warehouse.history(["ORDERS"]))
+    assert left == ever[removed:], "not exactly what retention left"
+    assert removed == sum(result.get("removed", 0) for result in results.values())
+    assert len(left) >= KEPT
+    assert removed, "nothing was ever due"
+    return {"messages": len(ever), "removed": removed, **results}
+
+
+def crew(folder: Path, seconds: float, roles: list[str]) -> int:
+    """Fork the roles (`append:a`) when told so; how many of them failed."""
+    sys.stdin.readline()
+    pids = [_forked(folder, seconds, role) for role in roles]
+    return sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0 for pid in pids)
+
+
+def _forked(folder: Path, seconds: float, role: str) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        kind, _, name = role.partition(":")
+        answer = ROLES[kind](folder, name, seconds)
+        (folder / "answers" / f"{kind} {name}.json").write_text(json.dumps(answer))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    what, place, *rest = sys.argv[1:]
+    if what == "query":
+        query(Path(place))
+    else:
+        sys.exit(crew(Path(place), float(rest[0]), rest[1:]))
