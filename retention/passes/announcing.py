@@ -41,8 +41,8 @@ class Announced:
     answers: Sequence[Answer]
     markers: pa.Table
     """Those that are left when the pass is over; shape `PLANNED_MARKERS`."""
-    next_seq: int | None
-    """The next sequence to assign after all that were stored; None: none was."""
+    sequences: tuple[int, int] | None
+    """The first that markers use, also markers evicted again, and the next after the last; None: none was stored."""
     read: ReadCount
 
 
@@ -91,8 +91,8 @@ class Announcer:
         )
         if markers.all_fit(found, self.policy, losses.left_by_limits(decided)):
             stored = markers.numbered(found, self.next_seq)
-            after = self.next_seq + stored.num_rows if stored.num_rows else None
-            return Announced(decided, answers, stored, after, read)
+            used = self._used(self.next_seq + stored.num_rows)
+            return Announced(decided, answers, stored, used, read)
         return self._replayed(decided, read)
 
     def _expired(self, decided: OnePass, losses: _SpanLosses) -> list[Expired]:
@@ -118,6 +118,9 @@ class Announcer:
         staying = counts.filter(pa.array(untouched[span]))["subject"]
         return Expired(pa.concat_tables(parts), pc.unique(staying), ReadCount())
 
+    def _used(self, after: int) -> tuple[int, int] | None:
+        return (self.next_seq, after) if after > self.next_seq else None
+
     def _replayed(self, decided: OnePass, read: ReadCount) -> Announced:
         spans = decided.spans
         questions = [
@@ -134,9 +137,8 @@ class Announcer:
             Answer(number, removed_ranges(one, own), None, one.read)
             for number, ((one, _), own) in enumerate(zip(told, parts, strict=True))
         ]
-        after = done.next_seq if done.next_seq > self.next_seq else None
         asked = replace(decided, ask=np.ones(len(spans), dtype=bool))
-        return Announced(asked, answers, done.markers, after, read)
+        return Announced(asked, answers, done.markers, self._used(done.next_seq), read)
 
 
 def expired(span: SpanRows, question: Question, *, reached: bool) -> Expired:

@@ -47,8 +47,8 @@ class Plan:
     """What planning cost."""
     markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
     """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
-    next_seq: int | None = None
-    """The next sequence to assign after every marker that the pass stores; None: it stores none."""
+    sequences: tuple[int, int] | None = None
+    """Those that markers use, also markers evicted again: the first, and the next after the last; None: no marker."""
 
     @property
     def is_empty(self) -> bool:
@@ -97,7 +97,7 @@ class Plan:
             digest.update(_canonical(self.files[name].to_pylist()))
         for name in ("file", "rule", "first_seq", "last_seq"):
             digest.update(_canonical(self.removed[name].to_pylist()))
-        if self.next_seq is not None:
+        if self.sequences is not None:
             for name in PLANNED_MARKERS.names:
                 digest.update(_canonical(self.markers[name].to_pylist()))
         return digest.hexdigest()
@@ -108,7 +108,7 @@ class Plan:
             "table_id": self.table_id,
             "as_of_ns": self.as_of_ns,
             "policy": self.policy.as_json(),
-            "next_seq": self.next_seq,
+            "sequences": self.sequences,
         }
 
     def summary(self) -> dict[str, Any]:

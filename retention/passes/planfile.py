@@ -74,7 +74,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "policy": plan.policy.as_json(),
         "files_read": plan.read.files,
         "bytes_read": plan.read.bytes,
-        "next_seq": plan.next_seq,
+        "sequences": plan.sequences,
     }
 
 
@@ -91,7 +91,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         policy=Policy(**header["policy"]),
         segments=SegmentCounts(**header["segments"]),
         read=ReadCount(header["files_read"], header["bytes_read"]),
-        next_seq=header["next_seq"],
+        sequences=tuple(header["sequences"]) if header["sequences"] else None,
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )
 

@@ -116,7 +116,7 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     answers = known + rows(answer, decided.spans, questions)
     told = _announced(rows, policy, as_of_ns, decided, answers)
     plan = make_plan(inventory, policy, as_of_ns, told.decided, told.answers)
-    plan = replace(plan, markers=told.markers, next_seq=told.next_seq, read=plan.read + told.read)
+    plan = replace(plan, markers=told.markers, sequences=told.sequences, read=plan.read + told.read)
     return Look(inventory, told.decided, list(told.answers), plan, snapshot)
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from retention.copies import Copy, copy_without
 from retention.engines.choice import Engines
-from retention.errors import CommitUnknownError, HiddenRowsError
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    ConflictError,
+    HiddenRowsError,
+    StalePlanError,
+)
 from retention.opened import OpenedStream
 from retention.parquet_files import Description, stats_table
 from retention.passes.guards import Guards, check_instant, check_policy
 from retention.passes.history import History, history_of
+from retention.passes.marking import stage_markers
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
@@ -22,9 +30,13 @@ from retention.passes.undo import keep_for_undo
 from retention.passes.verify import check_copy, check_pins
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile, ReadCount
+from retention.staging import PARTITION, Staged, Staging
 from retention.stores.lease import lease
 from retention.units import SECOND
 from schemas.files import FILE_STATS, LOGGED_FILES
+
+ATTEMPTS = 20
+APPENDS_WAIT_S = 60.0
 
 
 def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> Report:
@@ -43,8 +55,27 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        planned = _plan_resolving_vectors(opened, as_of_ns, engines)
-        return _carry_out(opened, planned, engines, history, started)
+        return _apply_until_committed(opened, as_of_ns, engines, history, started)
+
+
+def _apply_until_committed(
+    opened: OpenedStream, as_of_ns: int, engines: Engines, history: History, started: int
+) -> Report:
+    """Plan and carry out; where appends come between a plan with markers and its commit, again with appends held."""
+    with ExitStack() as held:
+        for _ in range(ATTEMPTS):
+            planned = _plan_resolving_vectors(opened, as_of_ns, engines)
+            try:
+                return _carry_out(opened, planned, engines, history, started)
+            except (ConflictError, StalePlanError):
+                if planned.plan.sequences is None:
+                    raise
+            held.close()
+            held.enter_context(lease(opened.root, "append", opened.clock, wait_s=APPENDS_WAIT_S))
+    raise BusyError(
+        f"{opened.name}: {ATTEMPTS} times messages were appended between the plan of a pass that writes delete markers "
+        "and its commit; nothing was changed; try again later"
+    )
 
 
 def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> Report:
@@ -80,6 +111,19 @@ def _plan_resolving_vectors(opened: OpenedStream, as_of_ns: int, engines: Engine
 
 
 @dataclass(frozen=True)
+class _Staged:
+    """What a commit adds."""
+
+    copies: list[Description]
+    markers: Staged | None
+
+    @property
+    def stats(self) -> list[dict[str, Any]]:
+        marked = [] if self.markers is None else self.markers.stats
+        return [*(copy.stats for copy in self.copies), *marked]
+
+
+@dataclass(frozen=True)
 class _Work:
     """What carrying a plan out did."""
 
@@ -99,23 +143,25 @@ def _carry_out(
         report = _report(opened, plan, run, work, started)
         _finish(history, report, planned.next_seq)
         return report
-    copies = _copies(opened, plan)
+    copies, staging = _copies(opened, plan), Staging(opened.store)
     try:
+        marked = stage_markers(opened, plan, snapshot, staging)
         written = _stage(opened, plan, copies, engines)
-        version = _commit(opened, plan, run, written, snapshot, history)
+        version = _commit(opened, plan, run, _Staged(written, marked), snapshot, history)
     except CommitUnknownError:
         raise
     except BaseException:
         opened.store.discard([copy.target.path for copy in copies])
+        staging.discard()
         raise
     work = _Work(
         read=sum((copy.read for copy in written), ReadCount()),
-        bytes_written=sum(copy.stats["file_bytes"] for copy in written),
+        bytes_written=sum(row["file_bytes"] for row in _Staged(written, marked).stats),
         version_before=plan.version,
         version_after=version,
     )
     report = _report(opened, plan, run, work, started)
-    _finish(history, report, planned.next_seq)
+    _finish(history, report, {**planned.next_seq, **_sequences_after(plan)})
     opened.store.finish()
     return report
 
@@ -145,11 +191,11 @@ def _commit(
     opened: OpenedStream,
     plan: Plan,
     run: str,
-    written: list[Description],
+    staged: _Staged,
     snapshot: Snapshot,
     history: History,
 ) -> int:
-    added = stats_table([copy.stats for copy in written])
+    added = stats_table(staged.stats)
     metadata = {
         "run": run,
         "plan_id": plan.plan_id,
@@ -158,8 +204,20 @@ def _commit(
     }
     keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), added)
     history.begin(run, _record(plan) | {"status": "begun"})
-    swap = Swap(remove=plan.files.select(LOGGED_FILES.names), add=added, metadata=metadata)
+    active = None if staged.markers is None else staged.markers.active
+    swap = Swap(
+        remove=plan.files.select(LOGGED_FILES.names),
+        add=added,
+        metadata=metadata,
+        next_seq=_sequences_after(plan),
+        open_base={PARTITION: active.base} if active is not None else {},
+    )
     return opened.store.commit(swap, snapshot)
+
+
+def _sequences_after(plan: Plan) -> dict[int, int]:
+    """Partition → the next sequence to assign, where markers have used some."""
+    return {} if plan.sequences is None else {PARTITION: plan.sequences[1]}
 
 
 def _record(plan: Plan) -> dict[str, Any]:
@@ -200,4 +258,5 @@ def _report(opened: OpenedStream, plan: Plan, run: str, work: _Work, started: in
         seconds=round((opened.clock() - started) / SECOND, 6),
         version_before=work.version_before,
         version_after=work.version_after,
+        markers=plan.markers.num_rows,
     )
