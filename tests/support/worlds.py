@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from retention.passes.announcing import Announcer, without_markers
 from retention.passes.plan import Plan
+from retention.passes.probe import Rule, Told
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
-from retention.rules.judge import Answer, judge, ranges_of
+from retention.rules.judge import Answer, Question, SpanRows, answer
 from retention.rules.one_pass import OnePass, one_pass
-from retention.rules.spans import spans_of
+from retention.rules.spans import Spans, spans_of
 from retention.segments import Counters, Inventory, ReadCount
 from schemas.files import FILE_STATS
 from schemas.messages import NEVER
-from schemas.plan import REMOVED_RANGES
+
+NEXT_SEQ = 10_000
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Message:
     never: bool
     deadline_ns: int | None = None
     """Of a message that does not say `never`."""
+    silent: bool = False
 
     @property
     def stored_deadline_ns(self) -> int | None:
@@ -60,7 +65,7 @@ class World:
         table = table.sort_by(
             [(name, "ascending") for name in ("partition", "segment", "min_seq", "path")]
         )
-        return Inventory("WORLD", "table", 1, table, Counters({0: 10_000}, {0: self.open_base}))
+        return Inventory("WORLD", "table", 1, table, Counters({0: NEXT_SEQ}, {0: self.open_base}))
 
     def rows(self, path: str) -> pa.Table:
         _, file = self.files[int(path)]
@@ -76,6 +81,7 @@ def rows_of(messages: tuple[Message, ...]) -> pa.Table:
             "subject": pa.array([m.subject for m in ordered], pa.string()),
             "ts_ns": pa.array([m.ts_ns for m in ordered], pa.int64()),
             "size": pa.array([m.size for m in ordered], pa.int64()),
+            "marker": pa.array([m.silent for m in ordered], pa.bool_()),
             "deadline_ns": pa.array([m.stored_deadline_ns for m in ordered], pa.int64()),
         }
     )
@@ -103,7 +109,7 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
         "deadlines": len(deadlines),
         "min_deadline_ns": min(deadlines, default=None),
         "max_deadline_ns": max(deadlines, default=None),
-        "markers": 0,
+        "markers": sum(m.silent for m in file),
         "in_time_order": times == sorted(times),
     }
 
@@ -165,9 +171,11 @@ def _pass_deadlines(
 def digests(world: World, inventory: Inventory) -> pa.Table:
     found = []
     for number, path in enumerate(inventory.files["path"].to_pylist()):
-        counts = Counter(world.rows(path)["subject"].to_pylist())
+        rows = world.rows(path)
+        counts = Counter(rows["subject"].to_pylist())
+        last = dict(zip(rows["subject"].to_pylist(), rows["seq"].to_pylist(), strict=True))
         found += [
-            {"file": number, "subject": s, "messages": n, "last_seq": 0}
+            {"file": number, "subject": s, "messages": n, "last_seq": last[s]}
             for s, n in sorted(counts.items())
         ]
     schema = pa.schema(
@@ -187,35 +195,40 @@ def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
 
 
 def answers(world: World, decided: OnePass) -> list[Answer]:
-    return [_answer(world, decided, int(span)) for span in np.flatnonzero(decided.ask)]
+    questions = [decided.question(int(span)) for span in np.flatnonzero(decided.ask)]
+    return asks(world, answer, decided.spans, questions)
 
 
-def _answer(world: World, decided: OnePass, span: int) -> Answer:
-    first, end = decided.spans.first_file[span : span + 2]
+def asks(world: World, rule: Rule[Told], spans: Spans, questions: Sequence[Question]) -> list[Told]:
+    """Put questions to a world's rows, as `probe.Rows` does to files."""
+    return [rule(_span_rows(world, spans, question.span), question) for question in questions]
+
+
+def _span_rows(world: World, spans: Spans, span: int) -> SpanRows:
+    first, end = (int(number) for number in spans.first_file[span : span + 2])
     paths = world.inventory.files["path"].to_pylist()[first:end]
     tables = [world.rows(path) for path in paths]
     rows = pa.concat_tables(tables)
     order = np.argsort(rows["seq"].to_numpy(), kind="stable")
     of_row = np.repeat(np.arange(first, end), [t.num_rows for t in tables])[order]
-    rows = rows.take(pa.array(order))
-    verdicts, until = judge(rows, decided.question(span))
-    parts = []
-    for number in range(first, end):
-        mask = of_row == number
-        ranges = ranges_of(rows.filter(pa.array(mask)), verdicts[mask])
-        numbers = pa.array([number] * ranges.num_rows, pa.int64())
-        parts.append(ranges.add_column(0, "file", numbers).cast(REMOVED_RANGES))
-    return Answer(
-        span,
-        pa.concat_tables(parts),
-        None if until is None else rows["seq"][until].as_py(),
-        ReadCount(),
-    )
+    return SpanRows(rows.take(pa.array(order)), of_row, ReadCount())
 
 
 def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
     decided = decide(world, policy, as_of_ns)
-    return make_plan(world.inventory, policy, as_of_ns, decided, answers(world, decided))
+    told = without_markers(decided, answers(world, decided))
+    if policy.subject_delete_marker_ttl_ns is not None:
+        announcer = Announcer(
+            world.inventory,
+            policy,
+            as_of_ns,
+            NEXT_SEQ,
+            lambda: digests(world, world.inventory),
+            partial(asks, world),
+        )
+        told = announcer.announce(decided, told.answers)
+    plan = make_plan(world.inventory, policy, as_of_ns, told.decided, told.answers)
+    return replace(plan, markers=told.markers, sequences=told.sequences)
 
 
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
@@ -241,6 +254,7 @@ message_parts = st.tuples(
     st.integers(1, 9),
     st.sampled_from([False, False, False, True]),
     st.none() | st.integers(-3, 35),
+    st.sampled_from([False, False, False, True]),
 )
 layouts = st.lists(
     st.tuples(st.integers(1, 6), st.sampled_from(["one", "adjoining", "interleaved"])),
@@ -250,15 +264,17 @@ layouts = st.lists(
 
 
 def _world(
-    parts: list[tuple[int, str, int, int, bool, int | None]],
+    parts: list[tuple[int, str, int, int, bool, int | None, bool]],
     layout: list[tuple[int, str]],
     *,
     sealed: bool,
 ) -> World:
     seqs = itertools.accumulate(step for step, *_ in parts)
     messages = [
-        Message(seq, subject, ts_ns, size, never, deadline_ns)
-        for seq, (_, subject, ts_ns, size, never, deadline_ns) in zip(seqs, parts, strict=True)
+        Message(seq, subject, ts_ns, size, never, deadline_ns, silent)
+        for seq, (_, subject, ts_ns, size, never, deadline_ns, silent) in zip(
+            seqs, parts, strict=True
+        )
     ]
     files: list[tuple[int, tuple[Message, ...]]] = []
     base = 1

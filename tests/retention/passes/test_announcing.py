@@ -1,0 +1,94 @@
+"""Markers: exactly the server's, whatever the files, and never for a subject of which something stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from retention.policy import Policy
+from retention.rules.markers import block
+from tests.support.laws import law
+from tests.support.marked import HEADING, marked_update
+from tests.support.worlds import NEXT_SEQ, World, instants, plan_of, policies, removed_by, worlds
+
+marking = st.builds(
+    replace,
+    policies,
+    allow_msg_ttl=st.just(True),  # noqa: FBT003
+    subject_delete_marker_ttl_ns=st.just(1_900_000_000),
+    max_bytes=st.none() | st.sampled_from([5, 40, 120, 150, 260, 400, 10_000]),
+    max_msg_size=st.sampled_from([None, None, None, HEADING, HEADING - 1]),
+    sealed=st.sampled_from([False, False, False, False, True]),
+)
+
+
+@law
+@given(worlds, marking, instants)
+def test_a_pass_stores_exactly_the_markers_that_the_server_would(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    server = marked_update(world, policy, as_of)
+    plan = plan_of(world, policy, as_of)
+    event(f"markers: {min(plan.markers.num_rows, 3)}")
+    gone = removed_by(world, plan)
+    own = {seq: rule for seq, rule in server.gone.items() if seq < NEXT_SEQ}
+    assert set(gone) == set(own)
+    assert plan.by_rule == dict(Counter(own.values()))
+    assert all(rule in (None, own[seq]) for seq, rule in gone.items())
+    assert plan.markers.to_pylist() == [
+        {"seq": m.seq, "subject": m.subject, "replaces": server.replaced[m.seq]}
+        for m in server.left
+        if m.seq >= NEXT_SEQ
+    ]
+    used = None if server.next_seq == NEXT_SEQ else (NEXT_SEQ, server.next_seq)
+    assert plan.sequences == used
+
+
+@law
+@given(worlds, marking, instants)
+def test_a_marker_stands_where_the_last_value_of_a_subject_died_and_nowhere_else(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    plan = plan_of(world, policy, as_of)
+    gone = removed_by(world, plan)
+    staying = {m.subject for m in world.messages if m.seq not in gone}
+    marked = plan.markers["subject"].to_pylist()
+    assert not staying & set(marked)
+    assert len(marked) == len(set(marked))
+    roomy = replace(policy, max_msgs=None, max_bytes=None, max_msg_size=None, sealed=False)
+    if policy == roomy:
+        dead = [m for m in world.messages if m.seq in gone and m.subject not in staying]
+        aged = {m.subject for m in dead}
+        silent = {m.subject for m in dead if m.silent}
+        assert aged - silent <= set(marked)
+
+
+@law
+@given(worlds, marking, instants, st.integers(1, 14))
+def test_the_same_stream_in_other_files_has_the_same_markers(
+    world: World, policy: Policy, as_of: int, width: int
+) -> None:
+    ordered = world.messages
+    cut = [tuple(ordered[at : at + width]) for at in range(0, len(ordered), width)]
+    other = World(tuple((part[0].seq, part) for part in cut), world.open_base)
+    one, two = (plan_of(laid, policy, as_of) for laid in (world, other))
+    assert set(removed_by(world, one)) == set(removed_by(other, two))
+    assert one.by_rule == two.by_rule
+    assert one.markers.equals(two.markers)
+    assert one.sequences == two.sequences
+
+
+def test_a_marker_says_what_the_server_writes() -> None:
+    for ttl_ns, text in (
+        (1_900_000_000, b"1s"),
+        (100_000_000_000, b"1m40s"),
+        (3_605_000_000_000, b"1h0m5s"),
+        (86_400_000_000_000, b"24h0m0s"),
+    ):
+        expected = (
+            b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n"
+        )
+        assert block(ttl_ns) == expected % text

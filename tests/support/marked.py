@@ -1,0 +1,101 @@
+"""The server's update pass with subject-delete markers, message by message and as plainly as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from retention.policy import Policy
+from tests.support.worlds import NEXT_SEQ, Message, World, update
+
+HEADING = len(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1s\r\nNats-Rollup: sub\r\n\r\n")
+
+
+@dataclass
+class Server:
+    """A stream as the server holds it while it expires messages."""
+
+    policy: Policy
+    left: list[Message]
+    gone: dict[int, str]
+    next_seq: int = NEXT_SEQ
+    replaced: dict[int, int] = field(default_factory=dict)
+    """Marker → the message that it stands for, of every marker that was stored."""
+
+    def expire(self, message: Message, rule: str) -> None:
+        if message not in self.left:
+            return
+        alone = [m.subject for m in self.left].count(message.subject) == 1
+        if alone and not message.silent:
+            marker = Message(
+                self.next_seq, message.subject, 10**9, self._size(message), never=False
+            )
+            if not self._stores(marker, message):
+                return
+            self.next_seq += 1
+            self.left.append(marker)
+            self.replaced[marker.seq] = message.seq
+            if self.policy.max_msgs_per_subject == 1:
+                self._drop(message, rule)
+            if self.policy.discard == "old":
+                self._trim()
+        self._drop(message, rule)
+        self.gone[message.seq] = rule
+
+    def _size(self, message: Message) -> int:
+        return 34 + len(message.subject) + HEADING
+
+    def _stores(self, marker: Message, message: Message) -> bool:
+        policy = self.policy
+        if policy.sealed or (policy.max_msg_size is not None and policy.max_msg_size < HEADING):
+            return False
+        at_cap = policy.max_msgs_per_subject == 1
+        if policy.discard == "old":
+            return True
+        if policy.max_msgs is not None and len(self.left) >= policy.max_msgs and not at_cap:
+            return False
+        held = sum(m.size for m in self.left)
+        fits = policy.max_bytes is None or held + marker.size <= policy.max_bytes
+        return fits or (at_cap and message.size >= marker.size)
+
+    def _trim(self) -> None:
+        count, size = self.policy.max_msgs, self.policy.max_bytes
+        while count is not None and len(self.left) > count:
+            self._drop(self.left[0], "max_msgs")
+        while size is not None and sum(m.size for m in self.left) > size:
+            self._drop(self.left[0], "max_bytes")
+
+    def _drop(self, message: Message, rule: str) -> None:
+        if message in self.left:
+            self.left.remove(message)
+            self.gone[message.seq] = rule
+
+
+def marked_update(world: World, policy: Policy, as_of_ns: int) -> Server:
+    """STREAM.UPDATE from an unlimited config with markers: limits, then the two scans."""
+    limits = Policy(
+        max_msgs=policy.max_msgs,
+        max_bytes=policy.max_bytes,
+        max_msgs_per_subject=policy.max_msgs_per_subject,
+        discard=policy.discard,
+    )
+    gone = update(world.messages, limits, as_of_ns)
+    server = Server(policy, [m for m in world.messages if m.seq not in gone], gone)
+    _scan_ages(server, policy, as_of_ns)
+    for message in list(server.left):
+        if (
+            not message.never
+            and message.deadline_ns is not None
+            and message.deadline_ns <= as_of_ns
+        ):
+            server.expire(message, "msg_ttl")
+    return server
+
+
+def _scan_ages(server: Server, policy: Policy, as_of_ns: int) -> None:
+    for message in list(server.left) if policy.max_age_ns is not None else []:
+        if message not in server.left:
+            continue
+        if message.ts_ns > as_of_ns - (policy.max_age_ns or 0):
+            return
+        if not message.never:
+            server.expire(message, "max_age")
