@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -12,17 +13,21 @@ from retention.policy import Policy
 from retention.rules.markers import block
 from tests.support.laws import law
 from tests.support.marked import HEADING, marked_update
-from tests.support.worlds import NEXT_SEQ, World, instants, plan_of, policies, removed_by, worlds
+from tests.support.worlds import NEXT_SEQ, Message, World, plan_of, removed_by, worlds
 
 marking = st.builds(
-    replace,
-    policies,
+    Policy,
+    max_msgs=st.none() | st.integers(2, 6),
+    max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
+    max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
+    max_age_ns=st.none() | st.integers(3, 12),
+    discard=st.sampled_from(["old", "old", "new"]),
     allow_msg_ttl=st.just(True),  # noqa: FBT003
     subject_delete_marker_ttl_ns=st.just(1_900_000_000),
-    max_bytes=st.none() | st.sampled_from([5, 40, 120, 150, 260, 400, 10_000]),
-    max_msg_size=st.sampled_from([None, None, None, HEADING, HEADING - 1]),
-    sealed=st.sampled_from([False, False, False, False, True]),
+    max_msg_size=st.sampled_from([None, None, None, None, HEADING, HEADING - 1]),
+    sealed=st.sampled_from([False, False, False, False, False, True]),
 )
+instants = st.integers(8, 25)
 
 
 @law
@@ -92,3 +97,57 @@ def test_a_marker_says_what_the_server_writes() -> None:
             b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n"
         )
         assert block(ttl_ns) == expected % text
+
+
+def message(seq: int, subject: str, ts_ns: int, **more: Any) -> Message:
+    return Message(seq, subject, ts_ns, 50, never=False, **more)
+
+
+def one_file(*messages: Message) -> World:
+    return World(((1, messages),), open_base=1)
+
+
+EVERY_SECOND = Policy(allow_msg_ttl=True, subject_delete_marker_ttl_ns=10**9)
+
+
+def test_the_age_scan_stores_its_markers_before_the_ttl_scan() -> None:
+    old, due, young, also_old = (
+        message(1, "old", 1),
+        message(2, "due", 20, deadline_ns=21),
+        message(3, "young", 22),
+        message(4, "old", 3, deadline_ns=21),
+    )
+    plan = plan_of(one_file(old, due, young, also_old), replace(EVERY_SECOND, max_age_ns=10), 25)
+    assert plan.markers["subject"].to_pylist() == ["due", "old"]
+    plan = plan_of(one_file(due, message(3, "x", 22)), replace(EVERY_SECOND, max_age_ns=10), 25)
+    assert plan.markers["replaces"].to_pylist() == [2]
+    first = one_file(message(1, "late", 1, deadline_ns=2), message(2, "aged", 1))
+    plan = plan_of(first, replace(EVERY_SECOND, max_age_ns=10), 25)
+    assert plan.markers["subject"].to_pylist() == ["late", "aged"]
+
+
+def test_a_subject_that_both_scans_take_is_marked_where_the_second_one_ends() -> None:
+    laid = one_file(
+        message(1, "a", 1),
+        message(2, "b", 20, deadline_ns=21),
+        message(3, "c", 1, deadline_ns=21),
+        message(4, "a", 20, deadline_ns=21),
+    )
+    plan = plan_of(laid, replace(EVERY_SECOND, max_age_ns=10), 25)
+    assert plan.markers["replaces"].to_pylist() == [2, 3, 4]
+
+
+def test_what_ends_silently_leaves_no_marker() -> None:
+    laid = one_file(message(1, "a", 1, silent=True), message(2, "b", 1))
+    plan = plan_of(laid, replace(EVERY_SECOND, max_age_ns=10), 25)
+    assert plan.markers["subject"].to_pylist() == ["b"]
+
+
+def test_a_marker_that_only_replaces_its_message_evicts_no_other() -> None:
+    laid = one_file(message(1, "kept", 24), message(2, "due", 1, deadline_ns=2))
+    full = replace(EVERY_SECOND, max_msgs=2)
+    assert set(removed_by(laid, plan_of(laid, full, 25))) == {1, 2}
+    assert set(removed_by(laid, plan_of(laid, replace(full, max_msgs_per_subject=1), 25))) == {2}
+    # Room for bytes is short as well, so that the pass is decided event by event.
+    tight = replace(full, max_msgs_per_subject=1, max_bytes=180)
+    assert set(removed_by(laid, plan_of(laid, tight, 25))) == {2}
