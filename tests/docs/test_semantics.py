@@ -17,8 +17,9 @@ NOW_NS = 10**18
 
 
 def examples() -> list[tuple[str, list[dict[str, str]]]]:
-    text = (DOCS / "semantics" / "limits.md").read_text()
-    return [(found["policy"], rows(found["table"])) for found in EXAMPLE.finditer(text)]
+    pages = [(DOCS / "semantics" / name).read_text() for name in ("limits.md", "ttl.md")]
+    found = [match for page in pages for match in EXAMPLE.finditer(page)]
+    return [(match["policy"], rows(match["table"])) for match in found]
 
 
 def rows(table: str) -> list[dict[str, str]]:
@@ -27,12 +28,14 @@ def rows(table: str) -> list[dict[str, str]]:
 
 
 def message(row: dict[str, str]) -> Message:
+    ts_ns, ttl = NOW_NS - parse_duration(row.get("age", "1s")), row.get("ttl", "")
     return Message(
         seq=int(row["seq"]),
         subject=row["subject"],
-        ts_ns=NOW_NS - parse_duration(row.get("age", "1s")),
+        ts_ns=ts_ns,
         size=int(row.get("size", 100)),
-        never=row.get("never") == "yes",
+        never=ttl == "never" or row.get("never") == "yes",
+        deadline_ns=ts_ns + parse_duration(ttl) if ttl not in ("", "never") else None,
     )
 
 
@@ -59,7 +62,7 @@ def test_the_worked_examples_come_out_as_the_page_says(
 
 def test_there_are_worked_examples_of_every_rule() -> None:
     told = {row["what happens"] for _, table in examples() for row in table}
-    rules = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age")
+    rules = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age", "msg_ttl")
     assert told == {"stays", *(f"goes: {rule}" for rule in rules)}
 
 
