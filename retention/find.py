@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from retention.errors import ConfigError
+from retention.failing import telling
 
 if TYPE_CHECKING:
     from retention.config import Config
@@ -40,10 +41,11 @@ def config_file(path: str | Path) -> str | Path | None:
     if "://" in str(path):
         return None
     local = Path(path)
-    if local.is_file() or local.suffix in _SUFFIXES:
-        return local
-    inside = local / CONFIG_NAME
-    return inside if inside.is_file() else None
+    with telling(str(path)):
+        if local.is_file() or local.suffix in _SUFFIXES:
+            return local
+        inside = local / CONFIG_NAME
+        return inside if inside.is_file() else None
 
 
 def _object(location: str) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from retention.errors import RetentionError, StreamsFailedError
+from retention.failing import failure, first_line
 from retention.units import SECOND
 
 Value = TypeVar("Value")
@@ -81,18 +81,11 @@ def sentence_of(error: BaseException) -> str:
     """An error in one sentence: the system's own says where, any other that nobody raised on purpose its type."""
     if isinstance(error, RetentionError):
         return str(error)
-    if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return (
-            f"{error.filename or 'a file'}: {error.strerror}; no commit was left half done; make it readable and "
-            "writable for this user, then run the command again"
-        )
     if isinstance(error, OSError) and error.errno is not None:
-        return (
-            f"{error.filename or 'a file'}: {error.strerror}; no commit was left half done; free space or mend what "
-            "the system objects to, then run the command again"
-        )
-    first_line = (str(error).splitlines() or [""])[0]
-    return f"unexpected {type(error).__name__}: {first_line}; --debug shows where it came from"
+        return str(failure(error.filename or "a file", error))
+    return (
+        f"unexpected {type(error).__name__}: {first_line(error)}; --debug shows where it came from"
+    )
 
 
 def failed(outcome: Outcome[Any]) -> dict[str, Any]:

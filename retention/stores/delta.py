@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention.errors import BusyError, ConflictError
+from retention.errors import BusyError, ConflictError, RetentionError
+from retention.failing import first_line
 from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
@@ -97,13 +98,13 @@ class DeltaStore(FileStore):
 
     def finish(self) -> None:
         """Write a checkpoint of the log when ten versions are new since the last one."""
-        versions, checkpoints = delta_history.versions(self._layout)
-        if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
-            return
         try:
+            versions, checkpoints = delta_history.versions(self._layout)
+            if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
+                return
             delta_table.open_table(self._layout).create_checkpoint()
             reached(Step.CHECKPOINT_WRITTEN)
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, RetentionError) as error:
             _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
 
     def _made(self) -> bool:
@@ -127,7 +128,7 @@ class DeltaStore(FileStore):
             try:
                 return self._attempt(swap, handle, live).commit(self._now_ms())
             except CommitFailedError as error:
-                refused = delta_table.first_line(error)
+                refused = first_line(error)
         if swap.assigns_sequences:
             raise ConflictError(
                 f"stream {self.stream}: another commit came first ({refused}); nothing was changed; try again"

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
+from retention.failing import failure, first_line, telling
 from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores.delta_rules import TableRules, examine
@@ -92,19 +93,23 @@ def create_table(layout: Layout, grace_ns: int) -> None:
     """Make the empty table; nothing happens if it is there."""
     _avoid_percent_signs(layout)
     grace_s = -(-grace_ns // 10**9)
-    DeltaTable.create(
-        _uri(layout),
-        MESSAGES,
-        mode="ignore",
-        partition_by=list(PARTITION_COLUMNS),
-        configuration={
-            "delta.enableDeletionVectors": "false",
-            "delta.deletedFileRetentionDuration": f"interval {grace_s} seconds",
-            "delta.logRetentionDuration": f"interval {grace_s + _WEEK_S} seconds",
-            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-        },
-        storage_options=_options(layout),
-    )
+    place = _uri(layout)
+    try:
+        DeltaTable.create(
+            place,
+            MESSAGES,
+            mode="ignore",
+            partition_by=list(PARTITION_COLUMNS),
+            configuration={
+                "delta.enableDeletionVectors": "false",
+                "delta.deletedFileRetentionDuration": f"interval {grace_s} seconds",
+                "delta.logRetentionDuration": f"interval {grace_s + _WEEK_S} seconds",
+                "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+            },
+            storage_options=_options(layout),
+        )
+    except (DeltaError, OSError) as error:
+        raise failure(layout.messages, error) from error
     reached(Step.TABLE_MADE)
 
 
@@ -114,6 +119,7 @@ def open_table(layout: Layout) -> DeltaTable:
     Raises:
         UsageError: there is none.
         DamagedError: its log cannot be read.
+        StorageError: the storage failed.
     """
     try:
         return DeltaTable(_uri(layout), storage_options=_options(layout))
@@ -121,7 +127,9 @@ def open_table(layout: Layout) -> DeltaTable:
         raise UsageError(
             f"{layout.messages}: there is no Delta table; write to stream {layout.stream} first"
         ) from error
-    except (DeltaError, OSError, ValueError) as error:
+    except OSError as error:
+        raise failure(layout.messages, error) from error
+    except (DeltaError, ValueError) as error:
         raise DamagedError(
             f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
             f"({first_line(error)}); nothing was changed; restore the log from a copy"
@@ -145,11 +153,6 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
     )
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
     return DeltaHandle(table, rules, logged, vectors), live
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's text, or its name."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
@@ -210,9 +213,10 @@ def _avoid_percent_signs(layout: Layout) -> None:
     table = Path(TABLES, f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
     files.make_directory(str(root.parent / table))
     files.make_directory(str(root))
-    with suppress(FileExistsError):
+    with suppress(FileExistsError), telling(layout.messages, FileExistsError):
         messages.symlink_to(Path("..", table), target_is_directory=True)
         files.sync_directory(str(root))
         reached(Step.PLACE_LINKED)
         return
-    (root.parent / table).rmdir()
+    with suppress(OSError):
+        (root.parent / table).rmdir()

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from retention import files
-from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    ConflictError,
+    RetentionError,
+    StorageError,
+)
+from retention.failing import reason_of
 from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Inventory, ReadCount
 from retention.steps import Step, reached
@@ -84,7 +91,7 @@ class ParquetStore(FileStore):
             version = self._commit(swap, snapshot.handle.state)
         try:
             self._settle(version)
-        except OSError as error:
+        except RetentionError as error:
             _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
         return version
 
@@ -155,15 +162,27 @@ class ParquetStore(FileStore):
         try:
             return self._log.append(entry, state.table_id)
         except OSError as error:
-            if self._log.newest() >= entry.version:
-                raise CommitUnknownError(
-                    f"stream {self.stream}: writing log entry {entry.version} failed ({error}), yet it is "
-                    "there; look at the stream's history before anything else, and delete no file"
-                ) from error
-            raise RetentionError(
-                f"stream {self.stream}: log entry {entry.version} could not be written ({error}); nothing "
-                "was changed; free space or repair the disk, then try again"
-            ) from error
+            raise self._failed(entry.version, error) from error
+
+    def _failed(self, version: int, error: OSError) -> RetentionError:
+        """What became of a log entry that could not be written."""
+        reason = reason_of(error)
+        try:
+            is_there = self._log.newest() >= version
+        except StorageError:
+            return CommitUnknownError(
+                f"stream {self.stream}: writing log entry {version} failed ({reason}), and whether it is there "
+                "cannot be seen now; look at the stream's history before anything else, and delete no file"
+            )
+        if is_there:
+            return CommitUnknownError(
+                f"stream {self.stream}: writing log entry {version} failed ({reason}), yet it is there; look at "
+                "the stream's history before anything else, and delete no file"
+            )
+        return RetentionError(
+            f"stream {self.stream}: log entry {version} could not be written ({reason}); nothing was changed; "
+            "free space or repair the disk, then try again"
+        )
 
     def _settle(self, version: int) -> None:
         """What follows a commit and may be left to the next run."""

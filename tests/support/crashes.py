@@ -194,7 +194,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     left = orphans(opened)
     ended = [record for record in history.outcomes() if record["status"] == "done"]
     found = {
-        "messages": _digest(stream),
+        "messages": digest(stream),
         "next_seq": counters.next_seq.get(0),
         "open_base": counters.open_base.get(0),
         "batches": {name: counters.batches.get(name) for name in ("app", "mine", "rival")},
@@ -210,7 +210,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     return found
 
 
-def _digest(stream: Stream) -> list[Any]:
+def digest(stream: Stream) -> list[Any]:
+    """How many messages a stream holds, and a digest of all they are."""
     tables = [table.combine_chunks() for table in stream.messages()]
     held = pa.concat_tables(tables).to_pylist() if tables else []
     return [len(held), hashlib.sha256(repr(held).encode()).hexdigest()]

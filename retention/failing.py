@@ -1,0 +1,54 @@
+"""What failing storage says: errors of the operating system and of libraries, told in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from retention.errors import RetentionError, StorageError
+
+_NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_OF_OBJECTS = "look at the bucket, the endpoint, the network and the credentials"
+_OF_RIGHTS = "make it readable and writable for this user"
+_OF_DISKS = "free space or mend what the system objects to"
+
+
+def failure(location: str, error: Exception) -> StorageError:
+    """The error of an operation at a location that the storage did not carry out."""
+    number = error.errno if isinstance(error, OSError) else None
+    of_files = _OF_RIGHTS if number in _NOT_PERMITTED else _OF_DISKS
+    remedy = _OF_OBJECTS if "://" in location else of_files
+    reason = f"{location}: {(number and os.strerror(number)) or first_line(error)}"
+    told = StorageError(
+        f"{reason}; no commit was left half done; {remedy}, then run the command again"
+    )
+    told.errno, told.reason = number, reason
+    return told
+
+
+def reason_of(error: OSError) -> str:
+    """Where the storage failed and why, without what to do about it."""
+    return error.reason if isinstance(error, StorageError) else str(error)
+
+
+@contextmanager
+def telling(location: str, *answers: type[OSError]) -> Iterator[None]:
+    """Around an operation at a location: what fails is told, unless it is one of the answers that are expected.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    passed: tuple[type[Exception], ...] = (RetentionError, *answers)
+    try:
+        yield
+    except passed:
+        raise
+    except OSError as error:
+        raise failure(location, error) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its name."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
