@@ -61,7 +61,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """
     try:
         opened = pq.ParquetFile(
-            files.open_input(file.location),
+            _wherever_it_is(file),
             pre_buffer=True,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
@@ -71,6 +71,15 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     _check_columns(file, opened.schema_arrow)
     check_footer(file, opened)
     return opened
+
+
+def _wherever_it_is(file: DataFile) -> pa.NativeFile:
+    try:
+        return files.open_input(file.location)
+    except FileNotFoundError:
+        if file.later is None:
+            raise
+        return files.open_input(file.later)
 
 
 def read_columns(

@@ -119,6 +119,9 @@ class DeltaStore(FileStore):
     def _place_of_live(self, path: str) -> str:
         return self._layout.live(path)
 
+    def _place_when_removed(self, path: str) -> None:
+        """Files stay where they are until VACUUM."""
+
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         attempts = 1 if swap.assigns_sequences else ATTEMPTS
         for number in range(attempts):

@@ -125,6 +125,8 @@ def check_lengths(layout: Layout, table: pa.Table, found: Sequence[DataFile]) ->
     """
     lengths = files.lengths([file.location for file in found])
     for file, length, logged in zip(found, lengths, table["file_bytes"].to_pylist(), strict=True):
+        if length is None and file.later is not None:
+            length = files.length(file.later)  # noqa: PLW2901  (a rival's commit took it away this moment)
         if length != logged:
             state = "is missing" if length is None else f"has {length} bytes instead of {logged}"
             raise DamagedError(

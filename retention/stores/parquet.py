@@ -116,14 +116,23 @@ class ParquetStore(FileStore):
     def _place_of_live(self, path: str) -> str:
         return self._places.find(path)
 
+    def _place_when_removed(self, path: str) -> str:
+        return self._places.trashed(path)
+
     def _take_in(self, handle: ParquetHandle) -> ReadCount:
         read = ReadCount()
         while handle.foreign:
-            entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
-            read += cost
-            # If a rival's entry comes first, the new state says what is left to take in.
-            self._log.append(entry(self._now_ms()), handle.state.table_id)
-            reached(Step.FOREIGN_TAKEN_IN)
+            try:
+                entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
+            except (OSError, RetentionError):
+                # Files that a rival's commit has put there, or taken away, since the log was read are not foreign.
+                if self._log.newest() == handle.state.version:
+                    raise
+            else:
+                read += cost
+                # If a rival's entry comes first, the new state says what is left to take in.
+                self._log.append(entry(self._now_ms()), handle.state.table_id)
+                reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
             handle.foreign = self._places.foreign(handle.state)
         return read
