@@ -16,7 +16,8 @@ from retention.claims import check_footer, check_rows
 from retention.errors import DamagedError, ForeignRowsError
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
-from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from retention.subject_counts import count_subjects, pack
+from schemas.files import FILE_STATS
 from schemas.messages import FILE_COLUMNS, NEVER, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
@@ -117,7 +118,7 @@ def describe(file: DataFile) -> Description:
                 f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
             )
     with files.if_writable():
-        files.replace(file.digest_location, _parquet_bytes(count_subjects(rows)))
+        files.replace(file.digest_location, pack(count_subjects(rows)))
     reached(Step.DATA_COUNTED)
     size, modified_ms = files.stat(file.location)
     located = {
@@ -209,19 +210,6 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
         "markers": pc.sum(rows["marker"], min_count=0).as_py(),
         "in_time_order": bool(np.all(times[1:] >= times[:-1])),
     }
-
-
-def count_subjects(rows: pa.Table) -> pa.Table:
-    """The subject digest of rows with `subject` and `seq`: shape `SUBJECT_COUNTS`, sorted by subject."""
-    counted = rows.group_by("subject").aggregate([("seq", "count"), ("seq", "max")])
-    columns = [counted["subject"], counted["seq_count"], counted["seq_max"]]
-    return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
-
-
-def _parquet_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_statistics=False)
-    return sink.getvalue().to_pybytes()
 
 
 def compressed_bytes(

@@ -31,7 +31,7 @@ def answer(probe: Probe) -> Answer:
     Raises:
         DamagedError: a file cannot be read.
     """
-    rows, file_of_row, read = read_span(probe.files)
+    rows, file_of_row, read = read_span(probe.files, probe.question.columns)
     verdicts, until = judge(rows, probe.question)
     stop_seq = None if until is None else rows["seq"][until].as_py()
     parts = [
@@ -43,9 +43,11 @@ def answer(probe: Probe) -> Answer:
     return Answer(probe.question.span, pa.concat_tables(parts), stop_seq, read)
 
 
-def read_span(files: tuple[DataFile, ...]) -> tuple[pa.Table, Array, ReadCount]:
-    """Read the narrow columns of a span's files, ascending by `seq`, and which file each row is from."""
-    tables, reads = zip(*(read_columns(file, RULE_COLUMNS) for file in files), strict=True)
+def read_span(
+    files: tuple[DataFile, ...], columns: tuple[str, ...] = RULE_COLUMNS
+) -> tuple[pa.Table, Array, ReadCount]:
+    """Read narrow columns, `seq` among them, of a span's files, ascending by `seq`, and which file each row is from."""
+    tables, reads = zip(*(read_columns(file, columns) for file in files), strict=True)
     rows = pa.concat_tables(tables)
     file_of_row = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     if len(tables) > 1:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
 from retention.rules.expiry import expires, first_young
 from retention.rules.limits import lowest_until
-from retention.rules.per_subject import Share, surplus_rows
+from retention.rules.per_subject import Lasts, Share, surplus_rows
 from retention.rules.spans import Array
 from retention.segments import ReadCount
 
@@ -28,10 +28,17 @@ class Question:
     """MaxMsgs: the lowest so many go."""
     lose_bytes: int = 0
     """MaxBytes: the lowest go until so many bytes are gone."""
-    surplus: Share | None = None
+    surplus: Share | Lasts | None = None
     """MaxMsgsPerSubject: what the limit lets stay."""
     cutoff_ns: int | None = None
     """MaxAge: the youngest instant that expires; None: the scan does not come here."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes to answer."""
+        by_subject = ("subject",) if isinstance(self.surplus, Share) else ()
+        by_age = () if self.cutoff_ns is None else ("ts_ns", "deadline_ns")
+        return ("seq", "size", *by_subject, *by_age)
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
     """Give each row its verdict, and the row number at which the age scan ends (None: it goes on).
 
     Args:
-        rows: `seq`, `subject`, `ts_ns`, `size`, `deadline_ns` of all files of the span, ascending by `seq`.
+        rows: the columns of the question, of all files of the span, ascending by `seq`.
         question: what to decide.
     """
     verdicts = np.full(rows.num_rows, STAYS, dtype=np.int8)

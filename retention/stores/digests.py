@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention import files, parquet_files
 from retention.segments import DataFile
 from retention.stores.layout import Layout, identities
+from retention.subject_counts import count_subjects, unpack
 from schemas.files import SUBJECT_COUNTS
 
 _READERS = 2
@@ -39,10 +40,9 @@ def subject_counts(
             if counted is None:
                 # Where nothing can be written, the digest is not kept.
                 rows = parquet_files.read_columns(data, _COUNTED)[0]
-                counted = parquet_files.count_subjects(rows)
-        return counted.add_column(
-            0, _SHAPE.field("file"), pa.array([number] * len(counted), pa.int64())
-        )
+                counted = count_subjects(rows)
+        numbers = pa.array(np.full(len(counted), number), pa.int64())
+        return counted.add_column(0, _SHAPE.field("file"), numbers)
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(digest, range(table.num_rows)))
@@ -51,9 +51,9 @@ def subject_counts(
 
 def _read(location: str, messages: int) -> pa.Table | None:
     try:
-        with files.open_input(location) as source:
-            counted = pq.read_table(source).cast(SUBJECT_COUNTS)
-    except (OSError, ValueError, pa.ArrowException):
+        counted = unpack(files.read_bytes(location) or b"")
+    except (OSError, pa.ArrowException):
         # Whatever cannot be read is learned again from the data file.
         return None
-    return counted if pc.sum(counted["messages"]).as_py() == messages else None
+    agrees = counted is not None and pc.sum(counted["messages"], min_count=0).as_py() == messages
+    return counted if agrees else None

@@ -16,6 +16,7 @@ from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
+from retention.subject_counts import unpack
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
 
@@ -58,7 +59,8 @@ class PlainStore:
         self.subject_reads += 1
         parts = []
         for number, file in enumerate(self.data_files(files)):
-            digest = pq.read_table(file.digest_location, schema=SUBJECT_COUNTS)
+            digest = unpack(Path(file.digest_location).read_bytes())
+            assert digest is not None
             numbers = pa.array([number] * digest.num_rows, pa.int64())
             parts.append(digest.add_column(0, "file", numbers))
         empty = pa.schema([("file", pa.int64()), *SUBJECT_COUNTS]).empty_table()

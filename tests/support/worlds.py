@@ -18,7 +18,8 @@ from retention.rules.judge import Answer, judge, ranges_of
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
 from retention.segments import Counters, Inventory, ReadCount
-from schemas.files import FILE_STATS
+from retention.subject_counts import count_subjects
+from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 from schemas.plan import REMOVED_RANGES
 
@@ -142,22 +143,12 @@ def _expire(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Me
 
 
 def digests(world: World, inventory: Inventory) -> pa.Table:
-    found = []
+    parts = [SUBJECT_COUNTS.empty_table().add_column(0, "file", pa.array([], pa.int64()))]
     for number, path in enumerate(inventory.files["path"].to_pylist()):
-        counts = Counter(world.rows(path)["subject"].to_pylist())
-        found += [
-            {"file": number, "subject": s, "messages": n, "last_seq": 0}
-            for s, n in sorted(counts.items())
-        ]
-    schema = pa.schema(
-        [
-            ("file", pa.int64()),
-            ("subject", pa.string()),
-            ("messages", pa.int64()),
-            ("last_seq", pa.int64()),
-        ]
-    )
-    return pa.Table.from_pylist(found, schema=schema)
+        counted = count_subjects(world.rows(path))
+        numbers = pa.array([number] * counted.num_rows, pa.int64())
+        parts.append(counted.add_column(0, "file", numbers))
+    return pa.concat_tables(parts)
 
 
 def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
