@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from retention.errors import RetentionError, StorageError
+from retention.errors import RetentionError, StorageError, UsageError
 
 _NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _OF_OBJECTS = "look at the bucket, the endpoint, the network and the credentials"
@@ -17,20 +17,37 @@ _OF_DISKS = "free space or mend what the system objects to"
 
 def failure(location: str, error: Exception) -> StorageError:
     """The error of an operation at a location that the storage did not carry out."""
+    if "://" in location:
+        return _of_object_store(location, error)
     number = error.errno if isinstance(error, OSError) else None
-    of_files = _OF_RIGHTS if number in _NOT_PERMITTED else _OF_DISKS
-    remedy = _OF_OBJECTS if "://" in location else of_files
-    reason = f"{location}: {(number and os.strerror(number)) or first_line(error)}"
-    told = StorageError(
-        f"{reason}; no commit was left half done; {remedy}, then run the command again"
-    )
-    told.errno, told.reason = number, reason
+    remedy = _OF_RIGHTS if number in _NOT_PERMITTED else _OF_DISKS
+    told = _told(f"{location}: {(number and os.strerror(number)) or first_line(error)}", remedy)
+    told.errno = number
     return told
 
 
 def reason_of(error: OSError) -> str:
     """Where the storage failed and why, without what to do about it."""
     return error.reason if isinstance(error, StorageError) else str(error)
+
+
+def _of_object_store(location: str, error: Exception) -> StorageError:
+    """What a change of the configuration mends ends with 2."""
+    from retention.object_store import NO_ANSWER, refusal
+
+    reason, remedy = refusal(location, error) or ("", "")
+    told = _told(f"{location}: {reason or first_line(error)}", remedy or _OF_OBJECTS)
+    is_usage = reason not in ("", NO_ANSWER)
+    told.exit_code = UsageError.exit_code if is_usage else StorageError.exit_code
+    return told
+
+
+def _told(reason: str, remedy: str) -> StorageError:
+    told = StorageError(
+        f"{reason}; no commit was left half done; {remedy}, then run the command again"
+    )
+    told.reason = reason
+    return told
 
 
 @contextmanager

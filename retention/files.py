@@ -15,7 +15,7 @@ from pyarrow import fs
 from retention import durable
 from retention.errors import UsageError
 from retention.failing import telling
-from retention.object_store import file_system
+from retention.object_store import file_system, has_bucket
 from retention.object_store import storage_options as _storage_options
 
 storage_options = _storage_options
@@ -205,7 +205,10 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 def _objects(directory: str, *, recursive: bool = False) -> list[fs.FileInfo]:
     selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=recursive)
     with telling(directory):
-        return list(file_system().get_file_info(selector))
+        found = list(file_system().get_file_info(selector))
+        if not found and not has_bucket(directory):
+            raise FileNotFoundError(f"{directory}: NO_SUCH_BUCKET")
+        return found
 
 
 def _refuse_to_guess(error: OSError) -> None:
