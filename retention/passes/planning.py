@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,14 +15,20 @@ from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.probe import Probe, answer
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
-from retention.ports import Mark, Snapshot
+from retention.ports import Later, Mark, Outlook, Snapshot
 from retention.rules.due import next_due
+from retention.rules.heads import before, ends_before
 from retention.rules.judge import Answer
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
 from retention.segments import Inventory, ReadCount
 from retention.stores import due
+from schemas.messages import NEVER
+
+_NOTHING = Later()
+_FIRST_FILES = 2_000
+_GROWTH = 8
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,9 @@ class Look:
     answers: list[Answer]
     plan: Plan
     snapshot: Snapshot | None = None
+    """None: a plan from a head, for which the table was not opened."""
+    later: Later = _NOTHING
+    """What the inventory does not have."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Planned:
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign."""
     snapshot: Snapshot | None
-    """What was opened; None if there was no need to, as nothing is due."""
+    """What was opened; None if there was no need to."""
 
 
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
@@ -73,7 +83,12 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         kept = SegmentCounts(kept=quiet.segments)
         plan = replace(nothing, table_id=quiet.table_id, version=mark.version, segments=kept)
         return Planned(plan, quiet.next_seq, None)
-    seen = look(opened, as_of_ns, engines, every_row=False)
+    outlook = None if mark is None else opened.store.outlook(mark)
+    seen = None if outlook is None else look_ahead(opened, outlook, as_of_ns, engines)
+    if seen is None:
+        seen = look(opened, as_of_ns, engines, every_row=False)
+        if mark is not None and mark.version == seen.plan.version:
+            opened.store.keep(seen.inventory, mark)
     if mark is not None:
         _remember(opened, mark, seen)
     return Planned(seen.plan, seen.inventory.counters.next_seq, seen.snapshot)
@@ -85,6 +100,9 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
     instant = next_due(seen.decided, plan.policy, counters.open_base)
+    if seen.later.segments and instant == NEVER and plan.policy.max_age_ns is not None:
+        # In what lies behind the head, something may be due all the same.
+        return
     if instant is not None and plan.as_of_ns < instant:
         quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, dict(counters.next_seq))
         due.keep(opened.root, mark, plan.policy, quiet)
@@ -107,15 +125,34 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     decided = decide(opened, inventory, policy, as_of_ns)
-    known = unread(decided) if policy.whole_segments and not every_row else []
-    asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
-    probes = [_probe(opened, inventory, decided, int(span)) for span in asked]
-    lengths = inventory.files["file_bytes"].to_numpy()
-    weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
-    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    answers = known + engine.map(answer, probes, weights)
+    answers = _answers(opened, inventory, decided, engines, every_row=every_row)
     plan = make_plan(inventory, policy, as_of_ns, decided, answers)
     return Look(inventory, decided, answers, plan, snapshot)
+
+
+def look_ahead(
+    opened: OpenedStream, outlook: Outlook, as_of_ns: int, engines: Engines
+) -> Look | None:
+    """Plan one pass from the oldest segments alone, as many of them as it takes; None: they are lost.
+
+    Raises:
+        RefusedError, DamagedError: as `plan_stream`.
+    """
+    policy = opened.config.policy()
+    files = sys.maxsize if policy.max_msgs_per_subject is not None else _FIRST_FILES
+    while (head := outlook.head(files)) is not None:
+        inventory, later = head.inventory, head.later
+        seen_from_head = before(policy, later.messages, later.bytes)
+        if seen_from_head is not None:
+            decided = decide(opened, inventory, seen_from_head, as_of_ns)
+            if not later.segments or ends_before(decided):
+                answers = _answers(opened, inventory, decided, engines, every_row=False)
+                plan = make_plan(inventory, policy, as_of_ns, decided, answers)
+                kept = plan.segments.kept + later.segments
+                plan = replace(plan, segments=replace(plan.segments, kept=kept))
+                return Look(inventory, decided, answers, plan, later=later)
+        files *= _GROWTH
+    return None
 
 
 def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:
@@ -123,6 +160,23 @@ def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns:
     per_subject = policy.max_msgs_per_subject is not None
     counts = opened.store.subject_counts(inventory.files) if per_subject else None
     return one_pass(spans_of(inventory.files), policy, as_of_ns, counts)
+
+
+def _answers(
+    opened: OpenedStream,
+    inventory: Inventory,
+    decided: OnePass,
+    engines: Engines,
+    *,
+    every_row: bool,
+) -> list[Answer]:
+    known = unread(decided) if opened.config.policy().whole_segments and not every_row else []
+    asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
+    probes = [_probe(opened, inventory, decided, int(span)) for span in asked]
+    lengths = inventory.files["file_bytes"].to_numpy()
+    weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    return known + engine.map(answer, probes, weights)
 
 
 def _probe(opened: OpenedStream, inventory: Inventory, decided: OnePass, span: int) -> Probe:

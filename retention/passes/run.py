@@ -61,13 +61,13 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        snapshot = opened.store.snapshot()
-        check_pins(plan, snapshot.files)
+        snapshot = _pinned(opened, plan)
         check_policy(opened, plan)
         # Behind the pins: who came second is told to plan again, not that time runs backwards.
         check_instant(opened, history, plan.as_of_ns, guards)
-        plan = replace(plan, version=snapshot.version)
-        planned = Planned(plan, snapshot.counters.next_seq, snapshot)
+        planned = Planned(
+            replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
+        )
         return _carry_out(opened, planned, engines, history, started)
 
 
@@ -92,13 +92,15 @@ class _Work:
 def _carry_out(
     opened: OpenedStream, planned: Planned, engines: Engines, history: History, started: int
 ) -> Report:
-    plan, snapshot = planned.plan, planned.snapshot
+    plan = planned.plan
     run = history.name_run(started)
-    if snapshot is None or plan.is_empty:
+    if plan.is_empty:
         work = _Work(version_before=plan.version, version_after=plan.version)
         report = _report(opened, plan, run, work, started)
         _finish(history, report, planned.next_seq)
         return report
+    snapshot = planned.snapshot or _pinned(opened, plan)
+    plan = replace(plan, version=snapshot.version)
     copies = _copies(opened, plan)
     try:
         written = _stage(opened, plan, copies, engines)
@@ -118,6 +120,13 @@ def _carry_out(
     _finish(history, report, planned.next_seq)
     opened.store.finish()
     return report
+
+
+def _pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
+    """Open the table, in which every file must be as the plan has it."""
+    snapshot = opened.store.snapshot()
+    check_pins(plan, snapshot.files)
+    return snapshot
 
 
 def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:

@@ -13,13 +13,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention.errors import BusyError, ConflictError, RetentionError
 from retention.failing import first_line
-from retention.ports import Mark, Snapshot, Swap
+from retention.ports import Mark, Outlook, Snapshot, Swap
 from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
 from retention.stores import delta_history, delta_table, doubles, index
 from retention.stores.base import FileStore
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
+from retention.stores.delta_outlook import DeltaOutlook
 from retention.stores.delta_table import DeltaHandle
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import LOGGED_FILES
@@ -38,10 +39,19 @@ class DeltaStore(FileStore):
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
         super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
+        self._ahead = DeltaOutlook(layout, self._cache, self.data_files)
 
     def mark(self) -> Mark | None:
         """The newest version, with length and time of its log entry."""
         return delta_history.newest_mark(self._layout)
+
+    def outlook(self, mark: Mark) -> Outlook | None:
+        """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
+        return self._ahead.at(mark)
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Make the ledger anew."""
+        self._ahead.keep(inventory, mark)
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
@@ -64,13 +74,12 @@ class DeltaStore(FileStore):
         """Complete the snapshot's files to full statistics, from the cache first."""
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)
         index.refuse_nulls(self.stream, snapshot.files)
-        logged = snapshot.files.select(LOGGED_FILES.names)
-        known, missing = self._cache.match(logged)
+        known, missing = self._cache.match(snapshot.files)
         described, read = index.describe(self.data_files(missing), missing)
         self._cache.add(described)
         table = pa.concat_tables([known, described]) if described.num_rows else known
         table = index.in_order(table)
-        self._cache.tidy(table)
+        self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
         read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
         counters = index.effective(snapshot.counters, table)
@@ -78,7 +87,7 @@ class DeltaStore(FileStore):
 
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files `inventory` would open."""
-        known, missing = self._cache.match(snapshot.files.select(LOGGED_FILES.names))
+        known, missing = self._cache.match(snapshot.files)
         if missing.num_rows:
             return missing.num_rows
         return self._unchecked_doubles(known)

@@ -57,6 +57,12 @@ class ParquetStore(FileStore):
         """None: other writers put files into the directories without a log entry."""
         return None
 
+    def outlook(self, mark: Mark) -> None:
+        """None: the log is all there is to read."""
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Nothing: the log itself has all statistics."""
+
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""
         self._check_format()

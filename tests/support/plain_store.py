@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retention.config.stream import StreamConfig
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
-from retention.ports import Snapshot, Swap
+from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
 from retention.subject_counts import unpack
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
@@ -42,6 +42,12 @@ class PlainStore:
 
     def mark(self) -> None:
         return None
+
+    def outlook(self, mark: Mark) -> None:
+        del mark
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        del inventory, mark
 
     def snapshot(self) -> Snapshot:
         files, counters = self.versions[-1]
