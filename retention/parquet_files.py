@@ -120,7 +120,10 @@ def describe(file: DataFile) -> Description:
     with files.if_writable():
         files.replace(file.digest_location, pack(count_subjects(rows)))
     reached(Step.DATA_COUNTED)
-    size, modified_ms = files.stat(file.location)
+    try:
+        size, modified_ms = files.stat(file.location)
+    except FileNotFoundError as error:
+        raise damaged(file, error) from error
     located = {
         "path": file.path,
         "partition": file.partition,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention.errors import BusyError, ConflictError, RetentionError
+from retention.errors import BusyError, ConflictError, RetentionError, StalePlanError
 from retention.failing import first_line
 from retention.ports import Mark, Outlook, Snapshot, Swap
 from retention.segments import Counters, Inventory
@@ -59,7 +59,7 @@ class DeltaStore(FileStore):
         handle, live = delta_table.read_handle(self._layout)
         return Snapshot(
             handle.table.version(),
-            str(handle.table.metadata().id),
+            handle.table_id,
             live,
             index.effective(handle.logged, live),
             handle,
@@ -136,7 +136,7 @@ class DeltaStore(FileStore):
         for number in range(attempts):
             if number:
                 time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
-                handle, live = delta_table.read_handle(self._layout)
+                handle, live = self._again(handle)
             try:
                 return self._attempt(swap, handle, live).commit(self._now_ms())
             except CommitFailedError as error:
@@ -149,6 +149,15 @@ class DeltaStore(FileStore):
             f"stream {self.stream}: {attempts} times another commit came first ({refused}); nothing was changed; try "
             "again later"
         )
+
+    def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
+        """The newest version of the same table."""
+        newer, live = delta_table.read_handle(self._layout)
+        if newer.table_id != handle.table_id:
+            raise StalePlanError(
+                f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
+            )
+        return newer, live
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:
         live = self._with_ranges(live)

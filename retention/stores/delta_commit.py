@@ -28,7 +28,7 @@ from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
-from retention.stores.delta_history import find_token
+from retention.stores.delta_history import find_token, mark_of
 from retention.stores.delta_table import DeltaHandle, open_table
 from retention.stores.delta_writers import TOKEN, refuse_other_writers
 from retention.stores.layout import Layout, StoreSettings
@@ -80,6 +80,8 @@ class Attempt:
             app_transactions=self._transactions(at_ms),
         )
         reached(Step.DELTA_COMMITTING)
+        if mark_of(self.layout, self.handle.table.version()) != self.handle.mark:
+            raise CommitFailedError("another table was made in its place")
         try:
             self.handle.table.create_write_transaction(
                 actions,

@@ -16,10 +16,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from retention import files
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.failing import failure, first_line, telling
+from retention.ports import Mark
 from retention.segments import Counters
 from retention.steps import Step, reached
+from retention.stores import delta_history
 from retention.stores.delta_rules import TableRules, examine
 from retention.stores.layout import Layout, leaving
 from retention.subjects import TABLES
@@ -60,7 +62,13 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
         self._known: list[Key] = known
 
     def __getitem__(self, key: Key) -> int:
-        value = self._table.transaction_version(f"{self._prefix}/{key}")
+        try:
+            value = self._table.transaction_version(f"{self._prefix}/{key}")
+        except DeltaError as error:
+            raise BusyError(
+                f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "
+                "when a table is made anew; nothing was changed; try again"
+            ) from error
         if value is None:
             raise KeyError(key)
         return value
@@ -82,6 +90,13 @@ class DeltaHandle:
     """The counters as the log has them."""
     vectors: frozenset[str]
     """Paths of live files of which some rows are deleted by a deletion vector."""
+    mark: Mark | None
+    """Of this version: a table that is made anew comes to the same version with another one."""
+
+    @property
+    def table_id(self) -> str:
+        """What tells this table from one made anew in its place."""
+        return str(self.table.metadata().id)
 
 
 def exists(layout: Layout) -> bool:
@@ -152,7 +167,8 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
         AppTransactions(table, "batch", []),
     )
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
-    return DeltaHandle(table, rules, logged, vectors), live
+    mark = delta_history.mark_of(layout, table.version())
+    return DeltaHandle(table, rules, logged, vectors, mark), live
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from retention import files
 from retention.errors import (
     BusyError,
@@ -93,6 +95,7 @@ class ParquetStore(FileStore):
         if swap.assigns_sequences:
             # Which sequence is next rests on every file.
             self._take_in(snapshot.handle)
+            self._refuse_new(snapshot.handle, swap)
         with self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle.state)
         try:
@@ -142,6 +145,15 @@ class ParquetStore(FileStore):
             handle.state = self._places.finish_moves()
             handle.foreign = self._places.foreign(handle.state)
         return read
+
+    def _refuse_new(self, handle: ParquetHandle, swap: Swap) -> None:
+        """Refuse if another writer's files came since the snapshot, where their sequences may be the swap's."""
+        since = pc.min(swap.add["segment"]).as_py()
+        if since is not None and self._places.foreign(handle.state, since):
+            raise ConflictError(
+                f"stream {self.stream}: another commit came first, or another writer's files; nothing was changed; "
+                "try again"
+            )
 
     def _commit(self, swap: Swap, state: State) -> int:
         for _ in range(ATTEMPTS):
