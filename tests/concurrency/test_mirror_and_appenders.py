@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retention.errors import ForeignRowsError
+from retention.passes.outcomes import Outcome
 from retention.ports import Snapshot, Swap
 from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage
@@ -68,7 +69,8 @@ def refused_everywhere(warehouse: Warehouse, folder: Path) -> None:
     for ask in asked:
         with pytest.raises(ForeignRowsError, match="sequence"):
             ask()
-    for outcome in (*warehouse.apply(), *warehouse.plan()):
+    outcomes: list[Outcome[Any]] = [*warehouse.apply(), *warehouse.plan()]
+    for outcome in outcomes:
         assert outcome.exit_code == 4, outcome.sentence
         assert "ORDERS" in outcome.sentence
     assert on_disk(folder) == before
