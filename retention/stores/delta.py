@@ -16,7 +16,7 @@ from retention.failing import first_line
 from retention.ports import Mark, Outlook, Snapshot, Swap
 from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
-from retention.stores import delta_history, delta_table, doubles, index
+from retention.stores import delta_grace, delta_history, delta_table, doubles, index
 from retention.stores.base import FileStore
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
@@ -39,6 +39,7 @@ class DeltaStore(FileStore):
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
         super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
+        self._grace_differs = False
         self._ahead = DeltaOutlook(layout, self._cache, self.data_files)
 
     def mark(self) -> Mark | None:
@@ -98,6 +99,8 @@ class DeltaStore(FileStore):
             # Which sequence is next rests on every file: those that no log describes are read now.
             self.inventory(snapshot)
         self._cache.add(swap.add)
+        grace_ns = self._settings.grace_ns
+        self._grace_differs = bool(delta_grace.differing(snapshot.handle.table, grace_ns))
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)
 
@@ -106,7 +109,10 @@ class DeltaStore(FileStore):
         return delta_history.find_run(self._layout, run)
 
     def finish(self) -> None:
-        """Write a checkpoint of the log when ten versions are new since the last one."""
+        """Have the table follow the configuration's grace; write a checkpoint when ten versions are new."""
+        if self._grace_differs:
+            table = delta_table.open_table(self._layout)
+            delta_grace.follow(self.stream, table, self._settings.grace_ns)
         try:
             versions, checkpoints = delta_history.versions(self._layout)
             if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:

@@ -22,6 +22,7 @@ from retention.ports import Mark
 from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores import delta_history
+from retention.stores.delta_grace import grace_properties
 from retention.stores.delta_rules import TableRules, examine
 from retention.stores.layout import Layout, leaving
 from retention.subjects import TABLES
@@ -30,7 +31,6 @@ from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 Key = TypeVar("Key", int, str)
 
-_WEEK_S = 7 * 86_400
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {
     "path": "path",
@@ -107,7 +107,6 @@ def exists(layout: Layout) -> bool:
 def create_table(layout: Layout, grace_ns: int) -> None:
     """Make the empty table; nothing happens if it is there."""
     _avoid_percent_signs(layout)
-    grace_s = -(-grace_ns // 10**9)
     place = _uri(layout)
     try:
         DeltaTable.create(
@@ -117,9 +116,8 @@ def create_table(layout: Layout, grace_ns: int) -> None:
             partition_by=list(PARTITION_COLUMNS),
             configuration={
                 "delta.enableDeletionVectors": "false",
-                "delta.deletedFileRetentionDuration": f"interval {grace_s} seconds",
-                "delta.logRetentionDuration": f"interval {grace_s + _WEEK_S} seconds",
                 "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+                **grace_properties(grace_ns),
             },
             storage_options=_options(layout),
         )
