@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance crash concurrency bench format lock
+.PHONY: help setup demo test check conformance crash foreign concurrency bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -32,6 +32,10 @@ crash: setup  ## Kill every write path at every step, and its recovery at every 
 
 concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
 	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s
+
+foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
+	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
+		tests/contract/test_table_features.py tests/safety/test_contradictions.py tests/safety/test_damage.py
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

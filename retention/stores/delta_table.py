@@ -131,6 +131,7 @@ def open_table(layout: Layout) -> DeltaTable:
 
     Raises:
         UsageError: there is none.
+        RefusedError: it uses a table feature that nobody here can read.
         DamagedError: its log cannot be read.
         StorageError: the storage failed.
     """
@@ -143,6 +144,11 @@ def open_table(layout: Layout) -> DeltaTable:
     except OSError as error:
         raise failure(layout.messages, error) from error
     except (DeltaError, ValueError) as error:
+        if "Unsupported" in str(error):
+            raise RefusedError(
+                f"stream {layout.stream}: the Delta table uses what deltalake cannot read ({first_line(error)}); "
+                "nothing was changed; drop that table feature, or copy the rows into a new stream"
+            ) from error
         raise DamagedError(
             f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
             f"({first_line(error)}); nothing was changed; restore the log from a copy"
