@@ -33,10 +33,11 @@ def reason_of(error: OSError) -> str:
 
 def _of_object_store(location: str, error: Exception) -> StorageError:
     """What a change of the configuration mends ends with 2."""
-    from retention.object_store import NO_ANSWER, refusal
+    from retention.object_store import NO_ANSWER, NOT_ALLOWED, refusal
 
     reason, remedy = refusal(location, error) or ("", "")
     told = _told(f"{location}: {reason or first_line(error)}", remedy or _OF_OBJECTS)
+    told.errno = errno.EACCES if reason == NOT_ALLOWED else None
     is_usage = reason not in ("", NO_ANSWER)
     told.exit_code = UsageError.exit_code if is_usage else StorageError.exit_code
     return told

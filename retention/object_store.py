@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+NOT_ALLOWED = "the credentials (or the lack of any) do not allow it"
 NO_ANSWER = "the store does not answer"
 """The one reason that may go away by itself."""
 
@@ -49,7 +50,7 @@ _REFUSALS = (
     ),
     (
         r"ACCESS_DENIED|AccessDenied|403 Forbidden|HTTP status 40[13]|Operation not supported",
-        "the credentials (or the lack of any) do not allow it",
+        NOT_ALLOWED,
         "give ones that may list, read, write and delete there",
     ),
     (
