@@ -53,22 +53,20 @@ _FROM_LOG = {
 class AppTransactions(Mapping[Key, int], Generic[Key]):
     """Counters kept as Delta app transactions `<prefix>/<key>`, looked up when asked for.
 
-    A Delta log cannot list them: iterating gives those of the keys known so far.
+    A Delta log cannot list them: iterating gives those of the keys known so far. The handle stands at one version, so
+    that what was looked up once stays true of it.
     """
 
     def __init__(self, table: DeltaTable, prefix: str, known: list[Key]) -> None:
         self._table = table
         self._prefix = prefix
         self._known: list[Key] = known
+        self._found: dict[Key, int | None] = {}
 
     def __getitem__(self, key: Key) -> int:
-        try:
-            value = self._table.transaction_version(f"{self._prefix}/{key}")
-        except DeltaError as error:
-            raise BusyError(
-                f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "
-                "when a table is made anew; nothing was changed; try again"
-            ) from error
+        if key not in self._found:
+            self._found[key] = self._look_up(key)
+        value = self._found[key]
         if value is None:
             raise KeyError(key)
         return value
@@ -78,6 +76,15 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _look_up(self, key: Key) -> int | None:
+        try:
+            return self._table.transaction_version(f"{self._prefix}/{key}")
+        except DeltaError as error:
+            raise BusyError(
+                f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "
+                "when a table is made anew; nothing was changed; try again"
+            ) from error
 
 
 @dataclass(frozen=True)
