@@ -89,7 +89,6 @@ def test_they_may_take_turns(place: Stage) -> None:
     assert held(warehouse)["seq"].to_pylist() == list(range(16, 51))
 
 
-@pytest.mark.parametrize("place", ["delta"], indirect=True)
 def test_a_mirror_that_comes_between_our_look_and_our_commit_comes_first(
     place: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
