@@ -18,6 +18,7 @@ import xxhash
 
 from retention import files
 from retention.ports import Mark
+from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
@@ -111,9 +112,11 @@ class LedgerFiles:
                 sink.write(content)
                 blocks.append(replace(block, pack=pack, offset=offset))
                 offset += len(content)
+        reached(Step.LEDGER_PACKED)
         whole = replace(ledger, blocks=blocks)
         said = {"edition": _EDITION, **asdict(whole)}
         files.replace(self._head, json.dumps({"ledger": said, "check": _check(said)}).encode())
+        reached(Step.LEDGER_KEPT)
         named = {block.pack for block in blocks}
         files.delete(
             files.join(self._directory, name)

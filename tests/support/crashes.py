@@ -30,6 +30,7 @@ from retention.passes.orphans import orphans
 from retention.ports import Swap
 from retention.rows import complete, sizes
 from retention.staging import Staged, Staging, numbered
+from retention.stores import delta_outlook
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
@@ -115,6 +116,12 @@ def due(folder: Path, format_: str) -> None:
         StatisticsCache(layout, lambda number=number: number).add(known.slice(number % 4, 1))  # type: ignore[misc]
 
 
+def idle(folder: Path, format_: str) -> None:
+    """Nothing is due, and nobody has looked yet."""
+    streams = warehouse_with(folder, format_, NOW, max_age="1h")
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
+
+
 def applied(folder: Path, format_: str) -> None:
     due(folder, format_)
     apply(folder)
@@ -140,6 +147,12 @@ def import_backup(folder: Path) -> None:
 def apply(folder: Path) -> None:
     [outcome] = opened_at(folder).apply(as_of=AS_OF)
     assert outcome.value is not None, outcome.sentence
+
+
+def apply_with_ledger(folder: Path) -> None:
+    """However few its files are, a ledger of them is kept."""
+    delta_outlook.WORTH_FILES = 1
+    apply(folder)
 
 
 def undo(folder: Path) -> None:
@@ -180,6 +193,7 @@ SCENARIOS = {
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
     "apply": Scenario(due, apply),
+    "idle-apply": Scenario(idle, apply_with_ledger),
     "undo": Scenario(applied, undo),
 }
 
