@@ -18,7 +18,7 @@ from retention.find import CONFIG_NAME, find_config
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
-from retention.passes.outcomes import Outcome, Watch, one_by_one
+from retention.passes.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.passes.plan import Plan
 from retention.passes.planning import plan_stream
 from retention.passes.report import Report
@@ -103,7 +103,7 @@ class Warehouse:
             def act(name: str) -> Plan:
                 return plan_stream(self.stream(name).opened, instant, engines)
 
-            return one_by_one(list(names) or self.streams(), act, self.clock, watch)
+            return side_by_side(list(names) or self.streams(), act, self.clock, watch)
 
     def apply(
         self,
