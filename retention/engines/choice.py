@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from threading import Lock
 from types import TracebackType
@@ -53,6 +54,10 @@ class Engines:
             if self._session is None:
                 self._session = self._stack.enter_context(session())
             return self._session
+
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Have something done when this context ends, before a session that it started stops."""
+        self._stack.callback(act)
 
     def _spark_engine(self) -> Engine:
         from retention.engines.spark import SparkEngine

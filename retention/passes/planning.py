@@ -10,6 +10,7 @@ import numpy as np
 
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
+from retention.passes.exchange import beyond_limit
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.probe import Probe, answer
@@ -124,7 +125,7 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     refuse_unbuilt(opened.name, policy)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
-    decided = decide(opened, inventory, policy, as_of_ns)
+    decided = decide(opened, inventory, policy, as_of_ns, engines)
     answers = _answers(opened, inventory, decided, engines, every_row=every_row)
     plan = make_plan(inventory, policy, as_of_ns, decided, answers)
     return Look(inventory, decided, answers, plan, snapshot)
@@ -144,7 +145,7 @@ def look_ahead(
         inventory, later = head.inventory, head.later
         seen_from_head = before(policy, later.messages, later.bytes)
         if seen_from_head is not None:
-            decided = decide(opened, inventory, seen_from_head, as_of_ns)
+            decided = decide(opened, inventory, seen_from_head, as_of_ns, engines)
             if not later.segments or ends_before(decided):
                 answers = _answers(opened, inventory, decided, engines, every_row=False)
                 plan = make_plan(inventory, policy, as_of_ns, decided, answers)
@@ -155,11 +156,14 @@ def look_ahead(
     return None
 
 
-def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:
+def decide(
+    opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int, engines: Engines
+) -> OnePass:
     """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
-    per_subject = policy.max_msgs_per_subject is not None
-    counts = opened.store.subject_counts(inventory.files) if per_subject else None
-    return one_pass(spans_of(inventory.files), policy, as_of_ns, counts)
+    spans = spans_of(inventory.files)
+    limit = policy.max_msgs_per_subject
+    beyond = None if limit is None else beyond_limit(opened, inventory, spans, limit, engines)
+    return one_pass(spans, policy, as_of_ns, beyond)
 
 
 def _answers(

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.parquet_files import read_columns
+from retention.passes.exchange import fetched
 from retention.rules.judge import Answer, Question, judge, ranges_of
 from retention.rules.spans import Array
 from retention.segments import DataFile, ReadCount
@@ -31,8 +32,9 @@ def answer(probe: Probe) -> Answer:
     Raises:
         DamagedError: a file cannot be read.
     """
-    rows, file_of_row, read = read_span(probe.files, probe.question.columns)
-    verdicts, until = judge(rows, probe.question)
+    question = fetched(probe.question)
+    rows, file_of_row, read = read_span(probe.files, question.columns)
+    verdicts, until = judge(rows, question)
     stop_seq = None if until is None else rows["seq"][until].as_py()
     parts = [
         _numbered(
@@ -40,7 +42,7 @@ def answer(probe: Probe) -> Answer:
         )
         for at, number in enumerate(probe.numbers)
     ]
-    return Answer(probe.question.span, pa.concat_tables(parts), stop_seq, read)
+    return Answer(question.span, pa.concat_tables(parts), stop_seq, read)
 
 
 def read_span(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, RULES
 from retention.rules.expiry import expires, first_young
 from retention.rules.limits import lowest_until
-from retention.rules.per_subject import Lasts, Share, surplus_rows
+from retention.rules.per_subject import Apart, Lasts, Share, surplus_rows
 from retention.rules.spans import Array
 from retention.segments import ReadCount
 
@@ -28,8 +28,8 @@ class Question:
     """MaxMsgs: the lowest so many go."""
     lose_bytes: int = 0
     """MaxBytes: the lowest go until so many bytes are gone."""
-    surplus: Share | Lasts | None = None
-    """MaxMsgsPerSubject: what the limit lets stay."""
+    surplus: Share | Lasts | Apart | None = None
+    """MaxMsgsPerSubject: what the limit lets stay; fetched before rows are judged."""
     cutoff_ns: int | None = None
     """MaxAge: the youngest instant that expires; None: the scan does not come here."""
 

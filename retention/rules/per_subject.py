@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,16 @@ class Lasts:
 
 
 @dataclass(frozen=True)
-class _Held:
+class Apart:
+    """What the limit lets stay of a span, in files: of so many subjects that no process holds them all."""
+
+    places: tuple[str, ...]
+    """Arrow files, each with some of the subjects and a batch for each span."""
+    span: int
+
+
+@dataclass(frozen=True)
+class Held:
     """What one span holds of each of its subjects; one entry a subject."""
 
     subjects: pa.Array
@@ -49,6 +59,30 @@ class _Held:
     beyond: Array
     """How many of the messages are beyond the limit."""
 
+    def share(self) -> Share | Lasts:
+        """What the limit does to the span."""
+        left = self.messages - self.beyond
+        loses, keeps = self.beyond > 0, left > 0
+        if int(left.max(initial=0)) <= 1:
+            return Lasts(np.sort(self.last_seq[keeps]))
+        stay = int(keeps.sum()) < int(loses.sum())
+        listed = keeps if stay else loses
+        counts = (left if stay else self.beyond)[listed]
+        return Share(self.subjects.filter(pa.array(listed)), counts, stay)
+
+
+class Beyond(Protocol):
+    """What each span holds beyond the limit, wherever it is kept."""
+
+    @property
+    def messages(self) -> Array:
+        """Surplus messages of each span, int64."""
+        ...
+
+    def of_span(self, span: int) -> Share | Lasts | Apart:
+        """What the limit does to one span, or where that is kept."""
+        ...
+
 
 @dataclass(frozen=True)
 class Surplus:
@@ -56,19 +90,11 @@ class Surplus:
 
     messages: Array
     """Surplus messages of each span, int64."""
-    held: tuple[_Held, ...]
+    held: tuple[Held, ...]
 
     def of_span(self, span: int) -> Share | Lasts:
         """What the limit does to one span."""
-        held = self.held[span]
-        left = held.messages - held.beyond
-        loses, keeps = held.beyond > 0, left > 0
-        if int(left.max(initial=0)) <= 1:
-            return Lasts(np.sort(held.last_seq[keeps]))
-        stay = int(keeps.sum()) < int(loses.sum())
-        listed = keeps if stay else loses
-        counts = (left if stay else held.beyond)[listed]
-        return Share(held.subjects.filter(pa.array(listed)), counts, stay)
+        return self.held[span].share()
 
 
 def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Surplus:
@@ -95,7 +121,7 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Su
     return Surplus(totals, held)
 
 
-def surplus_rows(rows: pa.Table, share: Share | Lasts) -> Array:
+def surplus_rows(rows: pa.Table, share: Share | Lasts | Apart) -> Array:
     """Which rows of one span are beyond the limit; a mask.
 
     Args:
@@ -105,6 +131,8 @@ def surplus_rows(rows: pa.Table, share: Share | Lasts) -> Array:
     Raises:
         DamagedError: a message that should stay is not there.
     """
+    if isinstance(share, Apart):
+        raise TypeError(f"span {share.span}: what lies apart is fetched before rows are judged")
     if isinstance(share, Lasts):
         return _all_but(share.seqs, rows["seq"].to_numpy())
     codes = pc.fill_null(pc.index_in(rows["subject"], value_set=share.subjects), -1).to_numpy()
@@ -127,7 +155,7 @@ def _all_but(last: Array, seqs: Array) -> Array:
     return goes
 
 
-def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[_Held]:
+def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Held]:
     """What each span holds, nothing beyond the limit yet."""
     at = span_of_file[counts["file"].to_numpy()]
     starts = np.searchsorted(at, np.arange(spans + 1))
@@ -137,8 +165,11 @@ def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[_Hel
     messages, last_seq = counts["messages"].to_numpy(), counts["last_seq"].to_numpy()
     for span, own in enumerate(subjects):
         part = slice(starts[span], starts[span + 1])
-        held = _Held(own, messages[part], last_seq[part], np.zeros(len(own), dtype=np.int64))
-        yield _merged(held) if several[span] else held
+        columns = [own, messages[part], last_seq[part]]
+        if several[span]:
+            columns = _merged(columns)
+        names, counted, last = columns
+        yield Held(names, counted, last, np.zeros(len(counted), dtype=np.int64))
 
 
 def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:
@@ -151,16 +182,13 @@ def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:
     return [whole[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
 
 
-def _merged(held: _Held) -> _Held:
+def _merged(columns: list[pa.Array | Array]) -> list[pa.Array | Array]:
     """The digests of several files of one span as one."""
-    table = pa.table(
-        {"subject": held.subjects, "messages": held.messages, "last_seq": held.last_seq}
-    )
+    table = pa.table(dict(zip(("subject", "messages", "last_seq"), columns, strict=True)))
     folded = table.group_by("subject").aggregate([("messages", "sum"), ("last_seq", "max")])
-    folded = folded.sort_by("subject")
-    subjects = pa.concat_arrays([_NO_SUBJECTS, *folded["subject"].chunks])
-    messages, last_seq = (folded[name].to_numpy() for name in ("messages_sum", "last_seq_max"))
-    return _Held(subjects, messages, last_seq, np.zeros(len(subjects), dtype=np.int64))
+    folded = folded.sort_by("subject").combine_chunks()
+    numbers = [folded[name].to_numpy() for name in ("messages_sum", "last_seq_max")]
+    return [pa.concat_arrays([_NO_SUBJECTS, *folded["subject"].chunks]), *numbers]
 
 
 def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:

@@ -16,6 +16,7 @@ from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.rules.judge import Answer, judge, ranges_of
 from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.per_subject import surplus
 from retention.rules.spans import spans_of
 from retention.segments import Counters, Inventory, ReadCount
 from retention.subject_counts import count_subjects
@@ -153,7 +154,10 @@ def digests(world: World, inventory: Inventory) -> pa.Table:
 
 def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
     inventory = world.inventory
-    return one_pass(spans_of(inventory.files), policy, as_of_ns, digests(world, inventory))
+    spans, limit = spans_of(inventory.files), policy.max_msgs_per_subject
+    counts = digests(world, inventory)
+    beyond = None if limit is None else surplus(limit, counts, spans.span_of_file, len(spans))
+    return one_pass(spans, policy, as_of_ns, beyond)
 
 
 def answers(world: World, decided: OnePass) -> list[Answer]:
