@@ -19,14 +19,14 @@ from tests.support.sandboxes import NOW, lines
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>m</Message></Error>"
 CONFIG = {"streams": [{"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 4}]}
-LOOKS = (
+LOOKS: tuple[tuple[object, ...], ...] = (
     ("plan",),
     ("state",),
     ("messages", "ORDERS"),
     ("explain", "ORDERS", 3),
     ("history",),
 )
-WRITES = (("publish", "ORDERS", "-"), ("apply", "--yes"))
+WRITES: tuple[tuple[object, ...], ...] = (("publish", "ORDERS", "-"), ("apply", "--yes"))
 
 
 @pytest.fixture
