@@ -278,15 +278,19 @@ class Match:
         mine, theirs = interleave(folder, self.mine, self.theirs, point)
         left = left_by(folder)
         shutil.rmtree(folder)
+        if self.fits(left, mine=mine is None, theirs=theirs is None):
+            return None
+        return f"{point}: {mine or 'done'} / {theirs or 'done'}: left {left}"
+
+    def fits(self, left: dict[str, Any], *, mine: bool, theirs: bool) -> bool:
+        """Whether what is left is what some order of the sides that were carried out leaves; both refused never is."""
         allowed = {
             (True, True): self.in_turn,
             (True, False): [self.only_mine],
             (False, True): [self.only_theirs],
             (False, False): [],
-        }[mine is None, theirs is None]
-        if left in allowed:
-            return None
-        return f"{point}: {mine or 'done'} / {theirs or 'done'}: left {left}, not one of {allowed}"
+        }
+        return left in allowed[mine, theirs]
 
     def _after(self, name: str, *acts: Act) -> dict[str, Any]:
         folder = self._copy(name)

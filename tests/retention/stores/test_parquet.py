@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from retention.errors import (
     DamagedError,
     ForeignRowsError,
     RetentionError,
+    StalePlanError,
     UsageError,
 )
 from retention.ports import Store, Swap
 from retention.stores import StoreSettings, open_store
+from retention.stores.lease import held
 from retention.stores.parquet import ParquetStore
 from retention.stores.parquet_log import ParquetLog
 from retention.stores.parquet_moves import Places
@@ -321,3 +324,31 @@ def test_a_file_that_an_undo_brings_back_meanwhile_is_no_foreign_one(
     emptied, _ = latest(rival)
     between(monkeypatch, "foreign", lambda: rival.commit(back, emptied))
     assert sequences(store) == list(range(1, 11))
+
+
+def test_nothing_is_committed_to_a_stream_that_was_made_anew(place: Stage, store: Store) -> None:
+    """A removal that was decided upon another stream of that name would leave a gap in the new one's log."""
+    append(store, range(1, 11))
+    append(store, range(11, 21))
+    snapshot, found = latest(store)
+    shutil.rmtree(place.root)
+    anew = place.open()
+    anew.create()
+    append(anew, range(1, 4))
+    with pytest.raises(StalePlanError):
+        store.commit(removing(found), snapshot)
+    assert sequences(place.open()) == [1, 2, 3]
+
+
+def test_who_cannot_wait_for_a_mover_goes_on_without_the_moves(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    monkeypatch.setattr("retention.stores.parquet_moves.PATIENCE_S", 0.0)
+    with held(str(place.root / "_retention" / "moves.lock"), wait_s=0.0):
+        store.commit(removing(found, staged(store, rows(range(4, 11)))), snapshot)
+        assert sequences(place.open()) == list(range(4, 11))
+        assert visible(place) == set(found["path"].to_pylist())
+    assert sequences(place.open()) == list(range(4, 11))
+    assert visible(place) != set(found["path"].to_pylist())
