@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance crash foreign concurrency bench format lock
+.PHONY: help setup demo test check conformance crash faults foreign concurrency bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -36,6 +36,9 @@ concurrency: setup  ## Let appenders, readers and maintainers work on one stream
 foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
 	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
 		tests/contract/test_table_features.py tests/safety/test_contradictions.py tests/safety/test_damage.py
+
+faults: setup  ## Fail every operation on a disk and every request to an object store (an hour)
+	RETENTION_FAULTS=all $(BIN)/pytest tests/safety/test_failing_storage.py tests/safety/test_failing_object_store.py
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

@@ -326,7 +326,8 @@ def _arrow_opener(storage: Storage, real: Callable[..., Any]) -> Callable[..., A
 
 def _of_table(storage: Storage, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(table: DeltaTable, *arguments: Any, **options: Any) -> Any:
-        place = str(arguments[0]) if operation == "delta open" else table.table_uri
+        opened = arguments[0] if arguments else options.get("table_uri")
+        place = str(opened) if operation == "delta open" else table.table_uri
         place = place.removeprefix("file://")
         if not storage.mine(place):
             return real(table, *arguments, **options)
