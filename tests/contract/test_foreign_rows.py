@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +61,11 @@ def _with_spark(spark: SparkSession, folder: Path) -> Callable[[str, pa.Table], 
     return write
 
 
-WRITERS = ("deltalake", "polars", pytest.param("spark", marks=pytest.mark.spark))
+WRITERS = ("deltalake", "polars", "spark")
+STATISTICS = ("statistics", "no statistics")
 
 
-@pytest.fixture(params=WRITERS if ALL else WRITERS[:1])
+@pytest.fixture
 def write(request: pytest.FixtureRequest, table: str, tmp_path: Path) -> Write:
     """One of the programs that append to Delta tables."""
     if request.param == "spark":
@@ -89,7 +91,7 @@ def laid(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
-@pytest.fixture(params=["statistics", "no statistics"] if ALL else ["no statistics"])
+@pytest.fixture
 def table(request: pytest.FixtureRequest, laid: Warehouse) -> str:
     place = f"{laid.location}/streams/ORDERS/messages"
     if request.param == "no statistics":
@@ -166,13 +168,13 @@ def _planned(warehouse: Warehouse) -> Plan:
 
 @pytest.fixture
 def look(request: pytest.FixtureRequest) -> Look:
-    """How to learn what everybody sees, which must be the same; Spark is asked under `make foreign` only."""
+    """How to learn what everybody sees, which must be the same; Spark only if it runs anyway."""
 
     def seen(warehouse: Warehouse) -> list[int]:
         table = f"{warehouse.location}/streams/ORDERS/messages"
         seqs = _seqs(table)
         assert held(warehouse)["seq"].to_pylist() == seqs
-        if ALL:
+        if request.node.get_closest_marker("spark"):
             _check_spark(request.getfixturevalue("spark"), table, seqs)
         return [seq for seq in seqs if seq is not None]
 
@@ -191,13 +193,27 @@ def _check_spark(spark: SparkSession, table: str, seqs: Sequence[int | None]) ->
     assert found == (pc.sum(old, min_count=0).as_py() or 0)
 
 
-def _cases(names: Iterable[str], *often: str) -> list[tuple[str, str]]:
-    """Names and moments: all of them under `make foreign`, else few at other moments than before the plan."""
-    moments = ("before", "between", "during")
-    return [(n, m) for n in names for m in moments if ALL or m == "before" or n in often]
+def _cases(names: Iterable[str], *often: str) -> list[Any]:
+    """Writer, statistics, name and moment: under `make foreign` every writer before the plan, and every moment."""
+    simple = [("deltalake", "no statistics")]
+    cases = [
+        (*how, name, moment)
+        for name in names
+        for moment in ("before", "between", "during")
+        for how in (product(WRITERS, STATISTICS) if ALL and moment == "before" else simple)
+        if ALL or moment == "before" or name in often
+    ]
+    return [
+        pytest.param(*case, marks=[pytest.mark.spark] if case[0] == "spark" else [])
+        for case in cases
+    ]
 
 
-@pytest.mark.parametrize(("name", "moment"), _cases(RIGHT, "the next sequences"))
+@pytest.mark.parametrize(
+    ("write", "table", "name", "moment"),
+    _cases(RIGHT, "the next sequences"),
+    indirect=["write", "table"],
+)
 def test_rows_that_keep_the_rules_are_taken_in(
     look: Look,
     laid: Warehouse,
@@ -224,7 +240,11 @@ def test_rows_that_keep_the_rules_are_taken_in(
     assert snapshot.counters.next_seq[0] == every[-1] + 1
 
 
-@pytest.mark.parametrize(("name", "moment"), _cases(WRONG, "live already", "in an older segment"))
+@pytest.mark.parametrize(
+    ("write", "table", "name", "moment"),
+    _cases(WRONG, "live already", "in an older segment"),
+    indirect=["write", "table"],
+)
 def test_rows_that_break_the_rules_are_refused_by_file(
     laid: Warehouse,
     table: str,
