@@ -140,4 +140,5 @@ def _profile() -> Mapping[str, str]:
 def _client(endpoint: str, region: str) -> fs.S3FileSystem:
     scheme, separator, host = endpoint.partition("://")
     override = {"endpoint_override": host, "scheme": scheme} if separator else {}
-    return fs.S3FileSystem(region=region, **override)
+    # What is small goes up in one request, not in three.
+    return fs.S3FileSystem(region=region, allow_delayed_open=True, **override)

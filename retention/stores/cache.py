@@ -15,7 +15,7 @@ from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES
 
-MERGE_ABOVE = 64
+MERGE_ABOVE = 16
 _KEEP_MS = 86_400_000
 _SMALL_ROWS = 4_096
 _KEY = ["partition", "segment", "file_bytes", "modified_ms"]
@@ -73,7 +73,8 @@ class StatisticsCache:
             # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
             self._write(rows, _clock_of(merged[-1]))
             files.delete(files.join(self._directory, name) for name in merged)
-        self._known = {}
+        for name in merged:
+            self._known.pop(name, None)
         reached(Step.STATS_MERGED)
 
     def _alive_or_young(self, rows: pa.Table, live: pa.Table) -> pa.Table:
