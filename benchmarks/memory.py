@@ -135,7 +135,7 @@ def main() -> None:
     """Make the stream, measure both engines, and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000_000)
-    parser.add_argument("--subjects", type=int, default=6_000_000, help="that are drawn from")
+    parser.add_argument("--subjects", type=int, default=6_500_000, help="that are drawn from")
     parser.add_argument("--payload", type=int, default=560, help="bytes of each message")
     parser.add_argument("--engines", nargs="*", default=["local", "spark"])
     asked = parser.parse_args()
