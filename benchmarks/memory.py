@@ -127,7 +127,7 @@ def measure(warehouse: Path, engine: str) -> tuple[dict[str, float], Watch]:
     ):
         told = process.communicate()[0]
     if process.returncode:
-        raise RuntimeError(f"the pass with engine {engine} failed")
+        raise RuntimeError(f"the pass with engine {engine} ended with {process.returncode}")
     return json.loads(told), watch
 
 
