@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import check_footer, check_rows
-from retention.errors import DamagedError, ForeignRowsError
+from retention.errors import DamagedError, ForeignRowsError, RetentionError, StorageError
+from retention.failing import failure, first_line
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.subject_counts import count_subjects, pack
@@ -225,10 +227,13 @@ def compressed_bytes(
     return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
 
 
-def damaged(file: DataFile, error: Exception) -> DamagedError:
-    """The error of a data file that cannot be read."""
-    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+def damaged(file: DataFile, error: Exception) -> RetentionError:
+    """The error of a data file that cannot be read: the storage's, if that is what failed."""
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return failure(file.location, error)
     return DamagedError(
-        f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line}); nothing was "
+        f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line(error)}); nothing was "
         "changed; restore that file from a copy, or remove it from the table"
     )

@@ -24,7 +24,7 @@ from tests.support.crashes import AS_OF, NOW, digest
 from tests.support.faults import Call
 from tests.support.front import Front, Kind, front_of, kinds_of
 from tests.support.laying import SECOND, START, even_segments, lay
-from tests.support.unlucky import claims, told
+from tests.support.unlucky import claims, print_tally, told
 
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
 """Whether each sort of request fails, about each sort of place, not only the commit: `make faults`."""
@@ -92,6 +92,8 @@ def lake() -> Iterator[Lake]:
         options = files.storage_options
         patched.setattr(files, "storage_options", lambda: options() | HASTE)
         yield Lake(front, behind)
+    if ALL:
+        print_tally(TALLY)
 
 
 def opened_at(place: str) -> Warehouse:

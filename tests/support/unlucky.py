@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,15 @@ def claims(
 ) -> bool:
     """Whether a sentence says that nothing happened."""
     return any(phrase in sentence for phrase in phrases)
+
+
+def print_tally(tally: Counter[tuple[str, str, str]]) -> None:
+    """How many operations failed in how many ways, and how their commands ended."""
+    ended = Counter[str]()
+    for (_, _, ending), count in tally.items():
+        ended[ending] += count
+    ways = {(operation, kind) for operation, kind, _ in tally}
+    print(f"\n{tally.total()} faults in {len(ways)} ways: {dict(ended)}")
 
 
 if __name__ == "__main__":
