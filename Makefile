@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance crash concurrency bench format lock
+.PHONY: help setup demo test check conformance crash faults foreign concurrency bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -33,8 +33,19 @@ crash: setup  ## Kill every write path at every step, and its recovery at every 
 concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
 	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s
 
+foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
+	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
+		tests/contract/test_table_features.py tests/safety/test_contradictions.py tests/safety/test_damage.py
+
+faults: setup  ## Fail every operation on a disk and every request to an object store (an hour)
+	RETENTION_FAULTS=all $(BIN)/pytest tests/safety/test_failing_storage.py tests/safety/test_failing_object_store.py
+
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.metadata
+	$(BIN)/python -m benchmarks.broker
+	$(BIN)/python -m benchmarks.cold
+	$(BIN)/python -m benchmarks.memory
 
 format: setup  ## Format the code and mend what lint can mend
 	$(BIN)/ruff format
@@ -42,5 +53,5 @@ format: setup  ## Format the code and mend what lint can mend
 
 lock: setup  ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra demo --extra dev --extra bench --extra java --no-annotate \
+		--extra demo --extra dev --extra bench --extra java --extra notebook --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock

@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--messages", type=int, default=250_000, help="in each segment")
     parser.add_argument("--segments", type=int, default=24)
     parser.add_argument("--subjects", type=int, default=2_000, help="all tasks but last-many")
-    parser.add_argument("--many-subjects", type=int, default=200_000, help="task last-many")
+    parser.add_argument("--many-subjects", type=int, default=2_000_000, help="task last-many")
     parser.add_argument("--runs", type=int, default=5, help="that are counted, of each contender")
     parser.add_argument("--only", type=_choices(NAMES), default=NAMES, help=", ".join(NAMES))
     parser.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from schemas.files import FILE_STATS
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 EACH = 1_000
+EACH_STREAM = 24
 END = 1_800_000_000 * 10**9
 SPAN = 60 * 86_400 * 10**9
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -35,12 +37,13 @@ spare_pandas()
 import retention.warehouse, retention.stores.delta, pyarrow.parquet
 place, instant = sys.argv[1], int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
-[outcome] = retention.warehouse.open_warehouse(Path(place)).plan(["BIG"], instant)
+outcomes = retention.warehouse.open_warehouse(Path(place)).plan([], instant)
 seconds, processor = time.perf_counter() - before, time.process_time() - processor
-assert outcome.error is None, outcome.error
+for outcome in outcomes:
+    assert outcome.error is None, outcome.error
 status = Path("/proc/self/status").read_text()
 peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
-print(seconds, processor, peak, outcome.value.segments.dropped)
+print(seconds, processor, peak, sum(outcome.value.segments.dropped for outcome in outcomes))
 """
 
 
@@ -67,6 +70,23 @@ def make_stream(folder: Path, segments: int) -> None:
     )
     StatisticsCache(Layout(opened.root, "BIG"), time.time_ns).add(files)
     DeltaTable(f"{opened.root}/messages").create_checkpoint()
+
+
+def make_streams(folder: Path, streams: int, segments: int) -> None:
+    """A warehouse of equal streams, each as `make_stream` makes it."""
+    make_stream(folder / "one", segments)
+    names = [f"S{number:05d}" for number in range(streams)]
+    listed = [{"name": name, "subjects": [f"{name}.>"], "max_age": "30d"} for name in names]
+    (folder / "retention.yaml").write_text(json.dumps({"warehouse": ".", "streams": listed}))
+    for name in names:
+        shutil.copytree(folder / "one" / "streams" / "BIG", folder / "streams" / name)
+
+
+def forget(folder: Path) -> None:
+    """Delete what earlier passes have kept, as before the first one."""
+    for own in folder.glob("streams/*/_retention"):
+        shutil.rmtree(own / "ledger", ignore_errors=True)
+        (own / "due.json").unlink(missing_ok=True)
 
 
 def _files(segments: int) -> pa.Table:
@@ -117,26 +137,47 @@ def instants(segments: int) -> dict[str, int]:
     return due | {"nothing, as an earlier pass found": oldest - 1}
 
 
+def _told(what: str, due: str, done: dict[str, float]) -> None:
+    print(
+        f"| {what} | {due} | {done['seconds']:.3f} | {done['processor']:.3f} "
+        f"| {done['peak']:.0f} | {done['dropped']:.0f} |",
+        flush=True,
+    )
+
+
+def _by_segments(folder: Path, segments: int, runs: int) -> None:
+    make_stream(folder, segments)
+    due = instants(segments)
+    _told(f"{segments:,}", "ten segments, first pass", measure(folder, due["ten segments"], 1))
+    measure(folder, due["nothing, as an earlier pass found"], 1)
+    for what, instant in due.items():
+        _told(f"{segments:,}", what, measure(folder, instant, runs))
+
+
+def _by_streams(folder: Path, streams: int, runs: int) -> None:
+    make_streams(folder, streams, EACH_STREAM)
+    due, what = instants(EACH_STREAM), f"{streams:,} streams of {EACH_STREAM}"
+    nothing = due["nothing, as an earlier pass found"]
+    _told(what, "ten segments each", measure(folder, due["ten segments"], runs))
+    forget(folder)
+    measure(folder, nothing, 1)
+    _told(what, "nothing, as an earlier pass found", measure(folder, nothing, runs))
+
+
 def main() -> None:
     """Make streams, measure, and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.metadata", description=__doc__)
-    parser.add_argument("--segments", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--segments", type=int, nargs="*", default=[10_000, 100_000])
+    parser.add_argument("--streams", type=int, nargs="*", default=[1_000])
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
     print("| segments | what is due | seconds | processor seconds | peak MiB | segments that go |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
         for segments in asked.segments:
-            folder = Path(directory, str(segments))
-            make_stream(folder, segments)
-            measure(folder, instants(segments)["nothing, as an earlier pass found"], 1)
-            for what, instant in instants(segments).items():
-                done = measure(folder, instant, asked.runs)
-                print(
-                    f"| {segments:,} | {what} | {done['seconds']:.3f} | {done['processor']:.3f} "
-                    f"| {done['peak']:.0f} | {done['dropped']:.0f} |",
-                    flush=True,
-                )
+            _by_segments(Path(directory, str(segments)), segments, asked.runs)
+        for streams in asked.streams:
+            _by_streams(Path(directory, f"{streams}-streams"), streams, asked.runs)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def measure(work: Callable[[], None]) -> Cost:
 def _moved() -> tuple[int, int] | None:
     if not (_PROC / "self" / "io").exists():
         return None
-    counts = [count for directory in _tree(_PROC / "self") for count in _counts(directory)]
+    counts = [count for directory in tree(_PROC / "self") for count in _counts(directory)]
     return sum(count["rchar"] for count in counts), sum(count["wchar"] for count in counts)
 
 
@@ -55,7 +55,7 @@ def _counts(directory: Path) -> Iterator[dict[str, int]]:
 
 def _used() -> float:
     ended = os.times()
-    running = [_ticks(process) for child in _children(_PROC / "self") for process in _tree(child)]
+    running = [_ticks(process) for child in _children(_PROC / "self") for process in tree(child)]
     return (
         time.process_time()
         + ended.children_user
@@ -71,10 +71,11 @@ def _ticks(directory: Path) -> int:
     return 0
 
 
-def _tree(directory: Path) -> Iterator[Path]:
+def tree(directory: Path) -> Iterator[Path]:
+    """A process and all below it, as their directories in `/proc`."""
     yield directory
     for child in _children(directory):
-        yield from _tree(child)
+        yield from tree(child)
 
 
 def _children(directory: Path) -> Iterator[Path]:

@@ -23,6 +23,9 @@ from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from schemas.messages import FILE_COLUMNS
 
+HELD_BYTES = 32 << 20
+"""About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -58,18 +61,35 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
-    groups = _groups_left(source, task.removed)
+    """What stays, in tables of a row group or `HELD_BYTES`."""
+    held: list[pa.Table] = []
     try:
-        for batch in source.iter_batches(
-            ROW_GROUP_ROWS, row_groups=groups, columns=FILE_COLUMNS.names
-        ):
+        for batch in _batches(source, _groups_left(source, task.removed)):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
             rows = pa.Table.from_batches([batch]).select(FILE_COLUMNS.names)
             kept = _with_our_time(rows).filter(pa.array(~goes))
             if kept.num_rows:
-                yield kept
+                held.append(kept)
+            if sum(map(len, held)) >= ROW_GROUP_ROWS or _length(held) >= HELD_BYTES:
+                yield pa.concat_tables(held)
+                held = []
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
+    """The rows of some row groups; one of them is read at a time, and about `HELD_BYTES` of it decoded."""
+    for group in groups:
+        found = source.metadata.row_group(group)
+        fitting = HELD_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        rows = min(max(fitting, 1), ROW_GROUP_ROWS)
+        yield from source.iter_batches(rows, row_groups=[group], columns=FILE_COLUMNS.names)
+
+
+def _length(tables: list[pa.Table]) -> int:
+    return sum(table.nbytes for table in tables)
 
 
 def _with_our_time(rows: pa.Table) -> pa.Table:

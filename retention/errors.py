@@ -70,5 +70,15 @@ class ConflictError(BusyError):
     """Another commit came first: read the table again, assign again, commit again."""
 
 
+class StorageError(RetentionError, OSError):
+    """The disk or the object store failed; what it was asked for may have happened, or not.
+
+    An `OSError`, too, with its number if the operating system gave one.
+    """
+
+    reason: str = ""
+    """Where and why, without what to do about it."""
+
+
 class CommitUnknownError(RetentionError):
     """The store did not say whether a commit happened: look first, delete nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from retention.errors import ConfigError
+from retention.failing import telling
 
 if TYPE_CHECKING:
     from retention.config import Config
@@ -33,17 +33,18 @@ def config_file(path: str | Path) -> str | Path | None:
     """The file to read for a path, a string on an object store; None for a directory or a prefix without one.
 
     Raises:
-        ConfigError: the object store cannot be asked.
+        StorageError: the object store cannot be asked, so that rules that may stand there are not known.
     """
     if str(path).startswith("s3://"):
         return _object(str(path))
     if "://" in str(path):
         return None
     local = Path(path)
-    if local.is_file() or local.suffix in _SUFFIXES:
-        return local
-    inside = local / CONFIG_NAME
-    return inside if inside.is_file() else None
+    with telling(str(path)):
+        if local.is_file() or local.suffix in _SUFFIXES:
+            return local
+        inside = local / CONFIG_NAME
+        return inside if inside.is_file() else None
 
 
 def _object(location: str) -> str | None:
@@ -59,10 +60,4 @@ def _content(location: str) -> bytes | None:
     # Only a warehouse on an object store needs Arrow to find its configuration.
     from retention import files
 
-    try:
-        return files.read_bytes(location)
-    except OSError as error:
-        raise ConfigError(
-            f"{location}: cannot be read ({str(error).splitlines()[0]}); rules that may stand there are not "
-            "known, so nothing is done; look at the location, the network and the credentials"
-        ) from error
+    return files.read_bytes(location)

@@ -1,8 +1,9 @@
-"""How to reach an object store: endpoint, region and credentials, as the AWS tools find them."""
+"""How to reach an object store: endpoint, region and credentials, as the AWS tools find them; and why it refuses."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
@@ -11,6 +12,56 @@ from functools import cache
 from pathlib import Path
 
 from pyarrow import fs
+
+NOT_ALLOWED = "the credentials (or the lack of any) do not allow it"
+NO_ANSWER = "the store does not answer"
+"""The one reason that may go away by itself."""
+
+_REFUSALS = (
+    (
+        r"NO_SUCH_BUCKET|NoSuchBucket|no bucket",
+        "there is no such bucket",
+        "correct its name, or create it",
+    ),
+    (
+        r"EXPIRED_TOKEN|ExpiredToken|TokenRefreshRequired",
+        "the credentials have expired",
+        "renew them",
+    ),
+    (
+        r"INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT",
+        "the store does not know the access key",
+        "correct AWS_ACCESS_KEY_ID, or the profile that AWS_PROFILE names",
+    ),
+    (
+        r"SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch",
+        "the secret key is not that of the access key",
+        "correct AWS_SECRET_ACCESS_KEY, or the profile that AWS_PROFILE names",
+    ),
+    (
+        r"REQUEST_TIME_TOO_SKEWED|RequestTimeTooSkewed|REQUEST_EXPIRED",
+        "this machine's clock is too far from the store's",
+        "set it, best by NTP",
+    ),
+    (
+        r"located in '|PermanentRedirect|AuthorizationHeaderMalformed|IncorrectEndpoint|configured region",
+        "the bucket lies in another region than the one asked",
+        "set AWS_REGION to the bucket's",
+    ),
+    (
+        r"ACCESS_DENIED|AccessDenied|403 Forbidden|HTTP status 40[13]|Operation not supported",
+        NOT_ALLOWED,
+        "give ones that may list, read, write and delete there",
+    ),
+    (
+        r"NETWORK_CONNECTION|Could not (connect|resolve)|error sending request|dns error|Connection refused",
+        NO_ANSWER,
+        "look at AWS_ENDPOINT_URL and the network",
+    ),
+)
+"""What an error's text shows, and what it means: reason and remedy; the first one that fits."""
+_MUTE = re.compile(r"No response body|HTTP status 40[03]|HTTP status 301")
+"""Errors to a question without a body in its answer, which hides the reason."""
 
 
 def storage_options() -> dict[str, str]:
@@ -30,6 +81,38 @@ def storage_options() -> dict[str, str]:
 def file_system() -> fs.S3FileSystem:
     """Arrow's way to the object store."""
     return _client(endpoint(), region())
+
+
+def has_bucket(location: str) -> bool:
+    """Whether the bucket of an `s3://` location exists, as far as the store lets us know."""
+    bucket = location.partition("://")[2].partition("/")[0]
+    try:
+        return bool(file_system().get_file_info(bucket).type != fs.FileType.NotFound)
+    except OSError:
+        return True
+
+
+def refusal(location: str, error: Exception) -> tuple[str, str] | None:
+    """Reason and remedy of an error whose cause is known; None if it is of another kind.
+
+    A store answers a question about one object without words; then it is asked for a list, whose answer has them.
+    """
+    text = str(error)
+    if _MUTE.search(text):
+        parent = location.partition("://")[2].rpartition("/")[0]
+        try:
+            file_system().get_file_info(fs.FileSelector(parent, allow_not_found=True))
+        except OSError as spoken:
+            text = f"{spoken} {text}"
+    for pattern, reason, remedy in _REFUSALS:
+        if re.search(pattern, text):
+            return f"{reason}{_elsewhere(text)}", remedy
+    return None
+
+
+def _elsewhere(text: str) -> str:
+    found = re.search(r"located in '([a-z0-9-]+)'", text)
+    return f" ({found[1]})" if found else ""
 
 
 def endpoint() -> str:
@@ -57,4 +140,5 @@ def _profile() -> Mapping[str, str]:
 def _client(endpoint: str, region: str) -> fs.S3FileSystem:
     scheme, separator, host = endpoint.partition("://")
     override = {"endpoint_override": host, "scheme": scheme} if separator else {}
-    return fs.S3FileSystem(region=region, **override)
+    # What is small goes up in one request, not in three.
+    return fs.S3FileSystem(region=region, allow_delayed_open=True, **override)

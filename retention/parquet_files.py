@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,12 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import check_footer, check_rows
-from retention.errors import DamagedError, ForeignRowsError
+from retention.errors import DamagedError, ForeignRowsError, RetentionError, StorageError
+from retention.failing import failure, first_line
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
-from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from retention.subject_counts import count_subjects, pack
+from schemas.files import FILE_STATS
 from schemas.messages import FILE_COLUMNS, NEVER, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
@@ -61,7 +64,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """
     try:
         opened = pq.ParquetFile(
-            files.open_input(file.location),
+            _wherever_it_is(file),
             pre_buffer=True,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
@@ -71,6 +74,15 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     _check_columns(file, opened.schema_arrow)
     check_footer(file, opened)
     return opened
+
+
+def _wherever_it_is(file: DataFile) -> pa.NativeFile:
+    try:
+        return files.open_input(file.location)
+    except FileNotFoundError:
+        if file.later is None:
+            raise
+        return files.open_input(file.later)
 
 
 def read_columns(
@@ -108,9 +120,12 @@ def describe(file: DataFile) -> Description:
                 f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
             )
     with files.if_writable():
-        files.replace(file.digest_location, _parquet_bytes(count_subjects(rows)))
+        files.replace(file.digest_location, pack(count_subjects(rows)))
     reached(Step.DATA_COUNTED)
-    size, modified_ms = files.stat(file.location)
+    try:
+        size, modified_ms = files.stat(file.location)
+    except FileNotFoundError as error:
+        raise damaged(file, error) from error
     located = {
         "path": file.path,
         "partition": file.partition,
@@ -202,19 +217,6 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     }
 
 
-def count_subjects(rows: pa.Table) -> pa.Table:
-    """The subject digest of rows with `subject` and `seq`: shape `SUBJECT_COUNTS`, sorted by subject."""
-    counted = rows.group_by("subject").aggregate([("seq", "count"), ("seq", "max")])
-    columns = [counted["subject"], counted["seq_count"], counted["seq_max"]]
-    return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
-
-
-def _parquet_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_statistics=False)
-    return sink.getvalue().to_pybytes()
-
-
 def compressed_bytes(
     opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> int:
@@ -225,10 +227,13 @@ def compressed_bytes(
     return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
 
 
-def damaged(file: DataFile, error: Exception) -> DamagedError:
-    """The error of a data file that cannot be read."""
-    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+def damaged(file: DataFile, error: Exception) -> RetentionError:
+    """The error of a data file that cannot be read: the storage's, if that is what failed."""
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return failure(file.location, error)
     return DamagedError(
-        f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line}); nothing was "
+        f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line(error)}); nothing was "
         "changed; restore that file from a copy, or remove it from the table"
     )

@@ -59,6 +59,31 @@ class Mark:
     """Of the log entry that made this version."""
 
 
+@dataclass(frozen=True)
+class Later:
+    """What the part of a stream comes to that is not looked at, because it lies behind a head."""
+
+    segments: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Head:
+    """The oldest segments of a stream, as an inventory of their own, and what lies behind them."""
+
+    inventory: Inventory
+    later: Later
+
+
+class Outlook(Protocol):
+    """A stream's newest state, known without opening its table."""
+
+    def head(self, files: int) -> Head | None:
+        """The oldest segments with at least so many files, or all; None: it is lost, the table has to be opened."""
+        ...
+
+
 class Store(Protocol):
     """One stream's table. Implementations: `stores.delta`, `stores.parquet`."""
 
@@ -77,6 +102,18 @@ class Store(Protocol):
 
     def mark(self) -> Mark | None:
         """The newest state's mark; None where telling states apart costs as much as opening the table."""
+        ...
+
+    def outlook(self, mark: Mark) -> Outlook | None:
+        """The state that a mark tells, as far as it is kept; None where the table itself has to be opened.
+
+        Raises:
+            ForeignRowsError, DamagedError: as `inventory`, for files that came since it was kept.
+        """
+        ...
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Keep an inventory of the state that a mark tells, where later outlooks go on from it."""
         ...
 
     def snapshot(self) -> Snapshot:

@@ -43,9 +43,11 @@ class DataFile:
     location: str
     """Where to open or write it now: a local path or an object-store URI."""
     digest_location: str
-    """Where its subject digest (`SUBJECT_COUNTS`, Parquet) is kept; losing it costs time, never correctness."""
+    """Where its subject digest (`SUBJECT_COUNTS`) is kept; losing it costs time, never correctness."""
     claim: Claim = Claim()
     """What it must hold, or it is not the file that was committed."""
+    later: str | None = None
+    """Where it lies once a rival's commit has removed it, if that is elsewhere."""
 
 
 @dataclass(frozen=True)

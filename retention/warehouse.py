@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retention import files
 from retention.config import Config, StreamConfig
@@ -18,7 +18,7 @@ from retention.find import CONFIG_NAME, find_config
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
-from retention.passes.outcomes import Outcome, Watch, one_by_one
+from retention.passes.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.passes.plan import Plan
 from retention.passes.planning import plan_stream
 from retention.passes.report import Report
@@ -26,9 +26,11 @@ from retention.passes.run import apply_now, apply_plan
 from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
-from retention.stream import Instant, Stream
 from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
+
+if TYPE_CHECKING:
+    from retention.stream import Instant, Stream
 
 _MOST_NAMES = 12
 
@@ -72,8 +74,7 @@ class Warehouse:
         Raises:
             UsageError: there is none of that name.
         """
-        if self.config.stream(name) is None and name not in self.streams():
-            raise UsageError(self._unknown(name))
+        self._refuse_unknown(name)
         return self.new_stream(name)
 
     def new_stream(self, name: str) -> Stream:
@@ -83,15 +84,10 @@ class Warehouse:
             ConfigError: no stream can be called so.
             RefusedError: a symbolic link leads out of the warehouse.
         """
-        root = files.join(self.location, "streams", path_name(name))
-        refuse_links_out(root, name)
-        config = self.config.stream(name) or self._unlisted(name, root)
-        settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
-        store = open_store(root, name, settings, self.clock)
-        return Stream(
-            OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns),
-            self.engine,
-        )
+        # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
+        from retention.stream import Stream
+
+        return Stream(self._open(name), self.engine)
 
     def plan(
         self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
@@ -101,9 +97,9 @@ class Warehouse:
         with Engines(self.engine) as engines:
 
             def act(name: str) -> Plan:
-                return plan_stream(self.stream(name).opened, instant, engines)
+                return plan_stream(self._known(name), instant, engines)
 
-            return one_by_one(list(names) or self.streams(), act, self.clock, watch)
+            return side_by_side(list(names) or self.streams(), act, self.clock, watch)
 
     def apply(
         self,
@@ -117,7 +113,7 @@ class Warehouse:
         with Engines(self.engine) as engines:
 
             def act(name: str) -> Report:
-                return apply_now(self.stream(name).opened, instant, engines, guards or Guards())
+                return apply_now(self._known(name), instant, engines, guards or Guards())
 
             return one_by_one(list(names) or self.streams(), act, self.clock, watch)
 
@@ -129,7 +125,7 @@ class Warehouse:
         with Engines(self.engine) as engines:
 
             def act(name: str) -> Report:
-                opened = self.stream(name).opened
+                opened = self._known(name)
                 return apply_plan(opened, by_name[name], engines, guards or Guards())
 
             return one_by_one(by_name, act, self.clock, watch)
@@ -158,7 +154,7 @@ class Warehouse:
         for name in self.streams():
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
-                return undo_run(self.stream(name).opened, run)
+                return undo_run(self._known(name), run)
         raise UsageError(
             f"{run}: no stream in {self.location} has such a run; `retention history` lists the runs"
         )
@@ -166,6 +162,22 @@ class Warehouse:
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""
         return self.clock() if as_of is None else parse_instant(as_of)
+
+    def _known(self, name: str) -> OpenedStream:
+        self._refuse_unknown(name)
+        return self._open(name)
+
+    def _refuse_unknown(self, name: str) -> None:
+        if self.config.stream(name) is None and name not in self.streams():
+            raise UsageError(self._unknown(name))
+
+    def _open(self, name: str) -> OpenedStream:
+        root = files.join(self.location, "streams", path_name(name))
+        refuse_links_out(root, name)
+        config = self.config.stream(name) or self._unlisted(name, root)
+        settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
+        store = open_store(root, name, settings, self.clock)
+        return OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns)
 
     def _unlisted(self, name: str, root: str) -> StreamConfig:
         """A stream that only the disk knows keeps the format that it has there."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import AsOf, complete_stream
-from retention.cli.output import finish, put_json, put_lines, put_report, say
+from retention.cli.output import finish, put_json, put_lines, put_outcomes, say
 from retention.cli.planning import planned
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
@@ -80,7 +80,10 @@ def apply(
         if not yes and not _agreed(decided):
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
-    _put_reports(settings, outcomes, instant)
+    from retention.views.display import report_text
+    from retention.views.entries import report_entry
+
+    put_outcomes(settings, outcomes, instant, report_text, report_entry)
     finish(outcomes)
 
 
@@ -146,19 +149,6 @@ def _carried_out(
     with progress(settings, "applying", len(plans), _went) as watch:
         done = {one.stream: one for one in warehouse.apply_plans(plans, guards, watch)}
     return [done.get(one.stream) or Outcome(one.stream, error=one.error) for one in decided]
-
-
-def _put_reports(settings: Settings, outcomes: Sequence[Outcome[Report]], instant: int) -> None:
-    if settings.format == "table":
-        from retention.views.display import report_text
-
-        put_report(line for one in outcomes if one.value for line in report_text(one.value))
-        return
-    from retention.passes.report import document
-    from retention.views.entries import report_entry
-
-    entries = [report_entry(outcome) for outcome in outcomes]
-    put_json(settings, document(instant, entries), entries)
 
 
 def _went(report: Report) -> str:

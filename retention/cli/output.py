@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import typer
 
 from retention.cli.settings import Settings
 from retention.passes.outcomes import Outcome, exit_code
+
+Value = TypeVar("Value")
 
 _WIDE = 10_000
 _GAP = 2
@@ -42,6 +44,31 @@ def put_json(settings: Settings, document: Any, items: Sequence[Any]) -> None:
         put_lines([json.dumps(document, indent=2, ensure_ascii=False)])
     else:
         put_lines(json.dumps(item, ensure_ascii=False) for item in items)
+
+
+def put_outcomes(
+    settings: Settings,
+    outcomes: Sequence[Outcome[Value]],
+    instant: int,
+    told: Callable[[Value], Iterable[str]],
+    entry: Callable[[Outcome[Value]], Any],
+) -> None:
+    """Print what became of every stream.
+
+    Args:
+        settings: how to print.
+        outcomes: one for each stream.
+        instant: nanoseconds since the epoch, for all of them.
+        told: what people read of one that succeeded.
+        entry: what programs read of any.
+    """
+    if settings.format == "table":
+        put_report(line for one in outcomes if one.value for line in told(one.value))
+        return
+    from retention.passes.report import document
+
+    entries = [entry(outcome) for outcome in outcomes]
+    put_json(settings, document(instant, entries), entries)
 
 
 def put_table(

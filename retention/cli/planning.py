@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.arguments import AsOf, Streams
-from retention.cli.output import finish, put_json, put_report, say
+from retention.cli.output import finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.errors import BusyError, RefusedError, UsageError
@@ -58,7 +58,10 @@ def plan(
     _note_refusals(warehouse, outcomes)
     if output is not None:
         _save(output, outcomes)
-    _put_plans(settings, outcomes, instant)
+    from retention.views.display import plan_text
+    from retention.views.entries import plan_entry
+
+    put_outcomes(settings, outcomes, instant, plan_text, plan_entry)
     finish(outcomes)
     if code and any(outcome.value and not outcome.value.is_empty for outcome in outcomes):
         raise typer.Exit(_WOULD_CHANGE)
@@ -101,34 +104,15 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
     from retention.passes.estimate import estimate
     from retention.passes.outcomes import one_by_one
-    from retention.passes.report import document
+    from retention.views.display import estimate_text
     from retention.views.entries import estimate_entry
 
     def act(name: str) -> Estimate:
         return estimate(warehouse.stream(name).opened, instant)
 
     outcomes = one_by_one(names, act, warehouse.clock)
-    if settings.format == "table":
-        from retention.views.display import estimate_text
-
-        put_report(line for one in outcomes if one.value for line in estimate_text(one.value))
-    else:
-        entries = [estimate_entry(outcome) for outcome in outcomes]
-        put_json(settings, document(instant, entries), entries)
+    put_outcomes(settings, outcomes, instant, estimate_text, estimate_entry)
     finish(outcomes)
-
-
-def _put_plans(settings: Settings, outcomes: Sequence[Outcome[Plan]], instant: int) -> None:
-    if settings.format == "table":
-        from retention.views.display import plan_text
-
-        put_report(line for one in outcomes if one.value for line in plan_text(one.value))
-        return
-    from retention.passes.report import document
-    from retention.views.entries import plan_entry
-
-    entries = [plan_entry(outcome) for outcome in outcomes]
-    put_json(settings, document(instant, entries), entries)
 
 
 def _would_go(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from retention.config.document import Mistake, Place
+from retention.config.parts import StreamSource
 from retention.config.refusals import refusal
 from retention.config.stream import StreamConfig
 from retention.subjects import is_valid_filter, overlap
@@ -18,10 +19,11 @@ Written = Mapping[Place, Mapping[str, Any]]
 def neighbour_mistakes(
     written: Written, streams: Mapping[Place, StreamConfig]
 ) -> Iterator[Mistake]:
-    """Names used twice, subjects that overlap, and origins with larger messages."""
+    """Names used twice, subjects that overlap, origins with larger messages, and messages that go in circles."""
     yield from _names(written)
     yield from _subjects(written)
     yield from _message_sizes(streams)
+    yield from _cycles(streams)
 
 
 def _names(written: Written) -> Iterator[Mistake]:
@@ -66,11 +68,44 @@ def _candidates(
 
 def _message_sizes(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
     sizes = {stream.name: stream.max_msg_size for stream in streams.values()}
+    codes = {"mirror": 10030, "sources": 10046}
     for place, stream in streams.items():
-        origins = [("mirror", stream.mirror, 10030)] if stream.mirror else []
-        origins += [("sources", source, 10046) for source in stream.sources]
-        for key, origin, code in origins:
-            size = sizes.get(origin.name, 0) if origin.external is None else 0
+        for key, origin in _origins(stream):
+            size = sizes.get(origin.name, 0)
             if 0 < stream.max_msg_size < size:
                 text = f"{stream.max_msg_size} is below that of {origin.name}; write {size}"
-                yield Mistake((*place, "max_msg_size"), refusal(key, text, code).text)
+                yield Mistake((*place, "max_msg_size"), refusal(key, text, codes[key]).text)
+
+
+def _cycles(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
+    """Streams that would get back what they gave, were they created in the order of the file."""
+    known: dict[str, StreamConfig] = {}
+    for place, stream in streams.items():
+        known[stream.name] = stream
+        closing = next(_closing(stream, known), None)
+        if closing is not None:
+            key = "mirror" if stream.mirror is not None else "sources"
+            text = f"its messages come back by way of {closing}; leave one of the origins out"
+            yield Mistake((*place, key), refusal(key, text).text)
+
+
+def _closing(stream: StreamConfig, known: Mapping[str, StreamConfig]) -> Iterator[str]:
+    """Streams upstream, itself among them, that take from it what may be theirs (tried with a server 2.15.1)."""
+    waiting, seen = [stream], {stream.name}
+    while waiting:
+        upstream = waiting.pop()
+        for _, origin in _origins(upstream):
+            wanted = origin.filter_subject
+            taken = not wanted or any(overlap(wanted, own) for own in upstream.subjects)
+            if origin.name == stream.name and taken:
+                yield upstream.name
+            if origin.name in known and origin.name not in seen:
+                seen.add(origin.name)
+                waiting.append(known[origin.name])
+
+
+def _origins(stream: StreamConfig) -> Iterator[tuple[str, StreamSource]]:
+    """Mirror and sources that are streams of the same account, with the key that they stand under."""
+    origins = [("mirror", stream.mirror)] if stream.mirror is not None else []
+    origins += [("sources", source) for source in stream.sources]
+    yield from ((key, origin) for key, origin in origins if origin.external is None)

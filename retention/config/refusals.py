@@ -136,6 +136,12 @@ def _counters(stream: StreamConfig) -> Iterator[Refusal]:
         yield refusal(
             "allow_msg_counter retention", "counters work only with retention: limits; write that"
         )
+    if stream.sealed and stream.subject_delete_marker_ttl:
+        yield refusal(
+            "allow_msg_counter subject_delete_marker_ttl sealed",
+            "a stream of counters with delete markers cannot be sealed, since markers switch on"
+            " allow_msg_ttl; leave one of the three out",
+        )
 
 
 def _schedules(stream: StreamConfig) -> Iterator[Refusal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from retention import files
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.machine import check_machine
 from retention.doctor.place import check_place
@@ -31,7 +32,8 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         return
     for name in set(names) - set(known):
         warehouse.stream(name)  # raises what every command says of a stream that is not there
-    yield from check_machine(problem if _needs_spark(warehouse) else warning)
+    on_s3 = files.is_remote(warehouse.location)
+    yield from check_machine(problem if _needs_spark(warehouse) else warning, on_s3=on_s3)
     count = len(warehouse.config.streams)
     yield ok("configuration", f"says what {count} streams keep")
     yield from check_place(warehouse.location, warehouse.clock)

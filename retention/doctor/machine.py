@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from retention.doctor.finding import Finding, ok, problem, raised, warning
-from retention.engines.jars import DELTA_FOR_SPARK, delta_jars
+from retention.engines.jars import DELTA_FOR_SPARK, delta_jars, s3a_jars
 from retention.engines.java import OLDEST_JAVA, java_version, machine_java, packaged_java
 from retention.engines.session import session
 from retention.errors import RetentionError
@@ -24,14 +24,19 @@ TESTED = {
 _WITHOUT_SPARK = "--engine local needs no Spark"
 
 
-def check_machine(lack: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
+def check_machine(
+    lack: Callable[[str, str, str], Finding], *, on_s3: bool = False
+) -> Iterator[Finding]:
     """Everything that can be said without starting Spark.
 
     Args:
         lack: what the lack of something that only Spark needs is: `warning`, or `problem` where Spark is asked for.
+        on_s3: the warehouse is on an object store, which Spark needs more JARs to reach.
     """
     yield _java(lack)
     yield _jars(lack)
+    if on_s3:
+        yield _s3_jars()
     for package, tested in TESTED.items():
         yield _version(package, tested)
 
@@ -81,6 +86,17 @@ def _jars(lack: Callable[[str, str, str], Finding]) -> Finding:
     except (RetentionError, importlib.metadata.PackageNotFoundError) as error:
         return lack("delta jars", str(error), f"run `make setup`; {_WITHOUT_SPARK}")
     return ok("delta jars", f"{len(jars)} JARs in {jars[0].parent}")
+
+
+def _s3_jars() -> Finding:
+    jars = s3a_jars()
+    if not jars:
+        return warning(
+            "s3 jars",
+            "Spark has no JARs with which to read tables on S3 or to purge deletion vectors there",
+            f"run `make setup`, or `{sys.executable} -m retention.engines.jars`; passes and appends need none",
+        )
+    return ok("s3 jars", f"{len(jars)} JARs in {jars[0].parent}")
 
 
 def _version(package: str, tested: tuple[str, ...]) -> Finding:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from retention import files
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
 from retention.opened import OpenedStream
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
+from retention.stores.delta_history import versions
+from retention.stores.delta_writers import unconditional_commits
 from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
 from retention.stores.survey import Survey, survey
@@ -25,6 +28,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
     checks: list[tuple[str, Callable[[OpenedStream], Iterator[Finding]]]] = [
         ("policy", _policy),
         ("table", _table),
+        ("writers", _writers),
         ("runs", _runs),
         ("leftovers", _leftovers),
         ("leases", _leases),
@@ -60,6 +64,24 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
             "raise segment_size and segment_span, and append in larger batches",
             name,
         )
+
+
+def _writers(opened: OpenedStream) -> Iterator[Finding]:
+    layout = Layout(opened.root, opened.name)
+    if not files.is_remote(opened.root) or not opened.store.exists():
+        return
+    newest = versions(layout)[0][-1]
+    found = next(unconditional_commits(layout, newest), None)
+    if found is None:
+        yield ok("writers", "all of them exclude rivals by conditional put", opened.name)
+        return
+    version, program = found
+    said = f"{program} committed version {version}, and can overwrite commits of others there"
+    if opened.config.exclusive:
+        yield ok("writers", f"{said}; exclusive: true says that it never runs beside", opened.name)
+        return
+    remedy = "let it write through deltalake, or set exclusive: true if it never runs while this engine does"
+    yield problem("writers", said, remedy, opened.name)
 
 
 def _data_files(found: Survey, name: str) -> Finding:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +30,7 @@ class Engines:
         self._setting = setting
         self._session: SparkSession | None = None
         self._stack = ExitStack()
+        self._lock = Lock()
 
     def pick(self, setting: EngineName, bytes_to_read: int, local_limit: int) -> Engine:
         """The engine for one piece of work.
@@ -47,9 +50,14 @@ class Engines:
 
     def session(self) -> SparkSession:
         """The active Spark session, or one that is stopped when this context ends."""
-        if self._session is None:
-            self._session = self._stack.enter_context(session())
-        return self._session
+        with self._lock:
+            if self._session is None:
+                self._session = self._stack.enter_context(session())
+            return self._session
+
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Have something done when this context ends, before a session that it started stops."""
+        self._stack.callback(act)
 
     def _spark_engine(self) -> Engine:
         from retention.engines.spark import SparkEngine

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.errors import DamagedError
+from retention.failing import telling
 from retention.formats import s2, varints
 
 ENTRIES = pa.schema(
@@ -42,7 +43,7 @@ def read(path: Path) -> Iterator[pa.Table]:
     Raises:
         DamagedError: the file is no such archive, is cut off, or an entry is malformed.
     """
-    with path.open("rb") as file:
+    with telling(str(path)), path.open("rb") as file:
         pieces = _joined(s2.read_frames(file))
         rest = _without_magic(path, next(pieces, b""))
         at = len(_MAGIC)

@@ -105,7 +105,7 @@ class Announcer:
         told: list[Expired] = []
         for was_reached in (True, False):
             mine = np.flatnonzero(rows_tell & (losses.reached == was_reached))
-            questions = [decided.question(int(span)) for span in mine]
+            questions = [replace(decided.question(int(span)), in_full=True) for span in mine]
             told += self.asks(partial(expired, reached=was_reached), decided.spans, questions)
         return [*told, self._digested(decided, plain, lost == 0)]
 
@@ -124,7 +124,7 @@ class Announcer:
     def _replayed(self, decided: OnePass, read: ReadCount) -> Announced:
         spans = decided.spans
         questions = [
-            replace(decided.question(span), cutoff_ns=None, due_ns=None)
+            replace(decided.question(span), cutoff_ns=None, due_ns=None, in_full=True)
             for span in range(len(spans))
         ]
         told = self.asks(limited, spans, questions)

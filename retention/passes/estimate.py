@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.guards import refuse_unbuilt
@@ -92,7 +93,9 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
     inventory = opened.store.inventory(snapshot)
-    return bounds_of(inventory, policy, as_of_ns, decide(opened, inventory, policy, as_of_ns))
+    with Engines("local") as engines:
+        decided = decide(opened, inventory, policy, as_of_ns, engines)
+    return bounds_of(inventory, policy, as_of_ns, decided)
 
 
 def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass) -> Estimate:

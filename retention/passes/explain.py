@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
+from retention.passes.exchange import fetched
 from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
 from retention.policy import Policy
@@ -180,7 +181,7 @@ def _ends_by_metadata(seen: Look) -> bool:
 
 def _rule(seen: Look, found: Found, facts: _Facts) -> str | None:
     """The first rule that lets the message go by itself, segments aside."""
-    verdicts, _ = judge(found.rows, seen.decided.question(found.span))
+    verdicts, _ = judge(found.rows, fetched(seen.decided.question(found.span)))
     verdict = int(settled(verdicts, reached=facts.scan_end is None)[found.row])
     return None if verdict == STAYS else RULES[verdict]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention import files
+from retention.checks import checked, unchecked
 from retention.errors import DamagedError
 from retention.steps import Step, reached
 from retention.subjects import path_name
@@ -100,7 +101,7 @@ class History:
         return latest
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
-        text = json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(checked(record), indent=1, sort_keys=True, ensure_ascii=False)
         files.replace(files.join(self.directory, name), text.encode())
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -109,8 +110,8 @@ class History:
         if content is None:
             return None
         try:
-            record: dict[str, Any] = json.loads(content)
-        except ValueError as error:
+            record = unchecked(json.loads(content))
+        except (ValueError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: this record of the run history is damaged ({error}); nothing was changed; restore it "
                 "from a copy, or remove it if the run does not matter any more"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retention import files
 from retention.opened import OpenedStream
+from retention.passes.exchange import DIRECTORY
 from retention.passes.history import history_of
 from retention.stores.layout import Layout
 from retention.stores.strays import strays
@@ -40,6 +41,7 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
         *_unfinished_writes(opened, layout),
         *_counts_of_nothing(layout, set(unnamed)),
         *_of_runs(opened),
+        *_exchanged(layout),
     ]
     return [Orphan(place, what, _written_ns(place)) for place, what in found]
 
@@ -66,6 +68,11 @@ def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str,
     for path in files.walk(layout.own("subjects")):
         if path not in there and path.endswith(".parquet"):
             yield layout.own("subjects", path), "subject counts of no data file"
+
+
+def _exchanged(layout: Layout) -> Iterator[tuple[str, str]]:
+    for path in files.walk(layout.own(DIRECTORY)):
+        yield layout.own(DIRECTORY, path), "subjects dealt out by a pass that never ended"
 
 
 def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from retention.segments import ReadCount
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
 FORMAT_VERSION = 1
+_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,15 @@ class Plan:
         """SHA-256 of what was decided, from canonical JSON: the same inputs give the same plan, on any engine."""
         digest = hashlib.sha256(_canonical(self._header()))
         for name in ("path", "partition", "segment", "min_seq", "file_bytes", "action"):
-            digest.update(_canonical(self.files[name].to_pylist()))
+            for text in _canonical_list(self.files[name]):
+                digest.update(text)
         for name in ("file", "rule", "first_seq", "last_seq"):
-            digest.update(_canonical(self.removed[name].to_pylist()))
+            for text in _canonical_list(self.removed[name]):
+                digest.update(text)
         if self.sequences is not None:
             for name in PLANNED_MARKERS.names:
-                digest.update(_canonical(self.markers[name].to_pylist()))
+                for text in _canonical_list(self.markers[name]):
+                    digest.update(text)
         return digest.hexdigest()
 
     def _header(self) -> dict[str, Any]:
@@ -141,6 +146,15 @@ def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
 
 def _total(column: pa.ChunkedArray) -> int:
     return int(pc.sum(column, min_count=0).as_py())
+
+
+def _canonical_list(column: pa.ChunkedArray) -> Iterator[bytes]:
+    """The canonical JSON of a column's values, some of them at a time."""
+    yield b"["
+    for at in range(0, len(column), _AT_ONCE):
+        values = column.slice(at, _AT_ONCE).to_pylist()
+        yield (b"," if at else b"") + _canonical(values)[1:-1]
+    yield b"]"
 
 
 def _canonical(value: object) -> bytes:

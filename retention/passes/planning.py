@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,20 +11,27 @@ import numpy as np
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.announcing import Announced, Announcer, without_markers
+from retention.passes.exchange import beyond_limit
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.position import next_seq
 from retention.passes.probe import Rows
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
-from retention.ports import Mark, Snapshot
+from retention.ports import Later, Mark, Outlook, Snapshot
 from retention.rules.due import next_due
+from retention.rules.heads import before, ends_before
 from retention.rules.judge import Answer, answer
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.spans import spans_of
 from retention.segments import Inventory, ReadCount
 from retention.stores import due
+from schemas.messages import NEVER
+
+_NOTHING = Later()
+_FIRST_FILES = 2_000
+_GROWTH = 8
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,9 @@ class Look:
     answers: list[Answer]
     plan: Plan
     snapshot: Snapshot | None = None
+    """None: a plan from a head, for which the table was not opened."""
+    later: Later = _NOTHING
+    """What the inventory does not have."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Planned:
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign."""
     snapshot: Snapshot | None
-    """What was opened; None if there was no need to, as nothing is due."""
+    """What was opened; None if there was no need to."""
 
 
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
@@ -75,7 +86,12 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         kept = SegmentCounts(kept=quiet.segments)
         plan = replace(nothing, table_id=quiet.table_id, version=mark.version, segments=kept)
         return Planned(plan, quiet.next_seq, None)
-    seen = look(opened, as_of_ns, engines, every_row=False)
+    outlook = None if mark is None else opened.store.outlook(mark)
+    seen = None if outlook is None else look_ahead(opened, outlook, as_of_ns, engines)
+    if seen is None:
+        seen = look(opened, as_of_ns, engines, every_row=False)
+        if mark is not None and mark.version == seen.plan.version:
+            opened.store.keep(seen.inventory, mark)
     if mark is not None:
         _remember(opened, mark, seen)
     return Planned(seen.plan, seen.inventory.counters.next_seq, seen.snapshot)
@@ -87,6 +103,9 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
     instant = next_due(seen.decided, plan.policy, counters.open_base)
+    if seen.later.segments and instant == NEVER and plan.policy.max_age_ns is not None:
+        # In what lies behind the head, something may be due all the same.
+        return
     if instant is not None and plan.as_of_ns < instant:
         quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, dict(counters.next_seq))
         due.keep(opened.root, mark, plan.policy, quiet)
@@ -108,16 +127,60 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     refuse_unbuilt(opened.name, policy)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
-    decided = decide(opened, inventory, policy, as_of_ns)
+    rows = Rows(opened, inventory, engines)
+    decided = decide(opened, inventory, policy, as_of_ns, engines)
+    return replace(_look_at(rows, decided, as_of_ns, every_row=every_row), snapshot=snapshot)
+
+
+def look_ahead(
+    opened: OpenedStream, outlook: Outlook, as_of_ns: int, engines: Engines
+) -> Look | None:
+    """Plan one pass from the oldest segments alone, as many of them as it takes; None: they are lost.
+
+    Raises:
+        RefusedError, DamagedError: as `plan_stream`.
+    """
+    policy = opened.config.policy()
+    reaches_all = policy.max_msgs_per_subject is not None or policy.allow_msg_ttl
+    files = sys.maxsize if reaches_all else _FIRST_FILES
+    while (head := outlook.head(files)) is not None:
+        inventory, later = head.inventory, head.later
+        seen_from_head = before(policy, later.messages, later.bytes)
+        if seen_from_head is not None:
+            decided = decide(opened, inventory, seen_from_head, as_of_ns, engines)
+            if not later.segments or ends_before(decided):
+                rows = Rows(opened, inventory, engines)
+                seen = _look_at(rows, decided, as_of_ns, every_row=False)
+                segments = seen.plan.segments
+                segments = replace(segments, kept=segments.kept + later.segments)
+                return replace(seen, plan=replace(seen.plan, segments=segments), later=later)
+        files *= _GROWTH
+    return None
+
+
+def decide(
+    opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int, engines: Engines
+) -> OnePass:
+    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
+    spans = spans_of(inventory.files)
+    limit = policy.max_msgs_per_subject
+    beyond = None if limit is None else beyond_limit(opened, inventory, spans, limit, engines)
+    return one_pass(spans, policy, as_of_ns, beyond)
+
+
+def _look_at(rows: Rows, decided: OnePass, as_of_ns: int, *, every_row: bool) -> Look:
+    """Have rows answer what metadata left open, and put the plan together."""
+    opened, inventory = rows.opened, rows.inventory
+    policy = opened.config.policy()
     known = unread(decided) if policy.whole_segments and not every_row else []
     asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
-    rows = Rows(opened, inventory, engines)
     questions = [decided.question(int(span)) for span in asked]
     answers = known + rows(answer, decided.spans, questions)
     told = _announced(rows, policy, as_of_ns, decided, answers)
     plan = make_plan(inventory, policy, as_of_ns, told.decided, told.answers)
-    plan = replace(plan, markers=told.markers, sequences=told.sequences, read=plan.read + told.read)
-    return Look(inventory, told.decided, list(told.answers), plan, snapshot)
+    read = plan.read + told.read
+    plan = replace(plan, markers=told.markers, sequences=told.sequences, read=read)
+    return Look(inventory, told.decided, list(told.answers), plan)
 
 
 def _announced(
@@ -135,10 +198,3 @@ def _announced(
         rows,
     )
     return announcer.announce(decided, answers)
-
-
-def decide(opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int) -> OnePass:
-    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
-    per_subject = policy.max_msgs_per_subject is not None
-    counts = opened.store.subject_counts(inventory.files) if per_subject else None
-    return one_pass(spans_of(inventory.files), policy, as_of_ns, counts)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
+from retention.passes.exchange import fetched
 from retention.rules.judge import Question, SpanRows
 from retention.rules.spans import Array, Spans
 from retention.segments import DataFile, Inventory, ReadCount
@@ -69,13 +70,16 @@ class Probe:
 
 
 def _tell(rule: Rule[Told], probe: Probe) -> Told:
-    rows, file_of_row, read = read_span(probe.files)
-    return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), probe.question)
+    question = fetched(probe.question)
+    rows, file_of_row, read = read_span(probe.files, question.columns)
+    return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
 
 
-def read_span(files: tuple[DataFile, ...]) -> tuple[pa.Table, Array, ReadCount]:
-    """Read the narrow columns of a span's files, ascending by `seq`, and which file each row is from."""
-    tables, reads = zip(*(read_columns(file, RULE_COLUMNS) for file in files), strict=True)
+def read_span(
+    files: tuple[DataFile, ...], columns: tuple[str, ...] = RULE_COLUMNS
+) -> tuple[pa.Table, Array, ReadCount]:
+    """Read narrow columns, `seq` among them, of a span's files, ascending by `seq`, and which file each row is from."""
+    tables, reads = zip(*(read_columns(file, columns) for file in files), strict=True)
     rows = pa.concat_tables(tables)
     file_of_row = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     if len(tables) > 1:

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from retention.copies import Copy, copy_without
 from retention.engines.choice import Engines
 from retention.errors import (
     BusyError,
@@ -17,20 +16,20 @@ from retention.errors import (
     StalePlanError,
 )
 from retention.opened import OpenedStream
-from retention.parquet_files import Description, stats_table
+from retention.parquet_files import stats_table
+from retention.passes.additions import Additions, stage_additions
 from retention.passes.guards import Guards, check_instant, check_policy
 from retention.passes.history import History, history_of
-from retention.passes.marking import stage_markers
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
 from retention.passes.report import Report
 from retention.passes.settling import settle_interrupted
 from retention.passes.undo import keep_for_undo
-from retention.passes.verify import check_copy, check_pins
+from retention.passes.verify import check_pins
 from retention.ports import Snapshot, Swap
-from retention.segments import DataFile, ReadCount
-from retention.staging import PARTITION, Staged, Staging
+from retention.segments import ReadCount
+from retention.staging import PARTITION
 from retention.stores.lease import lease
 from retention.units import SECOND
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -92,13 +91,13 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return _report(opened, plan, history.name_run(started), _Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        snapshot = opened.store.snapshot()
-        check_pins(plan, snapshot.files)
+        snapshot = _pinned(opened, plan)
         check_policy(opened, plan)
         # Behind the pins: who came second is told to plan again, not that time runs backwards.
         check_instant(opened, history, plan.as_of_ns, guards)
-        plan = replace(plan, version=snapshot.version)
-        planned = Planned(plan, snapshot.counters.next_seq, snapshot)
+        planned = Planned(
+            replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
+        )
         return _carry_out(opened, planned, engines, history, started)
 
 
@@ -108,19 +107,6 @@ def _plan_resolving_vectors(opened: OpenedStream, as_of_ns: int, engines: Engine
     except HiddenRowsError as hidden:
         purge_vectors(opened, hidden, engines)
         return plan_pass(opened, as_of_ns, engines)
-
-
-@dataclass(frozen=True)
-class _Staged:
-    """What a commit adds."""
-
-    copies: list[Description]
-    markers: Staged | None
-
-    @property
-    def stats(self) -> list[dict[str, Any]]:
-        marked = [] if self.markers is None else self.markers.stats
-        return [*(copy.stats for copy in self.copies), *marked]
 
 
 @dataclass(frozen=True)
@@ -136,81 +122,60 @@ class _Work:
 def _carry_out(
     opened: OpenedStream, planned: Planned, engines: Engines, history: History, started: int
 ) -> Report:
-    plan, snapshot = planned.plan, planned.snapshot
+    plan = planned.plan
     run = history.name_run(started)
-    if snapshot is None or plan.is_empty:
+    if plan.is_empty:
         work = _Work(version_before=plan.version, version_after=plan.version)
         report = _report(opened, plan, run, work, started)
         _finish(history, report, planned.next_seq)
         return report
-    copies, staging = _copies(opened, plan), Staging(opened.store)
+    snapshot = planned.snapshot or _pinned(opened, plan)
+    plan = replace(plan, version=snapshot.version)
+    added = stage_additions(opened, plan, snapshot, engines)
     try:
-        marked = stage_markers(opened, plan, snapshot, staging)
-        written = _stage(opened, plan, copies, engines)
-        version = _commit(opened, plan, run, _Staged(written, marked), snapshot, history)
+        version = _commit(opened, plan, run, added, snapshot, history)
     except CommitUnknownError:
         raise
     except BaseException:
-        opened.store.discard([copy.target.path for copy in copies])
-        staging.discard()
+        opened.store.discard([row["path"] for row in added.stats])
         raise
-    work = _Work(
-        read=sum((copy.read for copy in written), ReadCount()),
-        bytes_written=sum(row["file_bytes"] for row in _Staged(written, marked).stats),
-        version_before=plan.version,
-        version_after=version,
-    )
+    work = _Work(added.read, added.bytes, plan.version, version)
     report = _report(opened, plan, run, work, started)
     _finish(history, report, {**planned.next_seq, **_sequences_after(plan)})
     opened.store.finish()
     return report
 
 
-def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
-    rewrites = plan.rewrites
-    sources: list[DataFile] = opened.store.data_files(rewrites)
-    return [
-        Copy(source, opened.store.stage(source.partition, source.segment), plan.ranges_of(number))
-        for source, number in zip(sources, rewrites["number"].to_pylist(), strict=True)
-    ]
-
-
-def _stage(
-    opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines
-) -> list[Description]:
-    rewrites = plan.rewrites
-    weights = rewrites["file_bytes"].to_pylist()
-    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    written = engine.map(copy_without, copies, weights)
-    for planned, copy in zip(rewrites.to_pylist(), written, strict=True):
-        check_copy(opened.name, planned, copy.stats)
-    return written
+def _pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
+    """Open the table, in which every file must be as the plan has it."""
+    snapshot = opened.store.snapshot()
+    check_pins(plan, snapshot.files)
+    return snapshot
 
 
 def _commit(
     opened: OpenedStream,
     plan: Plan,
     run: str,
-    staged: _Staged,
+    added: Additions,
     snapshot: Snapshot,
     history: History,
 ) -> int:
-    added = stats_table(staged.stats)
+    files = stats_table(added.stats)
     metadata = {
         "run": run,
         "plan_id": plan.plan_id,
         "as_of_ns": plan.as_of_ns,
         "by_rule": plan.by_rule,
     }
-    keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), added)
+    keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), files)
     history.begin(run, _record(plan) | {"status": "begun"})
-    active = None if staged.markers is None else staged.markers.active
     swap = Swap(
         remove=plan.files.select(LOGGED_FILES.names),
-        add=added,
+        add=files,
         metadata=metadata,
         next_seq=_sequences_after(plan),
-        open_base={PARTITION: active.base} if active is not None else {},
+        open_base=added.open_base,
     )
     return opened.store.commit(swap, snapshot)
 

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.expiry import expires, first_young
 from retention.rules.limits import lowest_until
-from retention.rules.per_subject import Share, surplus_rows
+from retention.rules.per_subject import Apart, Lasts, Share, surplus_rows
 from retention.rules.spans import Array
 from retention.rules.ttl import passed
 from retention.segments import ReadCount
+from schemas.messages import RULE_COLUMNS
 from schemas.plan import REMOVED_RANGES
 
 STAYS = -1
@@ -33,12 +34,24 @@ class Question:
     """MaxMsgs: the lowest so many go."""
     lose_bytes: int = 0
     """MaxBytes: the lowest go until so many bytes are gone."""
-    surplus: Share | None = None
-    """MaxMsgsPerSubject: what the limit lets stay."""
+    surplus: Share | Lasts | Apart | None = None
+    """MaxMsgsPerSubject: what the limit lets stay; fetched before rows are judged."""
     cutoff_ns: int | None = None
     """MaxAge: the youngest instant that expires; None: the scan does not come here."""
     due_ns: int | None = None
     """Per-message TTL: the latest deadline that has passed; None: TTLs are not looked at."""
+    in_full: bool = False
+    """All narrow columns are looked at, also those that verdicts do without."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes to answer."""
+        if self.in_full:
+            return RULE_COLUMNS
+        by_subject = ("subject",) if isinstance(self.surplus, Share) else ()
+        by_age = () if self.cutoff_ns is None else ("ts_ns",)
+        by_deadline = () if self.cutoff_ns is None and self.due_ns is None else ("deadline_ns",)
+        return ("seq", "size", *by_subject, *by_age, *by_deadline)
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ class SpanRows:
     """The rows of one span."""
 
     rows: pa.Table
-    """The narrow columns (`RULE_COLUMNS`), ascending by `seq`."""
+    """The columns of the question, ascending by `seq`."""
     file_of_row: Array
     """For each row, its file's row number in the inventory."""
     read: ReadCount
@@ -88,7 +101,7 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
     """Give each row its verdict, and the row number at which the age scan ends (None: it goes on).
 
     Args:
-        rows: `seq`, `subject`, `ts_ns`, `size`, `deadline_ns` of all files of the span, ascending by `seq`.
+        rows: the columns of the question, of all files of the span, ascending by `seq`.
         question: what to decide.
     """
     verdicts = np.full(rows.num_rows, STAYS, dtype=np.int8)
@@ -100,6 +113,8 @@ def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
         beyond = surplus_rows(rows, question.surplus) & (verdicts == STAYS)
         verdicts[beyond] = RULES.index(MAX_MSGS_PER_SUBJECT)
     left, until = verdicts == STAYS, None
+    if question.cutoff_ns is None and question.due_ns is None:
+        return verdicts, None
     deadlines = pc.fill_null(rows["deadline_ns"], 0).to_numpy()
     if question.cutoff_ns is not None:
         until = first_young(rows["ts_ns"].to_numpy(), left, question.cutoff_ns)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from retention.policy import Policy
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.expiry import AgeScan, age_scan
 from retention.rules.judge import Question
 from retention.rules.limits import HeadCut, head_cut
-from retention.rules.per_subject import Surplus, surplus
+from retention.rules.per_subject import Beyond
 from retention.rules.spans import Array, Spans
 from retention.rules.ttl import TtlScan, ttl_scan
 
@@ -26,7 +25,7 @@ class OnePass:
     spans: Spans
     by_messages: HeadCut
     by_bytes: HeadCut
-    surplus: Surplus | None
+    surplus: Beyond | None
     age: AgeScan | None
     ttl: TtlScan | None
     below: Array
@@ -90,14 +89,14 @@ class OnePass:
         return np.where(whole[:, None], counts, 0)
 
 
-def one_pass(spans: Spans, policy: Policy, as_of_ns: int, counts: pa.Table | None) -> OnePass:
+def one_pass(spans: Spans, policy: Policy, as_of_ns: int, beyond: Beyond | None) -> OnePass:
     """Decide what metadata can (NATS STREAM.UPDATE from an unlimited config; docs/semantics/limits.md).
 
     Args:
         spans: the stream.
         policy: what lets messages go.
         as_of_ns: the pass's one instant.
-        counts: subject digests (`file`, `subject`, `messages`), needed if the policy limits messages per subject.
+        beyond: what each span holds beyond the limit per subject; None if the policy has none.
     """
     trims_head = policy.discard == "old"
     by_messages = _cut(policy.max_msgs if trims_head else None, spans.messages)
@@ -108,7 +107,6 @@ def one_pass(spans: Spans, policy: Policy, as_of_ns: int, counts: pa.Table | Non
         _falls_into(by_messages, numbers) | _falls_into(by_bytes, numbers)
     )
     below = numbers < start
-    beyond = _beyond(policy, spans, counts)
     taken = np.zeros(len(spans), dtype=np.int64) if beyond is None else beyond.messages
     spent = ~below & ~boundary & (taken == spans.messages)
     touched = ~below & ~spent & (boundary | (taken > 0))
@@ -133,12 +131,6 @@ def _cut(limit: int | None, amounts: Array) -> HeadCut:
 
 def _falls_into(cut: HeadCut, numbers: Array) -> Array:
     return (numbers == cut.whole) & (cut.rest > 0)
-
-
-def _beyond(policy: Policy, spans: Spans, counts: pa.Table | None) -> Surplus | None:
-    if policy.max_msgs_per_subject is None or counts is None:
-        return None
-    return surplus(policy.max_msgs_per_subject, counts, spans.span_of_file, len(spans))
 
 
 def _surely_whole(age: AgeScan, spans: Spans, doubtful: Array, boundary: Array) -> Array:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.errors import DamagedError
 from retention.rules.spans import Array
+
+_RANGE_ROWS = 65_536
+"""Subjects that are numbered at once: a table of so many stays in a processor's cache."""
+_MOST_CUTS = 16_384
+_NO_SUBJECTS = pa.nulls(0, pa.string())
 
 
 @dataclass(frozen=True)
@@ -25,13 +33,55 @@ class Share:
 
 
 @dataclass(frozen=True)
-class _Held:
-    """What one span holds of each of its subjects."""
+class Lasts:
+    """What the limit lets stay of a span in which no subject keeps more than its last message."""
 
-    codes: Array
+    seqs: Array
+    """Sequences of these last messages, ascending; all others of the span go."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What the limit lets stay of a span, in files: of so many subjects that no process holds them all."""
+
+    places: tuple[str, ...]
+    """Arrow files, each with some of the subjects and a batch for each span."""
+    span: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one span holds of each of its subjects; one entry a subject."""
+
+    subjects: pa.Array
     messages: Array
+    last_seq: Array
     beyond: Array
-    """How many of them are beyond the limit."""
+    """How many of the messages are beyond the limit."""
+
+    def share(self) -> Share | Lasts:
+        """What the limit does to the span."""
+        left = self.messages - self.beyond
+        loses, keeps = self.beyond > 0, left > 0
+        if int(left.max(initial=0)) <= 1:
+            return Lasts(np.sort(self.last_seq[keeps]))
+        stay = int(keeps.sum()) < int(loses.sum())
+        listed = keeps if stay else loses
+        counts = (left if stay else self.beyond)[listed]
+        return Share(self.subjects.filter(pa.array(listed)), counts, stay)
+
+
+class Beyond(Protocol):
+    """What each span holds beyond the limit, wherever it is kept."""
+
+    @property
+    def messages(self) -> Array:
+        """Surplus messages of each span, int64."""
+        ...
+
+    def of_span(self, span: int) -> Share | Lasts | Apart:
+        """What the limit does to one span, or where that is kept."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,18 +90,11 @@ class Surplus:
 
     messages: Array
     """Surplus messages of each span, int64."""
-    names: pa.Array
-    """Every subject of the stream; `_Held.codes` are places in it."""
-    held: tuple[_Held, ...]
+    held: tuple[Held, ...]
 
-    def of_span(self, span: int) -> Share:
+    def of_span(self, span: int) -> Share | Lasts:
         """What the limit does to one span."""
-        held = self.held[span]
-        loses, keeps = held.beyond > 0, held.messages > held.beyond
-        stay = int(keeps.sum()) < int(loses.sum())
-        listed = keeps if stay else loses
-        counts = (held.messages - held.beyond if stay else held.beyond)[listed]
-        return Share(self.names.take(pa.array(held.codes[listed])), counts, stay)
+        return self.held[span].share()
 
 
 def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Surplus:
@@ -59,29 +102,39 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Su
 
     Args:
         limit: messages that may stay per subject.
-        counts: `file` int64, ascending; `subject` string, once a file; `messages` int64.
+        counts: `file` int64, ascending; `subject` string, once a file, and sorted in it; `messages` and `last_seq`
+            int64.
         span_of_file: the span of each file.
         spans: the number of spans.
     """
-    encoded = pc.dictionary_encode(counts["subject"].combine_chunks())
-    newer = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    found = []
-    for codes, messages in _newest_first(encoded.indices.to_numpy(), counts, span_of_file, spans):
-        beyond = np.clip(newer[codes] + messages - limit, 0, messages)
-        newer[codes] += messages
-        found.append(_Held(codes, messages, beyond))
-    held = tuple(reversed(found))
+    held = tuple(_by_span(counts, span_of_file, spans))
+    for cut in _ranges([one.subjects for one in held]):
+        codes, subjects = _numbered(
+            [one.subjects[part] for one, part in zip(held, cut, strict=True)]
+        )
+        newer = np.zeros(subjects, dtype=np.int64)
+        for one, part, own in reversed(list(zip(held, cut, codes, strict=True))):
+            messages = one.messages[part]
+            one.beyond[part] = np.clip(newer[own] + messages - limit, 0, messages)
+            newer[own] += messages
     totals = np.array([int(one.beyond.sum()) for one in held], dtype=np.int64)
-    return Surplus(totals, encoded.dictionary, held)
+    return Surplus(totals, held)
 
 
-def surplus_rows(rows: pa.Table, share: Share) -> Array:
+def surplus_rows(rows: pa.Table, share: Share | Lasts | Apart) -> Array:
     """Which rows of one span are beyond the limit; a mask.
 
     Args:
-        rows: `subject`, ascending by sequence.
-        share: what the limit does to the span.
+        rows: `seq`, ascending, and `subject`, which `Lasts` do without.
+        share: what the limit does to the span, fetched if it lay apart.
+
+    Raises:
+        DamagedError: a message that should stay is not there.
     """
+    if isinstance(share, Apart):
+        raise TypeError(f"span {share.span}: what lies apart is fetched before rows are judged")
+    if isinstance(share, Lasts):
+        return _all_but(share.seqs, rows["seq"].to_numpy())
     codes = pc.fill_null(pc.index_in(rows["subject"], value_set=share.subjects), -1).to_numpy()
     listed = np.append(share.counts, 0)
     if share.stay:
@@ -89,21 +142,78 @@ def surplus_rows(rows: pa.Table, share: Share) -> Array:
     return _rank(codes) < listed[codes]
 
 
-def _newest_first(
-    codes: Array, counts: pa.Table, span_of_file: Array, spans: int
-) -> Iterator[tuple[Array, Array]]:
-    """The subjects of each span, once each, and how many messages they have in it; from the newest span down."""
+def _all_but(last: Array, seqs: Array) -> Array:
+    at = np.minimum(np.searchsorted(seqs, last), len(seqs) - 1)
+    absent = seqs[at] != last
+    if absent.any():
+        raise DamagedError(
+            f"message {last[absent][0]} is the last of its subject by the subject digest, and is not in the data "
+            "file; nothing was changed; delete `_retention/subjects` of the stream, which is made anew, and plan again"
+        )
+    goes = np.ones(len(seqs), dtype=bool)
+    goes[at] = False
+    return goes
+
+
+def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Held]:
+    """What each span holds, nothing beyond the limit yet."""
     at = span_of_file[counts["file"].to_numpy()]
-    messages = counts["messages"].to_numpy()
     starts = np.searchsorted(at, np.arange(spans + 1))
+    lengths = np.diff(starts)
     several = np.bincount(span_of_file, minlength=spans) > 1
-    for span in reversed(range(spans)):
+    subjects = _cut(counts["subject"], lengths)
+    messages, last_seq = counts["messages"].to_numpy(), counts["last_seq"].to_numpy()
+    for span, own in enumerate(subjects):
         part = slice(starts[span], starts[span + 1])
+        columns = [own, messages[part], last_seq[part]]
         if several[span]:
-            own, place = np.unique(codes[part], return_inverse=True)
-            yield own, np.bincount(place, weights=messages[part]).astype(np.int64)
-        else:
-            yield codes[part], messages[part]
+            columns = _merged(columns)
+        names, counted, last = columns
+        yield Held(names, counted, last, np.zeros(len(counted), dtype=np.int64))
+
+
+def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:
+    """A column in pieces of these lengths; where its chunks are just these, they are not copied."""
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    if [len(chunk) for chunk in chunks] == lengths.tolist():
+        return chunks
+    whole = pa.concat_arrays([_NO_SUBJECTS, *chunks])
+    ends = np.cumsum(lengths).tolist()
+    return [whole[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+
+def _merged(columns: list[pa.Array | Array]) -> list[pa.Array | Array]:
+    """The digests of several files of one span as one."""
+    table = pa.table(dict(zip(("subject", "messages", "last_seq"), columns, strict=True)))
+    folded = table.group_by("subject").aggregate([("messages", "sum"), ("last_seq", "max")])
+    folded = folded.sort_by("subject").combine_chunks()
+    numbers = [folded[name].to_numpy() for name in ("messages_sum", "last_seq_max")]
+    return [pa.concat_arrays([_NO_SUBJECTS, *folded["subject"].chunks]), *numbers]
+
+
+def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
+    """Cut sorted runs of subjects into ranges, in each of which every run has all subjects between the same two."""
+    wanted = sum(len(run) for run in runs) // _RANGE_ROWS
+    count = max(1, min(wanted, _MOST_CUTS // max(len(runs), 1)))
+    longest = max(runs, key=len, default=_NO_SUBJECTS)
+    bounds = [longest[len(longest) * at // count].as_py() for at in range(1, count)]
+    starts = [[0, *(_place(run, bound) for bound in bounds), len(run)] for run in runs]
+    for at in range(count):
+        yield [slice(own[at], own[at + 1]) for own in starts]
+
+
+def _place(run: pa.Array, bound: str) -> int:
+    return bisect_left(range(len(run)), bound, key=lambda at: run[at].as_py())
+
+
+def _numbered(runs: list[pa.Array]) -> tuple[list[Array], int]:
+    """Number the subjects of several runs alike, and tell how many there are."""
+    encoded = pa.chunked_array(runs, pa.string()).dictionary_encode().chunks
+    if not encoded:
+        return [np.zeros(0, dtype=np.int32) for _ in runs], 0
+    codes = np.concatenate([one.indices.to_numpy() for one in encoded])
+    ends = np.cumsum([len(run) for run in runs])
+    return np.split(codes, ends[:-1]), len(encoded[0].dictionary)
 
 
 def _rank(codes: Array) -> Array:

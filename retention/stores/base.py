@@ -67,7 +67,11 @@ class FileStore(ABC):
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """Where the live files can be opened now."""
         found = [
-            replace(self._layout.data_file(row, self._place_of_live(row[0])), claim=claim)
+            replace(
+                self._layout.data_file(row, self._place_of_live(row[0])),
+                claim=claim,
+                later=self._place_when_removed(row[0]),
+            )
             for row, claim in zip(identities(files), claims_of(files), strict=True)
         ]
         check_lengths(self._layout, files, found)
@@ -106,3 +110,7 @@ class FileStore(ABC):
     @abstractmethod
     def _place_of_live(self, path: str) -> str:
         """Where a file lies that the table has."""
+
+    @abstractmethod
+    def _place_when_removed(self, path: str) -> str | None:
+        """Where it lies once it is removed, None if it stays where it is."""

@@ -3,95 +3,167 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.claims import CLAIMED
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES
 
-MERGE_ABOVE = 64
+MERGE_ABOVE = 16
 _KEEP_MS = 86_400_000
+_SMALL_ROWS = 4_096
 _KEY = ["partition", "segment", "file_bytes", "modified_ms"]
 _LEARNED = [name for name in FILE_STATS.names if name not in LOGGED_FILES.names]
 
 
 class StatisticsCache:
-    """Rows of `FILE_STATS`, keyed by path, length and modification time; losing them costs time."""
+    """Rows of `FILE_STATS`, keyed by path, length and modification time; losing them costs time.
+
+    Each of its files is written once and read at most once by a process. When there are many, the newest are merged
+    into one, together with every older one that is no larger than those after it: so sizes at least double from file
+    to file, and a row is rewritten a logarithmic number of times.
+    """
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
         self._directory = layout.own("stats")
         self._clock = clock
+        self._known: dict[str, pa.Table] = {}
 
     def add(self, rows: pa.Table) -> None:
         """Remember statistics of files, before or after a commit names them."""
         with files.if_writable():
-            self._write(rows)
-
-    def _write(self, rows: pa.Table) -> None:
-        if rows.num_rows:
-            name = f"{self._clock():020d}-{uuid.uuid4().hex[:8]}.parquet"
-            with files.create(files.join(self._directory, name)) as sink:
-                # Paths are all different: a dictionary of them only costs.
-                pq.write_table(
-                    rows.select(FILE_STATS.names).cast(FILE_STATS), sink, use_dictionary=False
-                )
-            reached(Step.STATS_CACHED)
+            if rows.num_rows:
+                self._write(rows, self._clock())
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files in `live` that are known, and the rows of `live` that are not.
 
-        The first is of shape `FILE_STATS`.
+        The first is of shape `FILE_STATS`. What `live` says beyond `LOGGED_FILES` must be what is known.
         """
-        known = self._load()[1]
-        at = pc.index_in(live["path"], value_set=known["path"])
-        hit = pc.is_valid(at)
-        for name in _KEY:
-            hit = pc.and_(hit, pc.equal(known[name].take(at), live[name]))
-        hit = pc.fill_null(hit, fill_value=False)
-        if pc.all(hit, min_count=0).as_py():
-            return _completed(live, known, at), live.slice(0, 0)
-        return _completed(live.filter(hit), known, at.filter(hit)), live.filter(pc.invert(hit))
+        found, left = [FILE_STATS.empty_table()], live
+        for known in self._newest_first(live.num_rows):
+            some, left = _found(left, known)
+            found.append(some)
+            if not left.num_rows:
+                break
+        return pa.concat_tables(found), left
 
-    def tidy(self, live: pa.Table) -> None:
+    def tidy(self, live: Callable[[], pa.Table]) -> None:
         """Put many small files into one.
 
         Args:
-            live: shape `FILE_STATS`; kept, as are rows so young that a commit under way may name them.
+            live: asked only when everything is merged, shape `FILE_STATS`; then its rows are kept, and those so
+                young that a commit under way may name them.
         """
-        names = files.names(self._directory)
+        names = self._names()
         if len(names) <= MERGE_ABOVE:
             return
-        names, known = self._load()
-        young = pc.greater(known["modified_ms"], self._clock() // 1_000_000 - _KEEP_MS)
-        alive = pc.is_in(known["path"], value_set=live["path"])
+        merged = _run_to_merge(names)
+        tables = [self._read(name) for name in reversed(merged)]
+        rows = pa.concat_tables(table for table in tables if table is not None)
+        if merged == names:
+            rows = self._alive_or_young(rows, live())
         with files.if_writable():
-            self._write(pa.concat_tables([live, known.filter(pc.and_not(young, alive))]))
-            files.delete(files.join(self._directory, name) for name in names)
+            # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
+            self._write(rows, _clock_of(merged[-1]))
+            files.delete(files.join(self._directory, name) for name in merged)
+        for name in merged:
+            self._known.pop(name, None)
         reached(Step.STATS_MERGED)
 
-    def _load(self) -> tuple[list[str], pa.Table]:
-        """Names of the cache's files, and their rows, the newest first."""
-        while True:
-            names = files.names(self._directory)
-            tables = [self._read(name) for name in reversed(names)]
-            # A file that vanished was merged into another one by a rival: look again.
-            if None not in tables or names == files.names(self._directory):
-                break
-        whole = [table for table in tables if table is not None]
-        return names, pa.concat_tables(whole) if whole else FILE_STATS.empty_table()
+    def _alive_or_young(self, rows: pa.Table, live: pa.Table) -> pa.Table:
+        young = pc.greater(rows["modified_ms"], self._clock() // 1_000_000 - _KEEP_MS)
+        alive = pc.is_in(rows["path"], value_set=live["path"])
+        return pa.concat_tables([live, rows.filter(pc.and_not(young, alive))])
+
+    def _newest_first(self, count: int) -> Iterator[pa.Table]:
+        """The cache's rows, the newest first, in tables of at least `count` rows but for the last one.
+
+        A rival may merge files meanwhile: then theirs are read, too.
+        """
+        seen: set[str] = set()
+        while count and (unread := [name for name in self._names() if name not in seen]):
+            gathered: list[pa.Table] = []
+            while unread and sum(table.num_rows for table in gathered) < count:
+                name = unread.pop()
+                seen.add(name)
+                table = self._read(name)
+                gathered += [] if table is None else [table]
+            if gathered:
+                yield pa.concat_tables(gathered)
+
+    def _names(self) -> list[str]:
+        """The cache's files, the oldest first."""
+        return files.names(self._directory)
+
+    def _write(self, rows: pa.Table, clock: int) -> None:
+        rows = rows.select(FILE_STATS.names).cast(FILE_STATS)
+        name = f"{clock:020d}-{uuid.uuid4().hex[:8]}-{rows.num_rows}.parquet"
+        with files.create(files.join(self._directory, name)) as sink:
+            # Paths are all different: a dictionary of them only costs.
+            pq.write_table(rows, sink, use_dictionary=False, write_page_checksum=True)
+        self._remember(name, rows)
+        reached(Step.STATS_CACHED)
 
     def _read(self, name: str) -> pa.Table | None:
+        if name in self._known:
+            return self._known[name]
         try:
             with files.open_input(files.join(self._directory, name)) as source:
-                return pq.ParquetFile(source).read(FILE_STATS.names).cast(FILE_STATS)
+                opened = pq.ParquetFile(source, page_checksum_verification=True)
+                rows = opened.read(FILE_STATS.names).cast(FILE_STATS)
         except (OSError, KeyError, pa.ArrowException):
             # Whatever cannot be read is learned again from the data files.
             return None
+        self._remember(name, rows)
+        return rows
+
+    def _remember(self, name: str, rows: pa.Table) -> None:
+        """Its files never change; small ones are many, and each costs a request."""
+        if rows.num_rows <= _SMALL_ROWS:
+            self._known[name] = rows
+
+
+def _run_to_merge(names: Sequence[str]) -> list[str]:
+    """The newest half of the files, and every older one that is no larger than all after it."""
+    at = len(names) // 2
+    total = sum(_rows_in(name) for name in names[at:])
+    while at and _rows_in(names[at - 1]) <= total:
+        at -= 1
+        total += _rows_in(names[at])
+    return list(names[at:])
+
+
+def _rows_in(name: str) -> int:
+    said = name.removesuffix(".parquet").rpartition("-")[2]
+    return int(said) if said.isdigit() else 1
+
+
+def _clock_of(name: str) -> int:
+    said = name.partition("-")[0]
+    return int(said) if said.isdigit() else 0
+
+
+def _found(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What `known` says of the files in `live`, and the rows of `live` of which it says nothing."""
+    at = pc.index_in(live["path"], value_set=known["path"])
+    hit = pc.is_valid(at)
+    for name in _KEY:
+        hit = pc.and_(hit, pc.equal(known[name].take(at), live[name]))
+    for name in [name for name in CLAIMED if name in live.column_names]:
+        # Where the log says something else, the file itself is asked.
+        same = pc.equal(known[name].take(at), live[name])
+        hit = pc.and_(hit, pc.or_kleene(pc.is_null(live[name]), same))
+    hit = pc.fill_null(hit, fill_value=False)
+    if pc.all(hit, min_count=0).as_py():
+        return _completed(live, known, at), live.slice(0, 0)
+    return _completed(live.filter(hit), known, at.filter(hit)), live.filter(pc.invert(hit))
 
 
 def _completed(identified: pa.Table, known: pa.Table, at: pa.ChunkedArray) -> pa.Table:

@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention.errors import BusyError, ConflictError
-from retention.ports import Mark, Snapshot, Swap
+from retention.errors import BusyError, ConflictError, RetentionError, StalePlanError
+from retention.failing import first_line
+from retention.ports import Mark, Outlook, Snapshot, Swap
 from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
-from retention.stores import delta_history, delta_table, doubles, index
+from retention.stores import delta_grace, delta_history, delta_table, doubles, index
 from retention.stores.base import FileStore
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
+from retention.stores.delta_outlook import DeltaOutlook
 from retention.stores.delta_table import DeltaHandle
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import LOGGED_FILES
@@ -37,10 +39,20 @@ class DeltaStore(FileStore):
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
         super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
+        self._grace_differs = False
+        self._ahead = DeltaOutlook(layout, self._cache, self.data_files)
 
     def mark(self) -> Mark | None:
         """The newest version, with length and time of its log entry."""
         return delta_history.newest_mark(self._layout)
+
+    def outlook(self, mark: Mark) -> Outlook | None:
+        """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
+        return self._ahead.at(mark)
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Make the ledger anew."""
+        self._ahead.keep(inventory, mark)
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
@@ -48,7 +60,7 @@ class DeltaStore(FileStore):
         handle, live = delta_table.read_handle(self._layout)
         return Snapshot(
             handle.table.version(),
-            str(handle.table.metadata().id),
+            handle.table_id,
             live,
             index.effective(handle.logged, live),
             handle,
@@ -63,13 +75,12 @@ class DeltaStore(FileStore):
         """Complete the snapshot's files to full statistics, from the cache first."""
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)
         index.refuse_nulls(self.stream, snapshot.files)
-        logged = snapshot.files.select(LOGGED_FILES.names)
-        known, missing = self._cache.match(logged)
+        known, missing = self._cache.match(snapshot.files)
         described, read = index.describe(self.data_files(missing), missing)
         self._cache.add(described)
         table = pa.concat_tables([known, described]) if described.num_rows else known
         table = index.in_order(table)
-        self._cache.tidy(table)
+        self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
         read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
         counters = index.effective(snapshot.counters, table)
@@ -77,7 +88,7 @@ class DeltaStore(FileStore):
 
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files `inventory` would open."""
-        known, missing = self._cache.match(snapshot.files.select(LOGGED_FILES.names))
+        known, missing = self._cache.match(snapshot.files)
         if missing.num_rows:
             return missing.num_rows
         return self._unchecked_doubles(known)
@@ -88,6 +99,8 @@ class DeltaStore(FileStore):
             # Which sequence is next rests on every file: those that no log describes are read now.
             self.inventory(snapshot)
         self._cache.add(swap.add)
+        grace_ns = self._settings.grace_ns
+        self._grace_differs = bool(delta_grace.differing(snapshot.handle.table, grace_ns))
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)
 
@@ -96,14 +109,17 @@ class DeltaStore(FileStore):
         return delta_history.find_run(self._layout, run)
 
     def finish(self) -> None:
-        """Write a checkpoint of the log when ten versions are new since the last one."""
-        versions, checkpoints = delta_history.versions(self._layout)
-        if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
-            return
+        """Have the table follow the configuration's grace; write a checkpoint when ten versions are new."""
+        if self._grace_differs:
+            table = delta_table.open_table(self._layout)
+            delta_grace.follow(self.stream, table, self._settings.grace_ns)
         try:
+            versions, checkpoints = delta_history.versions(self._layout)
+            if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
+                return
             delta_table.open_table(self._layout).create_checkpoint()
             reached(Step.CHECKPOINT_WRITTEN)
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, RetentionError) as error:
             _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
 
     def _made(self) -> bool:
@@ -118,16 +134,19 @@ class DeltaStore(FileStore):
     def _place_of_live(self, path: str) -> str:
         return self._layout.live(path)
 
+    def _place_when_removed(self, path: str) -> None:
+        """Files stay where they are until VACUUM."""
+
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         attempts = 1 if swap.assigns_sequences else ATTEMPTS
         for number in range(attempts):
             if number:
                 time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
-                handle, live = delta_table.read_handle(self._layout)
+                handle, live = self._again(handle)
             try:
                 return self._attempt(swap, handle, live).commit(self._now_ms())
             except CommitFailedError as error:
-                refused = delta_table.first_line(error)
+                refused = first_line(error)
         if swap.assigns_sequences:
             raise ConflictError(
                 f"stream {self.stream}: another commit came first ({refused}); nothing was changed; try again"
@@ -136,6 +155,15 @@ class DeltaStore(FileStore):
             f"stream {self.stream}: {attempts} times another commit came first ({refused}); nothing was changed; try "
             "again later"
         )
+
+    def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
+        """The newest version of the same table."""
+        newer, live = delta_table.read_handle(self._layout)
+        if newer.table_id != handle.table_id:
+            raise StalePlanError(
+                f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
+            )
+        return newer, live
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:
         live = self._with_ranges(live)

@@ -22,13 +22,14 @@ from retention.errors import (
     RetentionError,
     UsageError,
 )
+from retention.failing import first_line
 from retention.ports import Swap
 from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
-from retention.stores.delta_history import find_token
-from retention.stores.delta_table import DeltaHandle, first_line, open_table
+from retention.stores.delta_history import find_token, mark_of
+from retention.stores.delta_table import DeltaHandle, open_table
 from retention.stores.delta_writers import TOKEN, refuse_other_writers
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -79,6 +80,8 @@ class Attempt:
             app_transactions=self._transactions(at_ms),
         )
         reached(Step.DELTA_COMMITTING)
+        if mark_of(self.layout, self.handle.table.version()) != self.handle.mark:
+            raise CommitFailedError("another table was made in its place")
         try:
             self.handle.table.create_write_transaction(
                 actions,
@@ -88,9 +91,9 @@ class Attempt:
                 commit_properties=properties,
                 post_commithook_properties=_NO_HOOKS,
             )
-        except CommitFailedError:
+        except CommitFailedError as error:
             # On object stores a lost answer makes the second try of our own commit look like a rival.
-            version = self._find(token)
+            version = self._look_for(token, error)
             if version is None:
                 raise
             return version
@@ -148,21 +151,23 @@ class Attempt:
             values |= _named(prefix, wanted)
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
 
-    def _find(self, token: str) -> int | None:
-        """The version that our commit became, by its token in the log."""
-        return find_token(self.layout, token, self.handle.table.version())
-
-    def _find_out(self, token: str, error: Exception) -> int:
-        """Say what became of a commit that failed for another reason than a rival."""
+    def _look_for(self, token: str, error: Exception) -> int | None:
+        """The version that our commit became, by its token in the log, which must be readable."""
         stream = self.layout.stream
         try:
-            version = self._find(token)
+            version = find_token(self.layout, token, self.handle.table.version())
             open_table(self.layout)
         except (OSError, RetentionError) as unreadable:
             raise CommitUnknownError(
                 f"stream {stream}: the commit failed ({first_line(error)}) and the log cannot be read now; "
                 "look at the table's history before anything else, and delete no file"
             ) from unreadable
+        return version
+
+    def _find_out(self, token: str, error: Exception) -> int:
+        """Say what became of a commit that failed for another reason than a rival."""
+        stream = self.layout.stream
+        version = self._look_for(token, error)
         if version is not None:
             return version
         if files.is_remote(self.layout.root):

@@ -27,18 +27,21 @@ def versions(layout: Layout) -> tuple[list[int], list[int]]:
 def newest_mark(layout: Layout) -> Mark | None:
     """The newest version, told from another table's same one by length and time of its entry."""
     entries, _ = versions(layout)
-    if not entries:
-        return None
+    return mark_of(layout, entries[-1]) if entries else None
+
+
+def mark_of(layout: Layout, version: int) -> Mark | None:
+    """The mark of a version, None if its entry is gone."""
     try:
-        length, modified_ms = files.stat(_place(layout, entries[-1]))
+        length, modified_ms = files.stat(place_of(layout, version))
     except FileNotFoundError:
         return None
-    return Mark(entries[-1], f"{length}/{modified_ms}")
+    return Mark(version, f"{length}/{modified_ms}")
 
 
 def read_entry(layout: Layout, version: int) -> bytes | None:
     """One entry of the log, None if there is none."""
-    return files.read_bytes(_place(layout, version))
+    return files.read_bytes(place_of(layout, version))
 
 
 def find_token(layout: Layout, token: str, after: int) -> int | None:
@@ -74,5 +77,6 @@ def _runs(entry: bytes) -> set[object]:
     return found
 
 
-def _place(layout: Layout, version: int) -> str:
+def place_of(layout: Layout, version: int) -> str:
+    """Where the entry of a version lies."""
     return layout.live(f"_delta_log/{version:0{_DIGITS}d}.json")

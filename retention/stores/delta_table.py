@@ -16,9 +16,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from retention import files
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import BusyError, DamagedError, RefusedError, UsageError
+from retention.failing import failure, first_line, telling
+from retention.ports import Mark
 from retention.segments import Counters
 from retention.steps import Step, reached
+from retention.stores import delta_history
+from retention.stores.delta_grace import grace_properties
 from retention.stores.delta_rules import TableRules, examine
 from retention.stores.layout import Layout, leaving
 from retention.subjects import TABLES
@@ -27,7 +31,6 @@ from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 Key = TypeVar("Key", int, str)
 
-_WEEK_S = 7 * 86_400
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {
     "path": "path",
@@ -50,16 +53,20 @@ _FROM_LOG = {
 class AppTransactions(Mapping[Key, int], Generic[Key]):
     """Counters kept as Delta app transactions `<prefix>/<key>`, looked up when asked for.
 
-    A Delta log cannot list them: iterating gives those of the keys known so far.
+    A Delta log cannot list them: iterating gives those of the keys known so far. The handle stands at one version, so
+    that what was looked up once stays true of it.
     """
 
     def __init__(self, table: DeltaTable, prefix: str, known: list[Key]) -> None:
         self._table = table
         self._prefix = prefix
         self._known: list[Key] = known
+        self._found: dict[Key, int | None] = {}
 
     def __getitem__(self, key: Key) -> int:
-        value = self._table.transaction_version(f"{self._prefix}/{key}")
+        if key not in self._found:
+            self._found[key] = self._look_up(key)
+        value = self._found[key]
         if value is None:
             raise KeyError(key)
         return value
@@ -69,6 +76,15 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _look_up(self, key: Key) -> int | None:
+        try:
+            return self._table.transaction_version(f"{self._prefix}/{key}")
+        except DeltaError as error:
+            raise BusyError(
+                f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "
+                "when a table is made anew; nothing was changed; try again"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,13 @@ class DeltaHandle:
     """The counters as the log has them."""
     vectors: frozenset[str]
     """Paths of live files of which some rows are deleted by a deletion vector."""
+    mark: Mark | None
+    """Of this version: a table that is made anew comes to the same version with another one."""
+
+    @property
+    def table_id(self) -> str:
+        """What tells this table from one made anew in its place."""
+        return str(self.table.metadata().id)
 
 
 def exists(layout: Layout) -> bool:
@@ -91,20 +114,22 @@ def exists(layout: Layout) -> bool:
 def create_table(layout: Layout, grace_ns: int) -> None:
     """Make the empty table; nothing happens if it is there."""
     _avoid_percent_signs(layout)
-    grace_s = -(-grace_ns // 10**9)
-    DeltaTable.create(
-        _uri(layout),
-        MESSAGES,
-        mode="ignore",
-        partition_by=list(PARTITION_COLUMNS),
-        configuration={
-            "delta.enableDeletionVectors": "false",
-            "delta.deletedFileRetentionDuration": f"interval {grace_s} seconds",
-            "delta.logRetentionDuration": f"interval {grace_s + _WEEK_S} seconds",
-            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-        },
-        storage_options=_options(layout),
-    )
+    place = _uri(layout)
+    try:
+        DeltaTable.create(
+            place,
+            MESSAGES,
+            mode="ignore",
+            partition_by=list(PARTITION_COLUMNS),
+            configuration={
+                "delta.enableDeletionVectors": "false",
+                "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+                **grace_properties(grace_ns),
+            },
+            storage_options=_options(layout),
+        )
+    except (DeltaError, OSError) as error:
+        raise failure(layout.messages, error) from error
     reached(Step.TABLE_MADE)
 
 
@@ -113,7 +138,9 @@ def open_table(layout: Layout) -> DeltaTable:
 
     Raises:
         UsageError: there is none.
+        RefusedError: it uses a table feature that nobody here can read.
         DamagedError: its log cannot be read.
+        StorageError: the storage failed.
     """
     try:
         return DeltaTable(_uri(layout), storage_options=_options(layout))
@@ -121,7 +148,14 @@ def open_table(layout: Layout) -> DeltaTable:
         raise UsageError(
             f"{layout.messages}: there is no Delta table; write to stream {layout.stream} first"
         ) from error
-    except (DeltaError, OSError, ValueError) as error:
+    except OSError as error:
+        raise failure(layout.messages, error) from error
+    except (DeltaError, ValueError) as error:
+        if "Unsupported" in str(error):
+            raise RefusedError(
+                f"stream {layout.stream}: the Delta table uses what deltalake cannot read ({first_line(error)}); "
+                "nothing was changed; drop that table feature, or copy the rows into a new stream"
+            ) from error
         raise DamagedError(
             f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
             f"({first_line(error)}); nothing was changed; restore the log from a copy"
@@ -144,12 +178,8 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
         AppTransactions(table, "batch", []),
     )
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
-    return DeltaHandle(table, rules, logged, vectors), live
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's text, or its name."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    mark = delta_history.mark_of(layout, table.version())
+    return DeltaHandle(table, rules, logged, vectors, mark), live
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
@@ -210,9 +240,10 @@ def _avoid_percent_signs(layout: Layout) -> None:
     table = Path(TABLES, f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
     files.make_directory(str(root.parent / table))
     files.make_directory(str(root))
-    with suppress(FileExistsError):
+    with suppress(FileExistsError), telling(layout.messages, FileExistsError):
         messages.symlink_to(Path("..", table), target_is_directory=True)
         files.sync_directory(str(root))
         reached(Step.PLACE_LINKED)
         return
-    (root.parent / table).rmdir()
+    with suppress(OSError):
+        (root.parent / table).rmdir()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention import files, parquet_files
 from retention.segments import DataFile
 from retention.stores.layout import Layout, identities
+from retention.subject_counts import count_subjects, unpack
 from schemas.files import SUBJECT_COUNTS
 
 _READERS = 2
@@ -29,31 +30,44 @@ def subject_counts(
 
     def digest(number: int) -> pa.Table:
         row = table.slice(number, 1)
-        name = layout.data_file(identities(row)[0], "").digest_location
-        messages = row["messages"][0].as_py()
-        counted = _read(name, messages)
-        if counted is None:
-            data = locate(row)[0]
-            parquet_files.describe(data)
-            counted = _read(name, messages)
-            if counted is None:
-                # Where nothing can be written, the digest is not kept.
-                rows = parquet_files.read_columns(data, _COUNTED)[0]
-                counted = parquet_files.count_subjects(rows)
-        return counted.add_column(
-            0, _SHAPE.field("file"), pa.array([number] * len(counted), pa.int64())
-        )
+        place = layout.data_file(identities(row)[0], "").digest_location
+        counted = _counted(place, row["messages"][0].as_py(), lambda: locate(row)[0])
+        numbers = pa.array(np.full(len(counted), number), pa.int64())
+        return counted.add_column(0, _SHAPE.field("file"), numbers)
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(digest, range(table.num_rows)))
     return pa.concat_tables([_SHAPE.empty_table(), *found])
 
 
+def digest_of(file: DataFile, messages: int) -> pa.Table:
+    """The digest of one data file that holds so many messages, shape `SUBJECT_COUNTS`; made again as above."""
+    return _counted(file.digest_location, messages, lambda: file)
+
+
+def lengths(layout: Layout, table: pa.Table) -> list[int]:
+    """The lengths of the digests of files; those that are lost count nothing."""
+    places = [layout.data_file(row, "").digest_location for row in identities(table)]
+    return [length or 0 for length in files.lengths(places)]
+
+
+def _counted(place: str, messages: int, locate: Callable[[], DataFile]) -> pa.Table:
+    counted = _read(place, messages)
+    if counted is None:
+        data = locate()
+        parquet_files.describe(data)
+        counted = _read(place, messages)
+        if counted is None:
+            # Where nothing can be written, the digest is not kept.
+            counted = count_subjects(parquet_files.read_columns(data, _COUNTED)[0])
+    return counted
+
+
 def _read(location: str, messages: int) -> pa.Table | None:
     try:
-        with files.open_input(location) as source:
-            counted = pq.read_table(source).cast(SUBJECT_COUNTS)
-    except (OSError, ValueError, pa.ArrowException):
+        counted = unpack(files.read_bytes(location) or b"")
+    except (OSError, pa.ArrowException):
         # Whatever cannot be read is learned again from the data file.
         return None
-    return counted if pc.sum(counted["messages"]).as_py() == messages else None
+    agrees = counted is not None and pc.sum(counted["messages"], min_count=0).as_py() == messages
+    return counted if agrees else None

@@ -12,8 +12,9 @@ from typing import Any
 from retention import files
 from retention.policy import Policy
 from retention.ports import Mark
+from retention.steps import Step, reached
 
-_EDITION = 1
+_EDITION = 2
 """Of the rules: raised when they come to decide otherwise, so that nothing foretold before counts."""
 
 
@@ -47,6 +48,7 @@ def keep(root: str, mark: Mark, policy: Policy, quiet: Quiet) -> None:
     content = {"of": of, "quiet": held, "check": _check(of, held)}
     with suppress(OSError):
         files.replace(_place(root), json.dumps(content).encode())
+        reached(Step.DUE_KEPT)
 
 
 def _of(mark: Mark, policy: Policy) -> dict[str, Any]:

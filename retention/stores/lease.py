@@ -16,6 +16,7 @@ from pathlib import Path
 
 from retention import files
 from retention.errors import BusyError
+from retention.failing import telling
 from retention.steps import Step, reached
 
 KINDS = ("maintenance", "append")
@@ -69,17 +70,20 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
         BusyError: someone else holds it.
     """
     files.make_directory(str(Path(place).parent))
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
+    with telling(place):
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        _lock(descriptor, place, wait_s)
-        if owner is not None:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, owner, 0)
+        with telling(place):
+            _lock(descriptor, place, wait_s)
+            if owner is not None:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, owner, 0)
         reached(Step.LEASE_TAKEN)
         yield
     finally:
-        # Closing lets the lock go; the operating system does the same for a killed process.
-        os.close(descriptor)
+        # Closing lets the lock go, whatever it answers; the operating system does the same for a killed process.
+        with suppress(OSError):
+            os.close(descriptor)
 
 
 def holder(root: str, kind: str) -> str | None:
@@ -140,8 +144,10 @@ def _held_object(place: str, since_ns: int, wait_s: float, expiry_s: float) -> I
     finally:
         stop.set()
         keeper.join()
-        if files.read_bytes(place) == owner:
-            files.delete([place])
+        # What was done is done: a lease that cannot be given back runs out.
+        with suppress(OSError):
+            if files.read_bytes(place) == owner:
+                files.delete([place])
 
 
 def _acquire(place: str, owner: bytes, wait_s: float, expiry_s: float) -> None:

@@ -9,8 +9,17 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from retention import files
-from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    ConflictError,
+    RetentionError,
+    StorageError,
+)
+from retention.failing import reason_of
 from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Inventory, ReadCount
 from retention.steps import Step, reached
@@ -50,6 +59,12 @@ class ParquetStore(FileStore):
         """None: other writers put files into the directories without a log entry."""
         return None
 
+    def outlook(self, mark: Mark) -> None:
+        """None: the log is all there is to read."""
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Nothing: the log itself has all statistics."""
+
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""
         self._check_format()
@@ -80,11 +95,12 @@ class ParquetStore(FileStore):
         if swap.assigns_sequences:
             # Which sequence is next rests on every file.
             self._take_in(snapshot.handle)
+            self._refuse_new(snapshot.handle, swap)
         with self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle.state)
         try:
             self._settle(version)
-        except OSError as error:
+        except RetentionError as error:
             _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
         return version
 
@@ -109,17 +125,35 @@ class ParquetStore(FileStore):
     def _place_of_live(self, path: str) -> str:
         return self._places.find(path)
 
+    def _place_when_removed(self, path: str) -> str:
+        return self._places.trashed(path)
+
     def _take_in(self, handle: ParquetHandle) -> ReadCount:
         read = ReadCount()
         while handle.foreign:
-            entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
-            read += cost
-            # If a rival's entry comes first, the new state says what is left to take in.
-            self._log.append(entry(self._now_ms()), handle.state.table_id)
-            reached(Step.FOREIGN_TAKEN_IN)
+            try:
+                entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
+            except (OSError, RetentionError):
+                # Files that a rival's commit has put there, or taken away, since the log was read are not foreign.
+                if self._log.newest() == handle.state.version:
+                    raise
+            else:
+                read += cost
+                # If a rival's entry comes first, the new state says what is left to take in.
+                self._log.append(entry(self._now_ms()), handle.state.table_id)
+                reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
             handle.foreign = self._places.foreign(handle.state)
         return read
+
+    def _refuse_new(self, handle: ParquetHandle, swap: Swap) -> None:
+        """Refuse if another writer's files came since the snapshot, where their sequences may be the swap's."""
+        since = pc.min(swap.add["segment"]).as_py()
+        if since is not None and self._places.foreign(handle.state, since):
+            raise ConflictError(
+                f"stream {self.stream}: another commit came first, or another writer's files; nothing was changed; "
+                "try again"
+            )
 
     def _commit(self, swap: Swap, state: State) -> int:
         for _ in range(ATTEMPTS):
@@ -155,15 +189,27 @@ class ParquetStore(FileStore):
         try:
             return self._log.append(entry, state.table_id)
         except OSError as error:
-            if self._log.newest() >= entry.version:
-                raise CommitUnknownError(
-                    f"stream {self.stream}: writing log entry {entry.version} failed ({error}), yet it is "
-                    "there; look at the stream's history before anything else, and delete no file"
-                ) from error
-            raise RetentionError(
-                f"stream {self.stream}: log entry {entry.version} could not be written ({error}); nothing "
-                "was changed; free space or repair the disk, then try again"
-            ) from error
+            raise self._failed(entry.version, error) from error
+
+    def _failed(self, version: int, error: OSError) -> RetentionError:
+        """What became of a log entry that could not be written."""
+        reason = reason_of(error)
+        try:
+            is_there = self._log.newest() >= version
+        except StorageError:
+            return CommitUnknownError(
+                f"stream {self.stream}: writing log entry {version} failed ({reason}), and whether it is there "
+                "cannot be seen now; look at the stream's history before anything else, and delete no file"
+            )
+        if is_there:
+            return CommitUnknownError(
+                f"stream {self.stream}: writing log entry {version} failed ({reason}), yet it is there; look at "
+                "the stream's history before anything else, and delete no file"
+            )
+        return RetentionError(
+            f"stream {self.stream}: log entry {version} could not be written ({reason}); nothing was changed; "
+            "free space or repair the disk, then try again"
+        )
 
     def _settle(self, version: int) -> None:
         """What follows a commit and may be left to the next run."""

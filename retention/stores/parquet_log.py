@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.checks import checked, unchecked
 from retention.errors import DamagedError, UsageError
 from retention.segments import Counters
 from retention.steps import Step, reached
@@ -73,9 +74,8 @@ class ParquetLog:
         """
         if table_id is not None and not self._follows(entry.version, table_id):
             return False
-        content = json.dumps(
-            {name: _plain(value) for name, value in vars(entry).items()}, separators=(",", ":")
-        )
+        said = checked({name: _plain(value) for name, value in vars(entry).items()})
+        content = json.dumps(said, separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
     def read(self) -> State:
@@ -104,11 +104,11 @@ class ParquetLog:
         """
         place = self._place(version, "json")
         try:
-            said = json.loads(files.read_bytes(place) or b"")
+            said = unchecked(json.loads(files.read_bytes(place) or b""))
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
             entry = Entry(**said)
-            _refuse_outside(entry)
+            _refuse_misplaced(entry, version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
                 f"{place}: this entry of the log of stream {self._layout.stream} cannot be read ({error}); "
@@ -137,9 +137,10 @@ class ParquetLog:
             "open_base": dict(state.counters.open_base),
             "batches": dict(state.counters.batches),
         }
-        table = state.files.replace_schema_metadata({_STATE: json.dumps(content).encode()})
+        said = json.dumps(checked(content)).encode()
+        table = state.files.replace_schema_metadata({_STATE: said})
         with files.create(self._place(state.version, "parquet")) as sink:
-            pq.write_table(table, sink)
+            pq.write_table(table, sink, write_page_checksum=True)
         reached(Step.LIST_WRITTEN)
 
     def _follows(self, version: int, table_id: str) -> bool:
@@ -153,8 +154,8 @@ class ParquetLog:
     def _read_list(self, version: int) -> State | None:
         try:
             with files.open_input(self._place(version, "parquet")) as source:
-                table = pq.read_table(source)
-            said = json.loads(table.schema.metadata[_STATE])
+                table = pq.read_table(source, page_checksum_verification=True)
+            said = unchecked(json.loads(table.schema.metadata[_STATE]))
             counters = Counters(
                 {int(partition): value for partition, value in said["next_seq"].items()},
                 {int(partition): value for partition, value in said["open_base"].items()},
@@ -180,7 +181,9 @@ class ParquetLog:
         return files.join(self._directory, f"{version:0{_DIGITS}d}.{kind}")
 
 
-def _refuse_outside(entry: Entry) -> None:
+def _refuse_misplaced(entry: Entry, version: int) -> None:
+    if entry.version != version:
+        raise ValueError(f"it is the entry of version {entry.version}")
     named = pa.array([*entry.remove, *(row["path"] for row in entry.add)], pa.string())
     outside = named.filter(leaving(named))
     if len(outside):

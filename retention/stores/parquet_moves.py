@@ -60,9 +60,14 @@ class Places:
             reached(Step.MOVES_NOTED)
         return state
 
-    def foreign(self, state: State) -> list[str]:
-        """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted."""
-        found = pa.array(_walk(self._layout.messages), pa.string())
+    def foreign(self, state: State, since: int = 0) -> list[str]:
+        """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted.
+
+        Args:
+            state: what is live.
+            since: leave out segments below this base.
+        """
+        found = pa.array(_walk(self._layout.messages, since), pa.string())
         ours = pa.chunked_array(
             [*state.files["path"].chunks, pa.array(self._unmoved(state), pa.string())]
         )
@@ -94,8 +99,11 @@ class Places:
         return int(version) if version.isdigit() and table_id == state.table_id else -1
 
 
-def _walk(directory: str) -> list[str]:
-    """Parquet files below a directory, relative to it; hidden names and those that begin with _ are left out."""
+def _walk(directory: str, since: int) -> list[str]:
+    """Parquet files below a directory, relative to it; hidden names and those that begin with _ are left out.
+
+    Directories of segments below the base `since` are left out, too.
+    """
     found: list[str] = []
     pending = [""]
     while pending:
@@ -106,7 +114,8 @@ def _walk(directory: str) -> list[str]:
             continue
         with entries:
             for entry in entries:
-                if entry.name[0] in "._":
+                base = entry.name.removeprefix("segment=")
+                if entry.name[0] in "._" or (base.isdigit() and int(base) < since):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(f"{inside}{entry.name}/")

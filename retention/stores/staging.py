@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from retention.errors import CommitUnknownError, RetentionError
+from retention.errors import CommitUnknownError, RetentionError, StorageError
 
 
 class Staged:
@@ -26,7 +26,7 @@ class Staged:
         self._open -= named
         try:
             yield
-        except CommitUnknownError:
+        except (CommitUnknownError, StorageError):
             raise
         except RetentionError:
             self._open |= named

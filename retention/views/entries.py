@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from retention.passes.estimate import Estimate
 from retention.passes.outcomes import Outcome, failed
-from retention.passes.plan import Plan
-from retention.passes.report import Report
+
+if TYPE_CHECKING:
+    from retention.passes.estimate import Estimate
+    from retention.passes.plan import Plan
+    from retention.passes.report import Report
 
 _NOTHING: dict[str, Any] = {
     "stream": None,

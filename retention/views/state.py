@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.estimate import bounds_of
@@ -115,7 +116,8 @@ def _lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | Non
         refuse_unbuilt(opened.name, policy)
     except RefusedError:
         return None
-    decided = decide(opened, inventory, policy, as_of_ns)
+    with Engines("local") as engines:
+        decided = decide(opened, inventory, policy, as_of_ns, engines)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from retention import files, rows
 from retention.errors import RefusedError
+from retention.failing import telling
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
 from retention.passes.position import FIRST_SEQ, Position
@@ -52,8 +53,9 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         RefusedError: the stream holds, or held, something else.
         BusyError: the append lease is held, or rivals kept committing first.
     """
-    backup = read_backup(path)
-    digest = _digest(backup.path)
+    with telling(str(path)):
+        backup = read_backup(path)
+        digest = _digest(backup.path)
 
     def stage(position: Position, staging: Staging) -> Staged:
         _check_empty(opened, position, backup)

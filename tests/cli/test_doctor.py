@@ -252,4 +252,35 @@ def test_an_object_store_is_tried_by_rival_commits(monkeypatch: pytest.MonkeyPat
     assert "hard links" not in found
     assert missing.exit_code == 4, missing.output
     (wrong,) = [one for one in json.loads(missing.stdout) if one["result"] == "problem"]
-    assert "credentials" in wrong["remedy"]
+    assert "no such bucket" in wrong["detail"]
+    assert "create it" in wrong["remedy"]
+
+
+def test_on_an_object_store_a_writer_that_overwrites_and_missing_jars_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = f"s3://{BUCKET}/doctor"
+
+    def examined_there(**settings: object) -> tuple[int, dict[str, dict[str, str]]]:
+        config = {"streams": [ORDERS | settings]}
+        files.replace(f"{place}/retention.yaml", json.dumps(config).encode())
+        done = CliRunner().invoke(app, ["--warehouse", place, "--format", "json", "doctor"])
+        return done.exit_code, {one["check"]: one for one in json.loads(done.stdout)}
+
+    with object_store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        words = ["--warehouse", place, "publish", "ORDERS"]
+        assert CliRunner().invoke(app, words, input=lines(1)[0]).exit_code == 0
+        assert examined_there()[1]["writers"]["result"] == "ok"
+        log = f"{place}/streams/ORDERS/messages/_delta_log/{2:020d}.json"
+        files.replace(log, b'{"commitInfo":{"engineInfo":"Apache-Spark/4.2.0"}}')
+        monkeypatch.setattr(machine, "s3a_jars", list)
+        code, found = examined_there()
+        alone = examined_there(exclusive=True)
+    assert (code, found["writers"]["result"]) == (4, "problem")
+    assert "Apache-Spark/4.2.0 committed version 2" in found["writers"]["detail"]
+    assert "exclusive: true" in found["writers"]["remedy"]
+    assert found["s3 jars"]["result"] == "warning"
+    assert "make setup" in found["s3 jars"]["remedy"]
+    assert (alone[0], alone[1]["writers"]["result"]) == (0, "ok")

@@ -11,20 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.laying import START, even_segments, lay, warehouse_with
-from tests.support.minutes import (
-    EACH,
-    EVERY_S,
-    LIMITS,
-    LONGEST_S,
-    Crew,
-    Query,
-    Seen,
-    ever_appended,
-    pairs,
-    repeating,
-    settle,
-)
+from tests.support.minutes import EACH, EVERY_S, LONGEST_S, Crew, Query, repeating
 from tests.support.mirrors import mirror
+from tests.support.witness import LIMITS, Seen, ever_appended, pairs, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

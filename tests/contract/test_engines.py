@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from retention.engines.choice import EngineName
 from retention.errors import DamagedError
+from retention.passes import exchange
 from retention.passes.planfile import save_plans
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
@@ -103,6 +104,23 @@ def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
         for engine in ENGINES
     ]
     assert ran[0] == ran[1]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("limit", [1, 3])
+def test_subjects_dealt_out_among_tasks_change_no_plan(
+    laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    def plan_id(engine: EngineName) -> str:
+        warehouse = copied(laid, tmp_path / "w", engine, {"max_msgs_per_subject": limit})
+        return warehouse.stream("ORDERS").plan().plan.plan_id
+
+    whole = plan_id("local")
+    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
+    monkeypatch.setattr(exchange, "BUCKET_BYTES", 2_000)
+    assert [plan_id(engine) for engine in ENGINES] == [whole, whole]
+    left = tmp_path / "w" / "streams" / "ORDERS" / "_retention" / exchange.DIRECTORY
+    assert [path for path in left.rglob("*") if path.is_file()] == []
 
 
 def test_rows_that_cannot_be_read_in_a_spark_task_are_a_damaged_file_to_the_driver(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from retention import steps
 from retention.errors import ForeignRowsError, RefusedError, RetentionError
 from retention.passes.plan import Plan
-from retention.stores import swaps
-from retention.stores.delta_rules import ALLOWED_FEATURES
+from retention.steps import Step
 from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage
-from tests.contract.streams import append, latest, removing, rows, sequences, staged
+from tests.contract.streams import append, sequences
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 
 if TYPE_CHECKING:
@@ -27,59 +27,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 ALL = os.environ.get("RETENTION_FOREIGN") == "all"
 
-REFUSED_FEATURES = (
-    "columnMapping",
-    "rowTracking",
-    "inCommitTimestamp",
-    "identityColumns",
-    "typeWidening",
-    "icebergCompatV1",
-    "icebergCompatV2",
-    "vacuumProtocolCheck",
-    "checkpointProtection",
-    "domainMetadata",
-    "allowColumnDefaults",
-    "variantType",
-)
-OFTEN = ("columnMapping", "rowTracking", "inCommitTimestamp", "deletionVectors", "v2Checkpoint")
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Stage:
     made = Stage("delta", tmp_path / "streams" / "ORDERS")
     made.open().create()
     return made
-
-
-@pytest.mark.parametrize(
-    "feature",
-    [name for name in sorted({*ALLOWED_FEATURES, *REFUSED_FEATURES}) if ALL or name in OFTEN],
-)
-def test_a_table_feature_works_or_is_refused_by_name(
-    place: Stage, spark: SparkSession, feature: str
-) -> None:
-    store = place.open()
-    append(store, range(1, 11))
-    append(store, range(11, 21), segment=11)
-    table = f"delta.`{place.table}`"
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.{feature}' = 'supported')")
-    if feature in REFUSED_FEATURES:
-        with pytest.raises(RefusedError, match=feature):
-            place.open().snapshot()
-        with pytest.raises(RefusedError, match=feature):
-            append(place.open(), range(21, 23), segment=11)
-        return
-    snapshot, files = latest(store)
-    store.commit(removing(files.slice(0, 1), staged(store, rows(range(4, 11)))), snapshot)
-    append(store, range(21, 23), segment=11)
-    assert _seen(spark, place.table) == sequences(place.open()) == list(range(4, 23))
-
-
-def test_the_documented_features_are_the_tested_ones() -> None:
-    text = Path("docs/semantics/storage.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `(\w+)` \| (works|refused)", text, re.MULTILINE)
-    expected = dict.fromkeys(ALLOWED_FEATURES, "works") | dict.fromkeys(REFUSED_FEATURES, "refused")
-    assert dict(listed) == expected
 
 
 @dataclass(frozen=True)
@@ -192,19 +145,32 @@ def _apply(
     moment: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Exception | None:
-    """Apply a saved plan; the hand acts before it, or between its last check and its commit."""
+    """Apply a saved plan; the hand acts before it, or when everything is checked and nothing committed."""
     waiting = [act]
-    checked = swaps.check_staged
 
-    def check(*arguments: Any) -> None:
-        checked(*arguments)
-        if waiting:
+    def passed(step: Step) -> None:
+        if step == Step.DELTA_COMMITTING and waiting:
             waiting.pop()()
 
     if moment == "between":
         waiting.pop()()
-    monkeypatch.setattr(swaps, "check_staged", check)
-    return _error(laid.apply_plans([plan])[0])
+    monkeypatch.setattr(steps, "_watch", passed)
+    error = _error(laid.apply_plans([plan])[0])
+    assert not waiting, "the moment never came"
+    return error
+
+
+def test_the_documented_acts_are_the_tested_ones() -> None:
+    text = Path("docs/semantics/storage.md").read_text(encoding="utf-8")
+    listed = re.findall(
+        r"^\| `?([a-zA-Z ]+?)`? \| (works|refused) \| (\w+) \| (\w+) \|", text, re.MULTILINE
+    )
+    words = {True: "refused", False: "works"}
+    expected = {
+        name: (words[hand.blocks], words[hand.touches_pinned], words[hand.touches_pinned])
+        for name, hand in HANDS.items()
+    }
+    assert {name.lower(): tuple(told) for name, *told in listed} == expected
 
 
 def _error(outcome: Any) -> Exception | None:

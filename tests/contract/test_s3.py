@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 from retention import files
-from retention.errors import BusyError, ConflictError, UsageError
+from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.ports import Store
 from retention.segments import ReadCount
 from retention.stores import StoreSettings, open_store
 from retention.stores.lease import lease
+from retention.warehouse import open_warehouse
 from tests.contract.conftest import NOW_NS
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
 
@@ -83,3 +84,29 @@ def test_names_that_need_escapes_are_refused_on_object_stores() -> None:
 def test_other_object_stores_are_refused() -> None:
     with pytest.raises(UsageError, match="gs://"):
         open_store("gs://lake/streams/A", "A", StoreSettings(), lambda: NOW_NS)
+
+
+@pytest.mark.parametrize(
+    "path", ["../../B/x.parquet", "partition=0/../../../B/x.parquet", "s3://b/x"]
+)
+def test_a_log_that_names_a_path_outside_is_refused(root: str, path: str) -> None:
+    store = opened(root)
+    store.create()
+    append(store, range(1, 4))
+    entry = f"{root}/messages/_delta_log/{1:020d}.json"
+    content = (files.read_bytes(entry) or b"").decode()
+    named = content.partition('"path":"')[2].partition('"')[0]
+    files.replace(entry, content.replace(named, path).encode())
+    with pytest.raises(RefusedError, match="outside its directory"):
+        opened(root).snapshot()
+
+
+def test_an_instant_before_the_first_message_lets_nothing_go(bucket: str) -> None:
+    stream = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "1s"}
+    files.replace(f"{bucket}/retention.yaml", json.dumps({"streams": [stream]}).encode())
+    warehouse = open_warehouse(bucket, engine="local", clock=lambda: NOW_NS)
+    warehouse.new_stream("ORDERS").publish(['{"subject": "a", "data": "x", "ts_ns": 1000000000}'])
+    for instant in (0, 999_999_999, 1_000_000_000, 2_000_000_000):
+        [outcome] = warehouse.apply(as_of=instant)
+        assert outcome.value is not None, outcome.sentence
+        assert outcome.value.removed_messages == (instant == 2_000_000_000)

@@ -65,6 +65,8 @@ CASES: list[Json] = [
     {"sealed": True},
     {"sealed": True, "max_age": 60 * SECOND, "allow_rollup_hdrs": True, "discard": "old"},
     {"sealed": True, "subject_delete_marker_ttl": 2 * SECOND},
+    {"sealed": True, "subject_delete_marker_ttl": 2 * SECOND, "allow_msg_counter": True},
+    {"sealed": True, "allow_msg_counter": True},
     {"num_replicas": 6},
     {"num_replicas": -1},
     {"first_seq": 10},
@@ -160,11 +162,15 @@ def answer(nats: Nats, config: Json) -> Answer:
     name = config["name"]
     try:
         info = nats.request(f"STREAM.CREATE.{name}", config | {"sealed": False})
+    except ServerError as error:
+        return {}, error.code
+    try:
         if "sealed" in config:
             info = nats.request(f"STREAM.UPDATE.{name}", config)
     except ServerError as error:
         return {}, error.code
-    nats.delete(name)
+    finally:
+        nats.delete(name)
     return info["config"], None
 
 
@@ -200,3 +206,70 @@ def test_subjects_that_another_stream_has_are_refused_by_both(tmp_path: Path) ->
         with pytest.raises(ServerError) as error:
             nats.request("STREAM.CREATE.S", streams[1])
     assert error.value.code == 10065
+
+
+def source(name: str, **fields: Any) -> Json:
+    return {"name": name} | fields
+
+
+def stream(name: str, *sources: Json, **fields: Any) -> Json:
+    return {"name": name, "subjects": [f"{name.lower()}.>"], "sources": list(sources)} | fields
+
+
+FILTERED = source("A", filter_subject="elsewhere")
+HUB = {"external": {"api": "$JS.hub.API", "deliver": ""}}
+CIRCLES: list[list[Json]] = [
+    [stream("A", source("A"))],
+    [stream("A", FILTERED)],
+    [stream("A", source("A", filter_subject="a.x"))],
+    [stream("A", source("A", subject_transforms=[{"src": "elsewhere", "dest": "r"}]))],
+    [stream("A", source("A", **HUB))],
+    [stream("A", source("B")), stream("B", source("A"))],
+    [stream("A", source("B")), stream("B", FILTERED)],
+    [stream("B", FILTERED), stream("A", source("B"))],
+    [stream("A", source("B", filter_subject="a.x")), stream("B", source("A"))],
+    [stream("A", source("B", filter_subject="b.x")), stream("B", source("A"))],
+    [stream("A", source("B", **HUB)), stream("B", source("A"))],
+    [stream("A", source("B")), stream("B", source("C")), stream("C", source("A"))],
+    [stream("A", source("B")), stream("B", source("C")), stream("C", FILTERED)],
+    [stream("A", source("B")), stream("B", source("C", filter_subject="x")), stream("C", FILTERED)],
+    [stream("A", source("B")), stream("B"), stream("C", source("A"), source("B"))],
+    [stream("A", source("A", filter_subject="x")), stream("D", source("A"))],
+    [{"name": "M", "mirror": source("M")}],
+    [{"name": "M", "mirror": source("A")}, stream("A", source("M"))],
+    [stream("A", source("M", filter_subject="x")), {"name": "M", "mirror": source("A")}],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def circles() -> list[bool]:
+    """Whether the server creates all streams of each case, one after the other."""
+    with server() as nats:
+        return [_all_created(nats, case) for case in CIRCLES]
+
+
+def _all_created(nats: Nats, case: list[Json]) -> bool:
+    created, refused = [], ""
+    for config in case:
+        try:
+            nats.request(f"STREAM.CREATE.{config['name']}", config)
+            created.append(config["name"])
+        except ServerError as error:
+            refused = str(error)
+    for name in created:
+        nats.delete(name)
+    assert not refused or ("10052" in refused and "cycle" in refused)
+    return not refused
+
+
+@pytest.mark.parametrize("at", range(len(CIRCLES)), ids=[json.dumps(c)[:90] for c in CIRCLES])
+def test_messages_in_circles_are_refused_by_both(
+    at: int, circles: list[bool], tmp_path: Path
+) -> None:
+    path = tmp_path / "retention.yaml"
+    path.write_text(json.dumps({"streams": CIRCLES[at]}))
+    if circles[at]:
+        assert len(load_config(path).streams) == len(CIRCLES[at])
+        return
+    with pytest.raises(ConfigError, match=r"come back by way of .*10052"):
+        load_config(path)

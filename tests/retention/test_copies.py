@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention import parquet_files
+from retention import copies, parquet_files
 from retention.copies import Copy, copy_without, in_ranges
 from retention.errors import DamagedError
 from retention.rows import complete
@@ -91,3 +91,15 @@ def test_files_whose_writer_chose_other_arrow_types_for_text_and_bytes_are_copie
         fields = [field.with_type(kinds.get(field.type, field.type)) for field in rows.schema]
         pq.write_table(rows.cast(pa.schema(fields)), file.location)
         assert copied(file, (3, 5))[0] == [1, 2, 6, 7, 8, 9]
+
+
+def test_a_copy_holds_little_at_a_time_however_large_messages_are(
+    source: DataFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "HELD_BYTES", 400)
+    seqs, _ = copied(source, (3, 5))
+    assert seqs == [seq for seq in range(1, 41) if seq not in (3, 4, 5)]
+    written = pq.ParquetFile(Path(source.location).parent / "target").metadata
+    rows = [written.row_group(number).num_rows for number in range(written.num_row_groups)]
+    assert max(rows) <= 10
+    assert len(rows) > 4

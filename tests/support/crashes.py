@@ -31,6 +31,7 @@ from retention.passes.position import Position, locate
 from retention.ports import Swap
 from retention.rows import complete, sizes
 from retention.staging import Staged, Staging, numbered
+from retention.stores import delta_outlook
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
@@ -116,6 +117,12 @@ def due(folder: Path, format_: str) -> None:
         StatisticsCache(layout, lambda number=number: number).add(known.slice(number % 4, 1))  # type: ignore[misc]
 
 
+def idle(folder: Path, format_: str) -> None:
+    """Nothing is due, and nobody has looked yet."""
+    streams = warehouse_with(folder, format_, NOW, max_age="1h")
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
+
+
 def applied(folder: Path, format_: str) -> None:
     due(folder, format_)
     apply(folder)
@@ -141,6 +148,12 @@ def import_backup(folder: Path) -> None:
 def apply(folder: Path) -> None:
     [outcome] = opened_at(folder).apply(as_of=AS_OF)
     assert outcome.value is not None, outcome.sentence
+
+
+def apply_with_ledger(folder: Path) -> None:
+    """However few its files are, a ledger of them is kept."""
+    delta_outlook.WORTH_FILES = 1
+    apply(folder)
 
 
 def undo(folder: Path) -> None:
@@ -181,6 +194,7 @@ SCENARIOS = {
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
     "apply": Scenario(due, apply),
+    "idle-apply": Scenario(idle, apply_with_ledger),
     "undo": Scenario(applied, undo),
 }
 
@@ -195,7 +209,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     left = orphans(opened)
     ended = [record for record in history.outcomes() if record["status"] == "done"]
     found = {
-        "messages": _digest(stream),
+        "messages": digest(stream),
         "next_seq": counters.next_seq.get(0),
         "open_base": counters.open_base.get(0),
         "batches": {name: counters.batches.get(name) for name in ("app", "mine", "rival")},
@@ -211,7 +225,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     return found
 
 
-def _digest(stream: Stream) -> list[Any]:
+def digest(stream: Stream) -> list[Any]:
+    """How many messages a stream holds, and a digest of all they are."""
     tables = [table.combine_chunks() for table in stream.messages()]
     held = pa.concat_tables(tables).to_pylist() if tables else []
     return [len(held), hashlib.sha256(repr(held).encode()).hexdigest()]

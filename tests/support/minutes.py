@@ -1,4 +1,4 @@
-"""Processes that write, maintain and read one stream at once, and the laws of what they see."""
+"""Processes that write, maintain and read one stream at once."""
 
 from __future__ import annotations
 
@@ -9,57 +9,33 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 
-import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded when needed, before the forks)
 import polars as pl
 import pyarrow as pa
-import pyarrow.acero
-import pyarrow.dataset
-import pyarrow.parquet as pq
 
 from retention.errors import BusyError, StalePlanError
 from retention.stream import Stream
-from retention.warehouse import Warehouse, open_warehouse
-from tests.support.laying import held
+from tests.support.witness import Seen, opened_at, pairs
 
 ROOT = Path(__file__).parents[2]
 EVERY_S = 0.2
 EACH = 10
-KEPT = 100
-LIMITS: Mapping[str, Any] = {"max_msgs": KEPT, "segment_size": 3_000}
-"""At every version these leave a run of sequences without gaps, of at least `KEPT` once there were so many."""
 TOGETHER_S = 0.5
 LONGEST_S = 300
-
-
-@dataclass
-class Seen:
-    """What one reader has seen; each state must be valid in itself and not older than the one before."""
-
-    low: int = 0
-    high: int = 0
-    states: int = 0
-    messages: dict[int, str] = field(default_factory=dict)
-
-    def state(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Hold one state against the laws: no repeat, no gap, no message fewer than the limit keeps, no way back."""
-        found = sorted(rows)
-        seqs = [seq for seq, _ in found]
-        low, high = seqs[0], seqs[-1]
-        assert seqs == list(range(low, high + 1)), f"gaps or repeats between {low} and {high}"
-        assert len(seqs) >= min(KEPT, high), f"{len(seqs)} messages up to {high}"
-        assert (low, high) >= (self.low, self.high), f"{low}-{high} after {self.low}-{self.high}"
-        assert high >= self.high, f"up to {high} after {self.high}"
-        self.low, self.high, self.states = low, high, self.states + 1
-        for seq, payload in found:
-            before = self.messages.setdefault(seq, payload.decode())
-            assert before == payload.decode(), f"{seq} was {before}, is {payload!r}"
+LOADED = (
+    "pandas",
+    "pyarrow.acero",
+    "pyarrow.dataset",
+    "retention.stores.delta",
+    "retention.stores.parquet",
+)
+"""What is loaded when it is needed: here before the forks, so that all begin at once."""
 
 
 class Pace:
@@ -76,10 +52,6 @@ class Pace:
             number += 1
             now = time.monotonic()
             time.sleep(self._every_s - now % self._every_s)
-
-
-def opened_at(folder: Path) -> Warehouse:
-    return open_warehouse(folder / "retention.yaml", engine="local")
 
 
 def append(folder: Path, name: str, seconds: float) -> dict[str, Any]:
@@ -282,68 +254,10 @@ def repeating(*acts: Callable[[], None], every_s: float = 0.0) -> Iterator[None]
         raise failures[0]
 
 
-def pairs(rows: pa.Table) -> list[tuple[int, bytes]]:
-    """Sequence and payload of each row."""
-    return list(zip(rows["seq"].to_pylist(), rows["payload"].to_pylist(), strict=True))
-
-
-def ever_appended(folder: Path) -> list[tuple[int, bytes]]:
-    """What every commit that removed nothing has brought, from the files themselves, which grace keeps."""
-    stream = folder / "streams" / "ORDERS"
-    found: list[tuple[int, bytes]] = []
-    for entry in _entries(stream):
-        if entry["remove"]:
-            continue
-        for path in entry["add"]:
-            places = (stream / "messages", stream / "_retention" / "trash")
-            (place,) = [place / path for place in places if (place / path).exists()]
-            found += pairs(pq.ParquetFile(place).read(["seq", "payload"]))
-    return found
-
-
-def _entries(stream: Path) -> Iterator[dict[str, list[str]]]:
-    """The paths that each commit removed and added, of either format."""
-    for place in sorted((stream / "messages" / "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in place.read_text().splitlines()]
-        yield {
-            kind: [action[kind]["path"] for action in actions if kind in action]
-            for kind in ("remove", "add")
-        }
-    for place in sorted((stream / "_retention" / "log").glob("*.json")):
-        entry = json.loads(place.read_text())
-        yield {"remove": entry["remove"], "add": [row["path"] for row in entry["add"]]}
-
-
-def settle(
-    folder: Path, sent: Iterable[str], results: Mapping[str, dict[str, Any]]
-) -> dict[str, Any]:
-    """Hold everything that was written, answered, removed and read against each other; the numbers.
-
-    Args:
-        folder: the warehouse.
-        sent: the payloads of every message that was ever given to a writer that answered.
-        results: what the workers answered.
-    """
-    ever = sorted(ever_appended(folder))
-    truth = {seq: payload.decode() for seq, payload in ever}
-    assert [seq for seq, _ in ever] == list(range(1, len(ever) + 1)), "a gap or a repeat"
-    assert Counter(truth.values()) == Counter(sent), "lost or doubled"
-    for result in results.values():
-        for said in ("acks", "messages"):
-            for seq, payload in result.pop(said, {}).items():
-                assert truth[int(seq)] == payload
-    warehouse = opened_at(folder)
-    left = pairs(held(warehouse))
-    removed = sum(record["removed_messages"] for record in warehouse.history(["ORDERS"]))
-    assert left == ever[removed:], "not exactly what retention left"
-    assert removed == sum(result.get("removed", 0) for result in results.values())
-    assert len(left) >= KEPT
-    assert removed, "nothing was ever due"
-    return {"messages": len(ever), "removed": removed, **results}
-
-
 def crew(folder: Path, seconds: float, roles: list[str]) -> int:
     """Fork the roles (`append:a`) when told so; how many of them failed."""
+    for module in LOADED:
+        import_module(module)
     sys.stdin.readline()
     pids = [_forked(folder, seconds, role) for role in roles]
     return sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0 for pid in pids)

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from retention.config.stream import StreamConfig
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
-from retention.ports import Snapshot, Swap
+from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
+from retention.subject_counts import unpack
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
 
@@ -42,6 +43,12 @@ class PlainStore:
     def mark(self) -> None:
         return None
 
+    def outlook(self, mark: Mark) -> None:
+        del mark
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        del inventory, mark
+
     def snapshot(self) -> Snapshot:
         files, counters = self.versions[-1]
         return Snapshot(len(self.versions) - 1, "plain", files, counters)
@@ -58,7 +65,8 @@ class PlainStore:
         self.subject_reads += 1
         parts = []
         for number, file in enumerate(self.data_files(files)):
-            digest = pq.read_table(file.digest_location, schema=SUBJECT_COUNTS)
+            digest = unpack(Path(file.digest_location).read_bytes())
+            assert digest is not None
             numbers = pa.array([number] * digest.num_rows, pa.int64())
             parts.append(digest.add_column(0, "file", numbers))
         empty = pa.schema([("file", pa.int64()), *SUBJECT_COUNTS]).empty_table()

@@ -19,9 +19,11 @@ from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.rules.judge import Answer, Question, SpanRows, answer
 from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.per_subject import surplus
 from retention.rules.spans import Spans, spans_of
 from retention.segments import Counters, Inventory, ReadCount
-from schemas.files import FILE_STATS
+from retention.subject_counts import count_subjects
+from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 
 NEXT_SEQ = 10_000
@@ -169,29 +171,20 @@ def _pass_deadlines(
 
 
 def digests(world: World, inventory: Inventory) -> pa.Table:
-    found = []
+    parts = [SUBJECT_COUNTS.empty_table().add_column(0, "file", pa.array([], pa.int64()))]
     for number, path in enumerate(inventory.files["path"].to_pylist()):
-        rows = world.rows(path)
-        counts = Counter(rows["subject"].to_pylist())
-        last = dict(zip(rows["subject"].to_pylist(), rows["seq"].to_pylist(), strict=True))
-        found += [
-            {"file": number, "subject": s, "messages": n, "last_seq": last[s]}
-            for s, n in sorted(counts.items())
-        ]
-    schema = pa.schema(
-        [
-            ("file", pa.int64()),
-            ("subject", pa.string()),
-            ("messages", pa.int64()),
-            ("last_seq", pa.int64()),
-        ]
-    )
-    return pa.Table.from_pylist(found, schema=schema)
+        counted = count_subjects(world.rows(path))
+        numbers = pa.array([number] * counted.num_rows, pa.int64())
+        parts.append(counted.add_column(0, "file", numbers))
+    return pa.concat_tables(parts)
 
 
 def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
     inventory = world.inventory
-    return one_pass(spans_of(inventory.files), policy, as_of_ns, digests(world, inventory))
+    spans, limit = spans_of(inventory.files), policy.max_msgs_per_subject
+    counts = digests(world, inventory)
+    beyond = None if limit is None else surplus(limit, counts, spans.span_of_file, len(spans))
+    return one_pass(spans, policy, as_of_ns, beyond)
 
 
 def answers(world: World, decided: OnePass) -> list[Answer]:

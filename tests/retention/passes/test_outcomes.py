@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+from threading import Barrier
+
 import pytest
 
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.passes.outcomes import Outcome, exit_code, failed, one_by_one, sentence_of
+from retention.passes.outcomes import (
+    Outcome,
+    exit_code,
+    failed,
+    one_by_one,
+    sentence_of,
+    side_by_side,
+)
 from retention.passes.plan import empty_plan
 from retention.policy import UNLIMITED
 from retention.views.entries import failed_entry, plan_entry, report_entry
@@ -26,6 +35,22 @@ def test_each_is_done_whatever_happens_to_the_others() -> None:
     assert [outcome.value for outcome in outcomes] == ["A", None, None, "B"]
     assert seen == ["a", "busy", "odd", "b"]
     assert {outcome.seconds for outcome in outcomes} == {1.0}
+
+
+def test_streams_done_side_by_side_come_in_order_and_overlap() -> None:
+    both = Barrier(2, timeout=30)
+    seen: list[str] = []
+
+    def wait(name: str) -> str:
+        if name in "ab":
+            both.wait()
+        return act(name)
+
+    names = ["a", "busy", "b", "odd", "a"]
+    outcomes = side_by_side(names, wait, lambda: 0, lambda one: seen.append(one.stream))
+    assert [outcome.value for outcome in outcomes] == ["A", None, "B", None]
+    assert [type(outcome.error) for outcome in outcomes[1::2]] == [BusyError, KeyError]
+    assert seen == ["a", "busy", "b", "odd"]
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,10 @@ def test_an_instant_before_the_last_applied_one_is_refused_unless_allowed(
 
 
 def test_rules_that_are_not_carried_out_leave_the_stream_alone(orders: OpenedStream) -> None:
-    asking = replace(orders, config=orders.config.model_copy(update={"allow_msg_ttl": True}))
+    asking = replace(orders, config=orders.config.model_copy(update={"retention": "interest"}))
     with (
         Engines("local") as engines,
-        pytest.raises(RefusedError, match="allow_msg_ttl is not carried out"),
+        pytest.raises(RefusedError, match="retention: interest is not carried out"),
     ):
         plan_stream(asking, NOW, engines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -361,13 +362,12 @@ def faulty(store: Store, error: Exception, *, after: bool) -> Any:
     snapshot = store.snapshot()
     handle = snapshot.handle
     table = Faulty(handle.table, error, after=after)
-    fields = {name: getattr(handle, name) for name in ("rules", "logged", "vectors")}
     return type(snapshot)(
         snapshot.version,
         snapshot.table_id,
         snapshot.files,
         snapshot.counters,
-        type(handle)(table=table, **fields),
+        replace(handle, table=table),
     )
 
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from retention import files
+from retention import files, parquet_files
 from retention.errors import (
     BusyError,
     CommitUnknownError,
     DamagedError,
     ForeignRowsError,
     RetentionError,
+    StalePlanError,
     UsageError,
 )
-from retention.ports import Store
+from retention.ports import Store, Swap
 from retention.stores import StoreSettings, open_store
+from retention.stores.lease import held
 from retention.stores.parquet import ParquetStore
 from retention.stores.parquet_log import ParquetLog
+from retention.stores.parquet_moves import Places
+from schemas.files import LOGGED_FILES
 from tests.contract.conftest import NOW_NS, Stage
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
 
@@ -273,3 +279,76 @@ def test_a_lost_log_is_learned_again_from_the_files(place: Stage, store: Store) 
     found = again.inventory(again.snapshot())
     assert (found.counters.next_seq[0], found.counters.open_base[0]) == (15, 11)
     assert sequences(again) == list(range(1, 15))
+
+
+def between(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
+    """Let somebody else act once, just when the store has found (or looks for) where files lie."""
+    real = getattr(Places, name)
+    waiting = [act]
+
+    def first_that(self: Places, *given: Any) -> Any:
+        before = real(self, *given) if name == "find" else None
+        if waiting:
+            waiting.pop()()
+        return before if name == "find" else real(self, *given)
+
+    monkeypatch.setattr(Places, name, first_that)
+
+
+def test_a_file_that_a_run_takes_away_meanwhile_is_still_read(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    append(store, range(11, 21), segment=11)
+    snapshot, known = latest(store)
+    rival = place.open()
+    between(monkeypatch, "find", lambda: rival.commit(removing(known.slice(0, 1)), snapshot))
+    (first, second) = store.data_files(known)
+    rest, _ = latest(rival)
+    rival.commit(removing(known.slice(1)), rest)
+    assert visible(place) == set()
+    read = [
+        parquet_files.read_columns(one, ["seq"])[0]["seq"].to_pylist() for one in (first, second)
+    ]
+    assert read == [list(range(1, 11)), list(range(11, 21))]
+
+
+def test_a_file_that_an_undo_brings_back_meanwhile_is_no_foreign_one(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    snapshot, known = latest(store)
+    store.commit(removing(known), snapshot)
+    rival = place.open()
+    back = Swap(LOGGED_FILES.empty_table(), known, {"run": "undo"})
+    emptied, _ = latest(rival)
+    between(monkeypatch, "foreign", lambda: rival.commit(back, emptied))
+    assert sequences(store) == list(range(1, 11))
+
+
+def test_nothing_is_committed_to_a_stream_that_was_made_anew(place: Stage, store: Store) -> None:
+    """A removal that was decided upon another stream of that name would leave a gap in the new one's log."""
+    append(store, range(1, 11))
+    append(store, range(11, 21))
+    snapshot, found = latest(store)
+    shutil.rmtree(place.root)
+    anew = place.open()
+    anew.create()
+    append(anew, range(1, 4))
+    with pytest.raises(StalePlanError):
+        store.commit(removing(found), snapshot)
+    assert sequences(place.open()) == [1, 2, 3]
+
+
+def test_who_cannot_wait_for_a_mover_goes_on_without_the_moves(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    snapshot, found = latest(store)
+    monkeypatch.setattr("retention.stores.parquet_moves.PATIENCE_S", 0.0)
+    with held(str(place.root / "_retention" / "moves.lock"), wait_s=0.0):
+        store.commit(removing(found, staged(store, rows(range(4, 11)))), snapshot)
+        assert sequences(place.open()) == list(range(4, 11))
+        assert visible(place) == set(found["path"].to_pylist())
+    assert sequences(place.open()) == list(range(4, 11))
+    assert visible(place) != set(found["path"].to_pylist())

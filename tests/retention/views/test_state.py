@@ -66,7 +66,7 @@ def test_lag_never_exceeds_what_goes(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_is_not_carried_out_has_no_lag(tmp_path: Path) -> None:
-    stream = stream_of(tmp_path, allow_msg_ttl=True)
+    stream = stream_of(tmp_path, retention="interest")
     stream.publish(lines(5))
     assert state_of(stream.opened, NOW).lag is None
     assert state_of(stream.opened, NOW).as_json()["lag"] is None

@@ -1,0 +1,117 @@
+"""Local files and directories, made so that they are whole or not there, and durable when a call returns."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from retention.failing import telling
+from retention.steps import Step, reached
+
+
+@contextmanager
+def write(location: str) -> Iterator[Any]:
+    """Write a file that appears whole, or not at all if the block raises; durable after the block."""
+    final = Path(location)
+    make_directory(str(final.parent))
+    temporary = _beside(final)
+    try:
+        with temporary.open("xb") as sink:
+            yield sink
+            sink.flush()
+            os.fsync(sink.fileno())
+        reached(Step.WRITE_SYNCED)
+        temporary.replace(final)
+    except BaseException:
+        _forget(temporary)
+        raise
+    sync_directory(str(final.parent))
+
+
+def create_if_absent(location: str, content: bytes) -> bool:
+    """Put `content` at a local path unless something is there; False if so.
+
+    A hard link of a synced temporary file: it appears whole, and of several rivals one succeeds.
+    """
+    final = Path(location)
+    make_directory(str(final.parent))
+    temporary = _beside(final)
+    with telling(location):
+        try:
+            with temporary.open("xb") as sink:
+                sink.write(content)
+                sink.flush()
+                os.fsync(sink.fileno())
+            reached(Step.ENTRY_SYNCED)
+            if not _link(temporary, final):
+                return False
+            reached(Step.ENTRY_LINKED)
+        finally:
+            _forget(temporary)
+    sync_directory(str(final.parent))
+    return True
+
+
+def make_directory(directory: str) -> None:
+    """Make a directory and its parents, each durable in the one above."""
+    path = Path(directory)
+    missing = []
+    with telling(directory):
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for new in reversed(missing):
+            new.mkdir(exist_ok=True)
+            sync_directory(str(new.parent))
+
+
+def sync_directory(directory: str) -> None:
+    """Make creations, renames and deletions in a local directory durable."""
+    with telling(directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def move(pairs: Iterable[tuple[str, str]]) -> None:
+    """Rename local files, (from, to); a source that is gone was moved before."""
+    touched = set()
+    for source, target in pairs:
+        parent = str(Path(target).parent)
+        make_directory(parent)
+        with suppress(FileNotFoundError), telling(source, FileNotFoundError):
+            Path(source).rename(target)
+            reached(Step.FILE_MOVED)
+            touched |= {parent, str(Path(source).parent)}
+    for directory in sorted(touched):
+        sync_directory(directory)
+
+
+def _link(temporary: Path, final: Path) -> bool:
+    """Give a file a second name; False if something has that name."""
+    try:
+        os.link(temporary, final)
+    except OSError as error:
+        # A request that went twice is answered as if a rival had come first: ours is what has two names.
+        if final.exists() and final.samefile(temporary):
+            return True
+        if isinstance(error, FileExistsError):
+            return False
+        raise
+    return True
+
+
+def _forget(temporary: Path) -> None:
+    """Delete a temporary file; one that stays is listed among the orphans."""
+    with suppress(OSError):
+        temporary.unlink()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")

@@ -1,0 +1,72 @@
+"""What failing storage says: errors of the operating system and of libraries, told in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from retention.errors import RetentionError, StorageError, UsageError
+
+_NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_OF_OBJECTS = "look at the bucket, the endpoint, the network and the credentials"
+_OF_RIGHTS = "make it readable and writable for this user"
+_OF_DISKS = "free space or mend what the system objects to"
+
+
+def failure(location: str, error: Exception) -> StorageError:
+    """The error of an operation at a location that the storage did not carry out."""
+    if "://" in location:
+        return _of_object_store(location, error)
+    number = error.errno if isinstance(error, OSError) else None
+    remedy = _OF_RIGHTS if number in _NOT_PERMITTED else _OF_DISKS
+    told = _told(f"{location}: {(number and os.strerror(number)) or first_line(error)}", remedy)
+    told.errno = number
+    return told
+
+
+def reason_of(error: OSError) -> str:
+    """Where the storage failed and why, without what to do about it."""
+    return error.reason if isinstance(error, StorageError) else str(error)
+
+
+def _of_object_store(location: str, error: Exception) -> StorageError:
+    """What a change of the configuration mends ends with 2."""
+    from retention.object_store import NO_ANSWER, NOT_ALLOWED, refusal
+
+    reason, remedy = refusal(location, error) or ("", "")
+    told = _told(f"{location}: {reason or first_line(error)}", remedy or _OF_OBJECTS)
+    told.errno = errno.EACCES if reason == NOT_ALLOWED else None
+    is_usage = reason not in ("", NO_ANSWER)
+    told.exit_code = UsageError.exit_code if is_usage else StorageError.exit_code
+    return told
+
+
+def _told(reason: str, remedy: str) -> StorageError:
+    told = StorageError(
+        f"{reason}; no commit was left half done; {remedy}, then run the command again"
+    )
+    told.reason = reason
+    return told
+
+
+@contextmanager
+def telling(location: str, *answers: type[OSError]) -> Iterator[None]:
+    """Around an operation at a location: what fails is told, unless it is one of the answers that are expected.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    passed: tuple[type[Exception], ...] = (RetentionError, *answers)
+    try:
+        yield
+    except passed:
+        raise
+    except OSError as error:
+        raise failure(location, error) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its name."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,108 @@
+"""What a plan's commit adds: copies without what goes, and markers behind the last sequence; staged and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from retention.copies import Copy, copy_without
+from retention.engines.choice import Engines
+from retention.errors import StalePlanError
+from retention.opened import OpenedStream
+from retention.parquet_files import Description
+from retention.passes.plan import Plan
+from retention.passes.position import locate
+from retention.passes.verify import check_copy
+from retention.ports import Snapshot
+from retention.rows import complete
+from retention.rules import markers
+from retention.segments import ReadCount
+from retention.staging import PARTITION, Staged, Staging, stage_rows
+
+
+@dataclass(frozen=True)
+class Additions:
+    """Staged files of one plan."""
+
+    stats: Sequence[dict[str, Any]]
+    """Rows of `FILE_STATS` as read back."""
+    read: ReadCount
+    """What copying cost."""
+    open_base: dict[int, int]
+    """Partition → the base of the segment that is open behind the markers."""
+
+    @property
+    def bytes(self) -> int:
+        """Length of all the files."""
+        return sum(row["file_bytes"] for row in self.stats)
+
+
+def stage_additions(
+    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
+) -> Additions:
+    """Stage everything that a plan's commit adds; if anything fails, nothing of it stays.
+
+    Args:
+        opened: the stream.
+        plan: what was decided.
+        snapshot: what the commit will be checked against.
+        engines: where rows are copied.
+
+    Raises:
+        StalePlanError: messages were appended since: a marker may announce no deletion that did not happen.
+        VerificationError: a copy does not hold what the plan says.
+    """
+    copies, staging = _copies(opened, plan), Staging(opened.store)
+    try:
+        marked = _stage_markers(opened, plan, snapshot, staging)
+        written = _write(opened, plan, copies, engines)
+    except BaseException:
+        opened.store.discard([copy.target.path for copy in copies])
+        staging.discard()
+        raise
+    open_base = {PARTITION: marked.active.base} if marked and marked.active else {}
+    return Additions(
+        [*(copy.stats for copy in written), *(marked.stats if marked else [])],
+        sum((copy.read for copy in written), ReadCount()),
+        open_base,
+    )
+
+
+def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
+    rewrites = plan.rewrites
+    sources = opened.store.data_files(rewrites)
+    return [
+        Copy(source, opened.store.stage(source.partition, source.segment), plan.ranges_of(number))
+        for source, number in zip(sources, rewrites["number"].to_pylist(), strict=True)
+    ]
+
+
+def _write(
+    opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines
+) -> list[Description]:
+    rewrites = plan.rewrites
+    weights = rewrites["file_bytes"].to_pylist()
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    written = engine.map(copy_without, copies, weights)
+    for planned, copy in zip(rewrites.to_pylist(), written, strict=True):
+        check_copy(opened.name, planned, copy.stats)
+    return written
+
+
+def _stage_markers(
+    opened: OpenedStream, plan: Plan, snapshot: Snapshot, staging: Staging
+) -> Staged | None:
+    """Stage a plan's markers; None if it stores none."""
+    if plan.sequences is None:
+        return None
+    first, after = plan.sequences
+    position = locate(opened, snapshot)
+    if position.next_seq != first:
+        raise StalePlanError(
+            f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan writes delete markers from "
+            f"{first:,} on; messages came since, nothing was changed; plan again"
+        )
+    raw = markers.rows(plan.markers, plan.policy, plan.as_of_ns)
+    rows = [complete(raw, plan.policy.storage)] if raw.num_rows else []
+    return stage_rows(staging, rows, position.active, position.rule, after)

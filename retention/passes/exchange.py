@@ -1,0 +1,260 @@
+"""The limit per subject over more subjects than one process holds: digests dealt out by hash of subject, on disk.
+
+Tasks deal every digest into buckets of subjects, then decide bucket by bucket what goes of each span; they hold one
+bucket at a time, whatever the stream's size. Only totals by span come back; the rest lies in files until the end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from retention import files
+from retention.engines.choice import Engines
+from retention.opened import OpenedStream
+from retention.rules.judge import Question
+from retention.rules.per_subject import Apart, Beyond, Held, surplus
+from retention.rules.spans import Array, Spans
+from retention.segments import DataFile, Inventory
+from retention.stores import digests
+from retention.stores.layout import Layout
+
+HELD_BYTES = 128 << 20
+"""Digests of this length together are decided in one piece, in this process."""
+BUCKET_BYTES = 16 << 20
+"""About how much of the digests a task holds; in memory it is several times as much."""
+
+DIRECTORY = "exchange"
+"""Among the engine's own: where Spark tasks pass subjects on; a pass that is killed leaves its part."""
+
+_DEALT = pa.schema(
+    [
+        pa.field("file", pa.int64()),
+        pa.field("subject", pa.string()),
+        pa.field("messages", pa.int64()),
+        pa.field("last_seq", pa.int64()),
+    ]
+)
+_DECIDED = pa.schema([*list(_DEALT)[1:], pa.field("beyond", pa.int64())])
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_AT_ONCE = 65_536
+_BASE, _MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Deal:
+    """A task: the digests of neighbouring files, to be dealt into buckets."""
+
+    files: tuple[DataFile, ...]
+    first: int
+    """The first file's row number in the inventory; the others follow it."""
+    messages: tuple[int, ...]
+    buckets: int
+    target: str
+
+
+@dataclass(frozen=True)
+class Decide:
+    """A task: one bucket of all digests."""
+
+    bucket: int
+    dealt: tuple[str, ...]
+    limit: int
+    span_of_file: Array
+    spans: int
+    target: str
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What each span holds beyond the limit, as `Surplus`, but kept in files."""
+
+    messages: Array
+    places: tuple[str, ...]
+
+    def of_span(self, span: int) -> Apart:
+        """Where to find what the limit does to one span."""
+        return Apart(self.places, span)
+
+
+def beyond_limit(
+    opened: OpenedStream, inventory: Inventory, spans: Spans, limit: int, engines: Engines
+) -> Beyond:
+    """What each span holds beyond the limit per subject, from digests: in this process, or by tasks if they are many.
+
+    Raises:
+        DamagedError: a data file whose digest is lost cannot be read.
+    """
+    table = inventory.files
+    lengths = digests.lengths(Layout(opened.root, opened.name), table)
+    found: Beyond | None = None
+    if sum(lengths) > HELD_BYTES:
+        with files.if_writable():
+            found = _exchange(opened, inventory, spans, (limit, lengths), engines)
+    if found is None:
+        counts = opened.store.subject_counts(table)
+        found = surplus(limit, counts, spans.span_of_file, len(spans))
+    return found
+
+
+def fetched(question: Question) -> Question:
+    """A question with all that it takes to answer it, wherever that was kept."""
+    apart = question.surplus
+    if not isinstance(apart, Apart):
+        return question
+    table = pa.Table.from_batches([_piece(place, apart.span) for place in apart.places], _DECIDED)
+    numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
+    return replace(question, surplus=Held(table["subject"].combine_chunks(), *numbers).share())
+
+
+def deal(task: Deal) -> None:
+    """Carry out a `Deal`: an Arrow file whose batch number `n` has the subjects of bucket `n`."""
+    batches: list[list[pa.RecordBatch]] = [[] for _ in range(task.buckets)]
+    for at, (file, messages) in enumerate(zip(task.files, task.messages, strict=True)):
+        counted = digests.digest_of(file, messages).combine_chunks()
+        numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
+        counted = counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT)
+        bucket = bucket_of(counted["subject"], task.buckets)
+        for number, kept in enumerate(batches):
+            kept.extend(counted.filter(pa.array(bucket == number)).to_batches())
+    _write(task.target, _DEALT, batches)
+
+
+def decide_bucket(task: Decide) -> Array:
+    """Carry out a `Decide`: an Arrow file with a batch for each span; messages beyond the limit by span."""
+    counts = pa.Table.from_batches([_piece(place, task.bucket) for place in task.dealt], _DEALT)
+    found = surplus(task.limit, counts, task.span_of_file, task.spans)
+    batches = [
+        [
+            pa.record_batch(
+                [held.subjects, held.messages, held.last_seq, held.beyond], schema=_DECIDED
+            )
+        ]
+        for held in found.held
+    ]
+    _write(task.target, _DECIDED, batches)
+    return found.messages
+
+
+def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
+    """The bucket of each subject, the same in every process."""
+    hashes = [
+        _hashes(chunk[at : at + _AT_ONCE])
+        for chunk in subjects.chunks
+        for at in range(0, len(chunk), _AT_ONCE)
+    ]
+    return np.concatenate([np.zeros(0, np.uint64), *hashes]) % np.uint64(buckets)
+
+
+def _exchange(
+    opened: OpenedStream,
+    inventory: Inventory,
+    spans: Spans,
+    asked: tuple[int, Sequence[int]],
+    engines: Engines,
+) -> Exchanged:
+    limit, lengths = asked
+    engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
+    place = _place(opened, engine.name, engines)
+    buckets = -(-sum(lengths) // BUCKET_BYTES)
+    data = opened.store.data_files(inventory.files)
+    messages = inventory.files["messages"].to_pylist()
+    deals = [
+        Deal(
+            tuple(data[start:end]),
+            start,
+            tuple(messages[start:end]),
+            buckets,
+            files.join(place, f"dealt-{start}.arrow"),
+        )
+        for start, end in _runs(lengths)
+    ]
+    engine.map(deal, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals])
+    dealt = tuple(task.target for task in deals)
+    decides = [
+        Decide(
+            number,
+            dealt,
+            limit,
+            spans.span_of_file,
+            len(spans),
+            files.join(place, f"decided-{number}.arrow"),
+        )
+        for number in range(buckets)
+    ]
+    totals = engine.map(decide_bucket, decides, [BUCKET_BYTES] * buckets)
+    files.delete(dealt)
+    return Exchanged(np.sum(totals, axis=0), tuple(task.target for task in decides))
+
+
+def _place(opened: OpenedStream, engine: str, engines: Engines) -> str:
+    """A new directory that all tasks reach, gone when the engines are."""
+    if engine == "local":
+        place = tempfile.mkdtemp(prefix="retention-")
+    else:
+        place = Layout(opened.root, opened.name).own(DIRECTORY, uuid.uuid4().hex)
+        files.make_directory(place)
+    engines.at_end(lambda: _clear(place))
+    return place
+
+
+def _clear(place: str) -> None:
+    files.delete(files.join(place, path) for path in files.walk(place))
+    if not files.is_remote(place):
+        with suppress(OSError):
+            Path(place).rmdir()
+
+
+def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Neighbouring files whose digests are about a bucket long together."""
+    start = held = 0
+    for at, length in enumerate(lengths):
+        if held and held + length > BUCKET_BYTES:
+            yield start, at
+            start, held = at, 0
+        held += length
+    if start < len(lengths):
+        yield start, len(lengths)
+
+
+def _write(location: str, schema: pa.Schema, batches: Sequence[Sequence[pa.RecordBatch]]) -> None:
+    empty = schema.empty_table()
+    with files.create(location) as sink, pa.ipc.new_file(sink, schema, options=_LZ4) as writer:
+        for parts in batches:
+            table = pa.concat_tables([empty, *map(_as_table, parts)]).combine_chunks()
+            writer.write_batch(table.to_batches()[0] if len(table) else _nothing(schema))
+
+
+def _as_table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _piece(location: str, number: int) -> pa.RecordBatch:
+    with files.open_input(location) as source:
+        return pa.ipc.open_file(source).get_batch(number)
+
+
+def _hashes(subjects: pa.StringArray) -> Array:
+    """A polynomial over each subject's bytes, mixed."""
+    _, offsets, content = subjects.buffers()
+    edges = np.frombuffer(offsets, np.int32)[subjects.offset :][: len(subjects) + 1]
+    octets = np.frombuffer(content, np.uint8)[edges[0] : edges[-1]]
+    lengths = np.diff(edges)
+    starts = edges[:-1] - edges[0]
+    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, _BASE))
+    places = np.arange(len(octets)) - np.repeat(starts, lengths)
+    terms = np.append((octets + np.uint64(1)) * powers[places], np.uint64(0))
+    sums = np.add.reduceat(terms, starts) * _MIX
+    mixed: Array = np.where(lengths > 0, sums ^ (sums >> np.uint64(32)), np.uint64(0))
+    return mixed

@@ -1,0 +1,218 @@
+"""The ledger: a stream's inventory at one version, kept in sorted blocks, so that a pass reads only the oldest ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from retention import files
+from retention.ports import Mark
+from retention.steps import Step, reached
+from retention.stores.layout import Layout, leaving
+from schemas.files import FILE_STATS
+
+BLOCK_FILES = 2_048
+"""About so many rows a block; a segment is never divided."""
+_EDITION = 1
+_GARBAGE_BYTES = 4 * 2**20
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class LostError(Exception):
+    """What is kept cannot be used; the table itself has to be asked."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where some neighbouring segments' rows lie in a pack, and what they come to."""
+
+    pack: str
+    offset: int
+    length: int
+    check: str
+    """XXH3-128 of the bytes."""
+    partition: int
+    first_segment: int
+    max_seq: int
+    files: int
+    segments: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One version of a stream: its blocks, ascending and disjoint, and its counters."""
+
+    mark: Mark
+    table_id: str
+    next_seq: Mapping[int, int]
+    open_base: Mapping[int, int]
+    blocks: Sequence[Block]
+
+
+class LedgerFiles:
+    """Reads and writes `_retention/ledger/`: packs of blocks that never change, and the one file that names them."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._directory = layout.own("ledger")
+        self._head = files.join(self._directory, "ledger.json")
+
+    def load(self) -> Ledger | None:
+        """The ledger, None if there is none or if in doubt."""
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            said: dict[str, Any] = json.loads(files.read_bytes(self._head) or b"")
+            if said["check"] == _check(said["ledger"]):
+                return _ledger(said["ledger"])
+        return None
+
+    def rows(self, blocks: Sequence[Block]) -> pa.Table:
+        """The rows of some blocks, in their order; shape `FILE_STATS`.
+
+        Raises:
+            LostError: a block is gone or damaged.
+        """
+        tables = [_decoded(content) for content in self._contents(blocks)]
+        table = pa.concat_tables([FILE_STATS.empty_table(), *tables])
+        if pc.any(leaving(table["path"]), min_count=0).as_py():
+            raise LostError
+        return table
+
+    def write(self, ledger: Ledger, pieces: Sequence[Block | pa.Table]) -> Ledger:
+        """Keep a ledger made of blocks that are there and of tables that become blocks; what nothing names is deleted.
+
+        Args:
+            ledger: its blocks are not looked at.
+            pieces: ascending; each table holds whole segments of one partition, sorted.
+
+        Raises:
+            OSError: it cannot be written; what was there still is.
+        """
+        packs = self._too_full_of_garbage([piece for piece in pieces if isinstance(piece, Block)])
+        pack = f"{uuid.uuid4().hex}.blocks"
+        blocks = []
+        with files.create(files.join(self._directory, pack)) as sink:
+            offset = 0
+            for piece in pieces:
+                if isinstance(piece, Block) and piece.pack not in packs:
+                    blocks.append(piece)
+                    continue
+                content, block = self._packed(piece)
+                sink.write(content)
+                blocks.append(replace(block, pack=pack, offset=offset))
+                offset += len(content)
+        reached(Step.LEDGER_PACKED)
+        whole = replace(ledger, blocks=blocks)
+        said = {"edition": _EDITION, **asdict(whole)}
+        files.replace(self._head, json.dumps({"ledger": said, "check": _check(said)}).encode())
+        reached(Step.LEDGER_KEPT)
+        named = {block.pack for block in blocks}
+        files.delete(
+            files.join(self._directory, name)
+            for name in files.names(self._directory)
+            if name.endswith(".blocks") and name not in named
+        )
+        return whole
+
+    def _contents(self, blocks: Sequence[Block]) -> Iterator[bytes]:
+        with ExitStack() as opened:
+            packs: dict[str, pa.NativeFile] = {}
+            for block in blocks:
+                if block.pack not in packs:
+                    place = files.join(self._directory, block.pack)
+                    packs[block.pack] = opened.enter_context(_found(place))
+                packs[block.pack].seek(block.offset)
+                content = packs[block.pack].read(block.length)
+                if xxhash.xxh3_128_hexdigest(content) != block.check:
+                    raise LostError
+                yield content
+
+    def _packed(self, piece: Block | pa.Table) -> tuple[bytes, Block]:
+        if isinstance(piece, Block):
+            return next(self._contents([piece])), piece
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, FILE_STATS, options=_COMPRESSED) as writer:
+            writer.write_table(piece.combine_chunks())
+        content = sink.getvalue().to_pybytes()
+        return content, _described(piece, content)
+
+    def _too_full_of_garbage(self, blocks: Sequence[Block]) -> set[str]:
+        """The packs that go, their blocks being packed anew: all of them, once most of their bytes are no block's."""
+        packs = sorted({block.pack for block in blocks})
+        held = sum(size or 0 for size in files.lengths(self._places(packs)))
+        used = sum(block.length for block in blocks)
+        return set(packs) if held > 2 * used + _GARBAGE_BYTES else set()
+
+    def _places(self, packs: Sequence[str]) -> list[str]:
+        return [files.join(self._directory, pack) for pack in packs]
+
+
+def blocks_of(rows: pa.Table) -> list[pa.Table]:
+    """Divide sorted rows (shape `FILE_STATS`) into tables fit to be blocks."""
+    if not rows.num_rows:
+        return []
+    partition, segment = rows["partition"].to_numpy(), rows["segment"].to_numpy()
+    new_partition = np.flatnonzero(partition[1:] != partition[:-1]) + 1
+    new_segment = np.flatnonzero(segment[1:] != segment[:-1]) + 1
+    starts = np.union1d(new_partition, new_segment)
+    wished = np.searchsorted(starts, np.arange(BLOCK_FILES, rows.num_rows, BLOCK_FILES))
+    cuts = np.union1d(new_partition, starts[wished[wished < len(starts)]])
+    bounds = [0, *cuts.tolist(), rows.num_rows]
+    return [rows.slice(at, end - at) for at, end in pairwise(bounds)]
+
+
+def _described(rows: pa.Table, content: bytes) -> Block:
+    segment = rows["segment"].to_numpy()
+    return Block(
+        pack="",
+        offset=0,
+        length=len(content),
+        check=xxhash.xxh3_128_hexdigest(content),
+        partition=rows["partition"][0].as_py(),
+        first_segment=int(segment[0]),
+        max_seq=pc.max(rows["max_seq"]).as_py(),
+        files=rows.num_rows,
+        segments=1 + int(np.count_nonzero(segment[1:] != segment[:-1])),
+        messages=pc.sum(rows["messages"]).as_py(),
+        bytes=pc.sum(rows["bytes"]).as_py(),
+    )
+
+
+def _found(place: str) -> pa.NativeFile:
+    try:
+        return files.open_input(place)
+    except OSError as error:
+        raise LostError from error
+
+
+def _decoded(content: bytes) -> pa.Table:
+    try:
+        return pa.ipc.open_stream(content).read_all().cast(FILE_STATS)
+    except (ValueError, pa.ArrowException) as error:
+        raise LostError from error
+
+
+def _ledger(said: Mapping[str, Any]) -> Ledger | None:
+    if said["edition"] != _EDITION:
+        return None
+    next_seq, open_base = (
+        {int(partition): value for partition, value in said[name].items()}
+        for name in ("next_seq", "open_base")
+    )
+    blocks = [Block(**block) for block in said["blocks"]]
+    return Ledger(Mark(**said["mark"]), said["table_id"], next_seq, open_base, blocks)
+
+
+def _check(said: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

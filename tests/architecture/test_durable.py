@@ -1,0 +1,64 @@
+"""Whoever changes what is on the disk says so with a step, or a test could not kill a process there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "retention"
+EFFECTS = {
+    "files.create",
+    "files.replace",
+    "files.delete",
+    "files.move",
+    "files.create_if_absent",
+    "table.create_write_transaction",
+    "DeltaTable.create",
+    "create_checkpoint",
+    "symlink_to",
+    "session.sql",
+}
+WITHIN = {"files.move", "files.create_if_absent"}
+"""They reach steps themselves, for each file."""
+WITHOUT = {
+    "stores/lease.py": "a lease on an object store runs out by itself",
+    "stores/trial.py": "what the doctor tries lies in a directory of its own",
+    "passes/planfile.py": "a plan is a file of the person who asked for it",
+    "passes/exchange.py": "rows on their way between tasks; nothing rests on them once a process is gone",
+    "passes/purge.py": "Spark's own commit",
+}
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def calls(function: ast.FunctionDef) -> set[str]:
+    """What a function calls, as it is written, whole and the last one and two names of it."""
+    written = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    return {".".join(call.split(".")[-parts:]) for call in written for parts in (1, 2)}
+
+
+def silent(module: Path) -> list[str]:
+    """Functions with a durable effect of which neither they nor a caller in the module reaches a step."""
+    by_name = {
+        function.name: calls(function) for function in functions(ast.parse(module.read_text()))
+    }
+    speaking = {name for name, called in by_name.items() if "reached" in called}
+    return [
+        f"{module.relative_to(ROOT)}: {name}"
+        for name, called in by_name.items()
+        if called & (EFFECTS - WITHIN) and name not in speaking
+        if not any(name in by_name[other] for other in speaking)
+    ]
+
+
+def test_every_durable_effect_is_a_step() -> None:
+    found = {
+        str(path.relative_to(ROOT)): silent(path)
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.name not in ("files.py", "durable.py")
+    }
+    assert [line for where, lines in found.items() if where not in WITHOUT for line in lines] == []
+    assert [where for where in WITHOUT if not found.get(where, where)] == []

@@ -1,0 +1,93 @@
+"""One side stands still behind each of its steps while another acts: what is left is as if they had taken turns."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.steps import PAUSE_AT, Step
+from retention.stores import parquet_moves
+from tests.support.crashes import TWICE
+from tests.support.interleavings import MINE, THEIRS, Match, attempt, duels, left_by, play
+
+ROOT = Path(__file__).parents[2]
+FORMATS = ("delta", "parquet")
+WORKERS = 2
+LIKE_APPLY = ("publish", "apply-after-taking-over", "foreign-delete", "recreation")
+"""A plan made earlier is carried out as one made at once: only `make crash` tries it against everything."""
+CASES = [
+    (mine, theirs, format_)
+    for format_ in FORMATS
+    for mine in MINE
+    for theirs in duels(mine, format_)
+    if TWICE or mine != "apply-plan" or theirs in LIKE_APPLY
+]
+UNSEEN = f"publish/foreign-append/parquet at {Step.ENTRY_SYNCED}"
+"""A file that is put into a directory takes part in no commit. One that comes between our last look and our entry is
+found by the next reader, who names both files and goes no further."""
+
+
+def test_whatever_happens_while_one_side_stands_still_is_as_if_they_had_taken_turns(
+    tmp_path: Path, record_testsuite_property: Any
+) -> None:
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=spawned) as pool:
+        played = [
+            pool.submit(play, str(tmp_path / "-".join(case)), case, every=TWICE) for case in CASES
+        ]
+        counts, wrongs = zip(*(match.result() for match in played), strict=True)
+    record_testsuite_property("interleavings", sum(counts))
+    print(f"{sum(counts)} interleavings of {len(CASES)} pairs")
+    found = [wrong for several in wrongs for wrong in several]
+    refused = [wrong for wrong in found if wrong.startswith(UNSEEN) and "stands twice" in wrong]
+    assert [wrong for wrong in found if wrong not in refused] == []
+    assert len(refused) == 1
+
+
+def test_every_act_is_tried_against_some_other() -> None:
+    assert {mine for mine, _, _ in CASES} == set(MINE)
+    assert {theirs for _, theirs, _ in CASES} == set(THEIRS)
+
+
+ACTING = """
+import sys
+from pathlib import Path
+from tests.support.interleavings import MINE
+MINE[sys.argv[1]].act(Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("format_", "mine", "theirs", "step"),
+    [
+        ("delta", "apply", "publish", Step.DELTA_COMMITTING),
+        ("parquet", "apply", "same-apply-after-taking-over", Step.ENTRY_SYNCED),
+        ("parquet", "publish", "read", Step.FILE_MOVED),
+    ],
+)
+def test_a_process_that_is_stopped_for_real_ends_as_a_side_that_stands_still(
+    tmp_path: Path,
+    format_: str,
+    mine: str,
+    theirs: str,
+    step: Step,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parquet_moves, "PATIENCE_S", 0.0)
+    match = Match(tmp_path, mine, theirs, format_)
+    command = [sys.executable, "-c", ACTING, mine, str(match.base)]
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {PAUSE_AT: step})
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    other = attempt(match.theirs, match.base)
+    process.send_signal(signal.SIGCONT)
+    ended = process.wait(60)
+    assert match.fits(left_by(match.base), mine=ended == 0, theirs=other is None)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from retention.engines.choice import Engines
+from retention.passes import exchange
+from retention.passes.orphans import orphans
+from retention.passes.planning import look
+from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
+
+NOW = START + 10_000 * SECOND
+EACH = 60
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Six segments, the last of two files whose sequences interleave; subjects return in most of them."""
+    laid = [
+        Laid(seq=seq, subject=f"s.{seq * seq % 47}.é", ts_ns=START + seq * SECOND)
+        for seq in range(1, 6 * EACH + 1)
+    ]
+    segments = [laid[at : at + EACH] for at in range(0, len(laid), EACH)]
+    files = [File(one[0].seq, one) for one in segments[:-1]]
+    files += [File(segments[-1][0].seq, segments[-1][half::2]) for half in (0, 1)]
+    lay(warehouse_with(tmp_path / "w", "delta", NOW).stream("ORDERS").opened, files)
+    return tmp_path / "w"
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7])
+@pytest.mark.parametrize("bucket_bytes", [300, 1 << 30])
+def test_dealing_subjects_out_changes_no_plan(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, limit: int, bucket_bytes: int
+) -> None:
+    warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=limit)
+    whole = warehouse.stream("ORDERS").plan().plan
+    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
+    monkeypatch.setattr(exchange, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))
+    dealt = warehouse.stream("ORDERS").plan()
+    assert dealt.plan.plan_id == whole.plan_id
+    assert whole.removed_messages > 0
+    assert list(folder.parent.glob("retention-*")) == []
+    gone = int(whole.removed["first_seq"][0].as_py()) if whole.removed.num_rows else 1
+    assert dealt.explain(gone).goes
+
+
+def test_only_totals_by_span_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
+    warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=1)
+    with Engines("local") as engines:
+        decided = look(warehouse.stream("ORDERS").opened, NOW, engines).decided
+        assert isinstance(decided.surplus, exchange.Exchanged)
+        assert len(decided.surplus.messages) == len(decided.spans)
+        places = [Path(place) for place in decided.surplus.places]
+        assert all(place.is_file() for place in places)
+    assert not any(place.exists() for place in places)
+
+
+def test_a_lost_digest_is_made_again_while_it_is_dealt_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=2)
+    whole = warehouse.stream("ORDERS").plan().plan
+    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
+    lost, *_ = sorted((folder / "streams/ORDERS/_retention/subjects").rglob("*.parquet"))
+    lost.unlink()
+    assert warehouse.stream("ORDERS").plan().plan.plan_id == whole.plan_id
+    assert lost.is_file()
+
+
+def test_what_a_killed_pass_left_of_an_exchange_is_an_orphan(folder: Path) -> None:
+    opened = warehouse_with(folder, "delta", NOW).stream("ORDERS").opened
+    left = folder / "streams/ORDERS/_retention/exchange/ab/dealt-0.arrow"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert [orphan.location for orphan in orphans(opened)] == [str(left)]
+
+
+def test_a_subject_has_one_bucket_wherever_it_stands() -> None:
+    names = ["", "a", "b", "aa", "é", "x" * 300, *(f"orders.{number}" for number in range(50_000))]
+    one = exchange.bucket_of(pa.chunked_array([names]), 16)
+    back = exchange.bucket_of(pa.chunked_array([names[::-1][:777], names[::-1][777:]]), 16)
+    assert np.array_equal(one, back[::-1])
+    assert np.bincount(one.astype(int)).min() > 2_500

@@ -1,0 +1,261 @@
+"""Every request to an object store fails, in each way that it can; the same command then ends as if none had."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+
+from retention import files
+from retention.errors import UsageError
+from retention.passes.history import history_of
+from retention.passes.orphans import orphans
+from retention.passes.planfile import load_plans, save_plans
+from retention.warehouse import Warehouse, open_warehouse
+from tests.support.buckets import BUCKET, object_store
+from tests.support.crashes import AS_OF, NOW, digest
+from tests.support.faults import Call
+from tests.support.front import Front, Kind, front_of, kinds_of
+from tests.support.laying import SECOND, START, even_segments, lay
+from tests.support.unlucky import claims, print_tally, told
+
+ALL = os.environ.get("RETENTION_FAULTS") == "all"
+"""Whether each sort of request fails, about each sort of place, not only the commit: `make faults`."""
+TALLY: Counter[tuple[str, str, str]] = Counter()
+"""How often a request failed in which way, and what came of it."""
+TRIED: set[tuple[str, str, Kind]] = set()
+HASTE = {
+    "max_retries": "3",
+    "retry_timeout": "10s",
+    "backoff_config.init_backoff": "5ms",
+    "backoff_config.max_backoff": "20ms",
+}
+"""What makes deltalake give up soon."""
+STREAM = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "max_age": "60s"}
+COMMIT = "put if absent"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """An object store behind a door that fails by plan, and a way past the door."""
+
+    front: Front
+    behind: Any
+
+    def objects(self, place: str) -> dict[str, bytes]:
+        """What lies below a place, by what follows the place in its name."""
+        prefix = f"{place.removeprefix(f's3://{BUCKET}/')}/"
+        listed = self.behind.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+        keys = [one["Key"] for one in listed]
+        read = {key: self.behind.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
+        return {key.removeprefix(prefix): content for key, content in read.items()}
+
+    def put(self, objects: dict[str, bytes]) -> str:
+        """A new place with these objects."""
+        number = next(_numbers)
+        for name, content in objects.items():
+            self.behind.put_object(Bucket=BUCKET, Key=f"{number}/{name}", Body=content)
+        return f"s3://{BUCKET}/{number}"
+
+    def a_minute_passes(self, place: str) -> None:
+        """Leases that could not be given back run out."""
+        for name in self.objects(place):
+            if ".lease" in name:
+                key = f"{place}/{name}".removeprefix(f"s3://{BUCKET}/")
+                self.behind.delete_object(Bucket=BUCKET, Key=key)
+
+
+@pytest.fixture(scope="module")
+def lake() -> Iterator[Lake]:
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        object_store() as environment,
+        front_of(environment["AWS_ENDPOINT_URL"]) as (front, address),
+    ):
+        behind = boto3.client(
+            "s3",
+            endpoint_url=environment["AWS_ENDPOINT_URL"],
+            aws_access_key_id="test",
+            aws_secret_access_key="test",  # noqa: S106  (the store's own)
+            region_name="us-east-1",
+        )
+        for name, value in (environment | {"AWS_ENDPOINT_URL": address}).items():
+            patched.setenv(name, value)
+        options = files.storage_options
+        patched.setattr(files, "storage_options", lambda: options() | HASTE)
+        yield Lake(front, behind)
+    if ALL:
+        print_tally(TALLY)
+
+
+def opened_at(place: str) -> Warehouse:
+    return open_warehouse(place, engine="local", clock=lambda: NOW)
+
+
+def written(place: str) -> None:
+    config = {"streams": [STREAM], "defaults": {"segment_span": "10s"}}
+    files.replace(f"{place}/retention.yaml", json.dumps(config).encode())
+    lay(opened_at(place).stream("ORDERS").opened, even_segments(3, 10))
+
+
+def applied(place: str) -> None:
+    written(place)
+    apply(place)
+
+
+def publish(place: str) -> None:
+    lines = [
+        json.dumps({"subject": f"s.{n % 3}", "data": "x", "ts_ns": START + (30 + n) * SECOND})
+        for n in range(15)
+    ]
+    opened_at(place).stream("ORDERS").publish([line.encode() for line in lines], "app", 7)
+
+
+def apply(place: str) -> None:
+    [outcome] = opened_at(place).apply(as_of=AS_OF)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def apply_saved(place: str) -> None:
+    warehouse = opened_at(place)
+    [planned] = warehouse.plan(as_of=AS_OF)
+    if planned.error is not None:
+        raise planned.error
+    assert planned.value is not None
+    save_plans(f"{place}/plans/monday", [planned.value])
+    [outcome] = warehouse.apply_plans(load_plans(f"{place}/plans/monday"))
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def bring_back(place: str) -> None:
+    warehouse = opened_at(place)
+    records = warehouse.history(["ORDERS"])
+    if not any(record["kind"] == "undo" and record["status"] == "done" for record in records):
+        [done] = [one for one in records if one["kind"] == "apply"]
+        try:
+            warehouse.undo(done["run"])
+        except UsageError as error:
+            if "was undone already" not in str(error):
+                raise
+
+
+def look(place: str) -> Any:
+    stream = opened_at(place).stream("ORDERS")
+    return [str(stream.state(AS_OF)), digest(stream), len(stream.history())]
+
+
+ACTS: dict[str, tuple[Callable[[str], None], Callable[[str], Any]]] = {
+    "publish": (written, publish),
+    "apply": (written, apply),
+    "undo": (applied, bring_back),
+    "plan-file": (written, apply_saved),
+    "look": (applied, look),
+}
+
+
+class Trial:
+    """One command: what it meets, and copies of that in which a request fails."""
+
+    def __init__(self, lake: Lake, name: str) -> None:
+        self.lake = lake
+        self.prepare, self.act = ACTS[name]
+        lake.front.begin()
+        base = f"s3://{BUCKET}/{next(_numbers)}"
+        self.prepare(base)
+        self.before = lake.objects(base)
+        self.old = held(base)
+        lake.front.begin()
+        self.answer = self.act(base)
+        self.calls = list(lake.front.calls)
+        lake.front.begin()
+        self.new, self.expected = held(base), outcome(lake, base)
+
+    def faults(self) -> Iterator[tuple[Call, Kind]]:
+        for call in self.calls:
+            for kind in kinds_of(call.operation):
+                known = (call.operation, call.place, kind)
+                if known not in TRIED and (ALL or call.operation == COMMIT):
+                    TRIED.add(known)
+                    yield call, kind
+
+    def wrongs(self, call: Call, kind: Kind) -> Iterator[str]:
+        front, place = self.lake.front, self.lake.put(self.before)
+        front.begin({(call.operation, call.nth): kind})
+        error, answer = None, None
+        try:
+            answer = self.act(place)
+        except Exception as raised:  # whatever it is, it is looked at
+            error = raised
+        is_met = front.met
+        front.begin()
+        said = told(error)
+        TALLY[call.operation, kind, said["error"] or "done"] += 1
+        name = f"{call.operation}#{call.nth} of {call.place} {kind}"
+        for wrong in self._wrong(
+            place, said, is_met, answer if kind is not Kind.STALE else self.answer
+        ):
+            yield f"{name}: {wrong}: {said['sentence']}"
+
+    def _wrong(self, place: str, said: dict[str, Any], is_met: int, answer: Any) -> Iterator[str]:
+        if not is_met:
+            yield "was not met"
+        if not said["ours"]:
+            yield f"ends with {said['error']}"
+        there = held(place)
+        if said["error"] is None and (there != self.new or answer != self.answer):
+            yield f"ends as if done, holds {there[0]} messages, answers {answer}"
+        if there not in (self.old, self.new):
+            yield f"holds {there[0]} messages, neither the old nor the new"
+        if claims(said["sentence"]) and there != self.old:
+            yield "claims that nothing happened"
+        self.lake.a_minute_passes(place)
+        self.act(place)
+        found = outcome(self.lake, place)
+        for key, wanted in self.expected.items():
+            if found[key] != wanted:
+                yield f"{key} is {found[key]} after a second try, not {wanted}"
+
+
+def held(place: str) -> list[Any]:
+    return digest(opened_at(place).stream("ORDERS"))
+
+
+def outcome(lake: Lake, place: str) -> dict[str, Any]:
+    opened = opened_at(place).stream("ORDERS").opened
+    history = history_of(opened.warehouse, opened.name)
+    counters = opened.store.snapshot().counters
+    left = {orphan.location for orphan in orphans(opened)}
+    names = [name for name in lake.objects(place) if f"{place}/{name}" not in left]
+    kinds = ("messages", "subjects", "reports")
+    data = [name for name in names if "_delta_log" not in name]
+    ended = [one for one in history.outcomes() if one["status"] == "done"]
+    return {
+        "messages": held(place),
+        "counters": [counters.next_seq.get(0), counters.open_base.get(0)],
+        "batch": counters.batches.get("app"),
+        "unfinished": history.unfinished(),
+        "removed": sum(one.get("removed_messages", 0) for one in ended),
+        "restored": sum(one.get("restored_messages", 0) for one in ended),
+        "accounted": {kind: sum(kind in name for name in data) for kind in kinds},
+    }
+
+
+@pytest.mark.parametrize("name", ACTS if ALL else ["publish"])
+def test_a_request_that_fails_changes_nothing_in_the_end(
+    lake: Lake, name: str, record_testsuite_property: Any
+) -> None:
+    trial = Trial(lake, name)
+    faults = list(trial.faults())
+    wrongs = [wrong for call, kind in faults for wrong in trial.wrongs(call, kind)]
+    record_testsuite_property(f"faults-{name}-s3", len(faults))
+    assert not wrongs, "\n".join(wrongs)

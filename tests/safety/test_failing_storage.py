@@ -1,0 +1,128 @@
+"""Every operation on a local disk fails, in each way that it can; the same command then ends as if none had."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.crew import WORKERS, Crew
+from tests.support.faults import Call, Fault, Kind, kinds_of
+from tests.support.unlucky import ACTS, claims, print_tally
+
+ALL = os.environ.get("RETENTION_FAULTS") == "all"
+"""Whether each operation fails every time that it is made: `make faults`."""
+DECIDING = ("link", "rename", "replace", "delta commit")
+"""Operations behind which something is there: these fail about each sort of place."""
+QUICK = ("publish", "first-publish", "import", "apply")
+"""The commands that write in every way there is."""
+WITH_A_RIVAL = "race"
+"""Here a rival's commit comes between the old state and the new."""
+FORMATS = ("delta", "parquet")
+TALLY: Counter[tuple[str, str, str]] = Counter()
+"""How often an operation failed in which way, and what came of it."""
+TRIED: set[tuple[str, str, str, Kind]] = set()
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    hired = Crew("tests.support.unlucky", tmp_path_factory.mktemp("faults"))
+    yield hired
+    hired.stop()
+    if ALL:
+        print_tally(TALLY)
+
+
+class Trial:
+    """One command on one format: what it meets, and copies of that in which something fails."""
+
+    def __init__(self, crew: Crew, name: str, format_: str) -> None:
+        self.crew, self.name, self.format = crew, name, format_
+        self.base = crew.folder / f"{name}-{format_}"
+        assert crew.run(do="prepare", scenario=name, folder=self.base, format=format_) == 0
+        calm = self.copy("calm")
+        told = self.ask(calm, "act", plan=[])
+        assert told["error"] is None, told
+        self.answer = told["answer"]
+        self.calls = [Call(*call) for call in told["calls"]]
+        self.old, self.new = self.ask(self.copy("old"), "held"), self.ask(calm, "held")
+        self.expected = self.ask(calm, "outcome")
+        assert self.expected["orphans"] == []
+
+    def copy(self, name: str) -> Path:
+        return Path(shutil.copytree(self.base, f"{self.base}+{name}", symlinks=True))
+
+    def ask(self, folder: Path, do: str, **case: Any) -> Any:
+        result = Path(f"{folder}.json")
+        case = {"scenario": self.name, "folder": folder, "result": result, **case}
+        assert self.crew.run(do=do, **case) == 0, f"{folder.name}: {do} fails"
+        return json.loads(result.read_text())
+
+    def faults(self) -> Iterator[tuple[Call, Kind]]:
+        """Every call in every way that it can fail; but for `ALL`, of calls of one sort the first."""
+        for call in self.calls:
+            for kind in kinds_of(call.operation):
+                place = call.place if call.operation in DECIDING else ""
+                known = (self.format, call.operation, place, kind)
+                if ALL or known not in TRIED:
+                    TRIED.add(known)
+                    yield call, kind
+
+    def wrongs(self, fault: tuple[Call, Kind]) -> list[str]:
+        call, kind = fault
+        name = f"{call.operation}#{call.nth}-{kind}".replace(" ", "-")
+        folder = self.copy(name)
+        plan = [[*vars(Fault(call.operation, call.nth, kind)).values()]]
+        try:
+            told = self.ask(folder, "act", plan=plan)
+            found = list(self._wrong(folder, told, kind))
+        except AssertionError as error:
+            return [f"{name} ({call.place}): {str(error).splitlines()[0]}"]
+        TALLY[call.operation, kind, told["error"] or "done"] += 1
+        shutil.rmtree(folder)
+        return [f"{name} ({call.place}): {wrong}: {told['sentence']}" for wrong in found]
+
+    def _wrong(self, folder: Path, told: dict[str, Any], kind: Kind) -> Iterator[str]:
+        if not told["ours"]:
+            yield f"ends with {told['error']}"
+        held = self.ask(folder, "held")
+        if told["error"] is None and held != self.new:
+            yield f"ends as if done and holds {held[0]} messages"
+        if held not in (self.old, self.new) and self.name != WITH_A_RIVAL:
+            yield f"holds {held[0]} messages, neither the old nor the new"
+        if claims(told["sentence"]) and held != self.old:
+            yield "claims that nothing happened"
+        if told["error"] is None and kind is not Kind.STALE and told["answer"] != self.answer:
+            yield f"answers {told['answer']}"
+        found = self.ask(folder, "again")
+        for key, wanted in self.expected.items():
+            if key != "orphans" and found[key] != wanted:
+                yield f"{key} is {found[key]} after a second try, not {wanted}"
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("name", ACTS if ALL else QUICK)
+def test_what_fails_once_changes_nothing_in_the_end(
+    crew: Crew, name: str, format_: str, record_testsuite_property: Any
+) -> None:
+    trial = Trial(crew, name, format_)
+    faults = list(trial.faults())
+    with ThreadPoolExecutor(WORKERS) as pool:
+        wrongs = [wrong for found in pool.map(trial.wrongs, faults) for wrong in found]
+    record_testsuite_property(f"faults-{name}-{format_}", len(faults))
+    assert not wrongs, "\n".join(wrongs)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_slow_disk_changes_nothing_at_all(crew: Crew, format_: str) -> None:
+    trial = Trial(crew, "apply", format_)
+    slow = trial.copy("slow")
+    assert trial.ask(slow, "act", plan=[], slow_s=0.005)["error"] is None
+    assert trial.ask(slow, "outcome") == trial.expected

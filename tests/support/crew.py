@@ -1,0 +1,66 @@
+"""Cases run in forks of processes that only import: threads of libraries start in the forks, where that is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+WORKERS = 2
+
+
+class Crew:
+    """Processes of one module that carry cases out, as many at a time as there are."""
+
+    def __init__(self, module: str, folder: Path) -> None:
+        """Start them.
+
+        Args:
+            module: its `main` calls `serve`.
+            folder: where cases may leave files.
+        """
+        self.folder = folder
+        self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+        for _ in range(WORKERS):
+            command = [sys.executable, "-m", module]
+            pipe = subprocess.PIPE
+            self._free.put(subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True))
+
+    def run(self, **case: Any) -> int:
+        """Carry a case out; how its process ended."""
+        worker = self._free.get()
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        try:
+            worker.stdin.write(json.dumps(case, default=str) + "\n")
+            worker.stdin.flush()
+            return int(worker.stdout.readline())
+        finally:
+            self._free.put(worker)
+
+    def stop(self) -> None:
+        """End them."""
+        for _ in range(WORKERS):
+            self._free.get().communicate()
+
+
+def serve(carry_out: Callable[[dict[str, Any]], None]) -> None:
+    """Answer each case, a line of JSON on standard input, with a line: how its process ended."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            try:
+                carry_out(json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)

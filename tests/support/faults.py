@@ -1,0 +1,364 @@
+"""Storage that fails by plan: every operation of a process below one folder, counted, and some of them failed.
+
+The operations are the system calls that Python makes for files, whoever asks for them, and what deltalake is asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+Answer = TypeVar("Answer")
+SLOW_S = 0.01
+
+
+class Kind(StrEnum):
+    """How an operation fails."""
+
+    BEFORE = "error before"
+    """Nothing happens but an error."""
+    AFTER = "error after success"
+    """It happens, and an error is what the caller sees."""
+    DEAD = "error after success, and ever after"
+    """The same, and no later operation works."""
+    RIVAL = "success told as a rival's"
+    """It happens, and the answer is that somebody else was first, as after a request that was sent twice."""
+    FULL = "full disk"
+    SHORT = "short write"
+    """Half of it is written, and then the disk is full."""
+    STALE = "stale list"
+    """The newest entry is missing."""
+    SLOW = "slow"
+
+
+READS = ("stat", "open", "read", "delta open")
+WRITES = ("mkdir", "replace", "rename", "link", "symlink", "truncate", "create", "write")
+_KINDS: Mapping[str, tuple[Kind, ...]] = {
+    **dict.fromkeys(READS, (Kind.BEFORE,)),
+    **dict.fromkeys(WRITES, (Kind.BEFORE, Kind.AFTER, Kind.DEAD, Kind.FULL)),
+    "list": (Kind.BEFORE, Kind.STALE),
+    "write": (Kind.BEFORE, Kind.DEAD, Kind.FULL, Kind.SHORT),
+    "close": (Kind.AFTER,),
+    "lock": (Kind.BEFORE,),
+    "link": (Kind.BEFORE, Kind.AFTER, Kind.DEAD, Kind.FULL, Kind.RIVAL),
+    "delta commit": (Kind.BEFORE, Kind.AFTER, Kind.DEAD, Kind.FULL, Kind.RIVAL),
+}
+
+
+def kinds_of(operation: str) -> tuple[Kind, ...]:
+    """How an operation can fail."""
+    return _KINDS.get(operation, (Kind.BEFORE, Kind.AFTER, Kind.DEAD))
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation, the how-many-eth of its kind, and what sort of place it is about."""
+
+    operation: str
+    nth: int
+    place: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A call to be failed."""
+
+    operation: str
+    nth: int
+    kind: Kind
+
+
+class Storage:
+    """Counts the operations below a folder, and fails those of the plan."""
+
+    def __init__(self, folder: Path, plan: tuple[Fault, ...] = (), slow_s: float = 0.0) -> None:
+        """Nothing is watched yet.
+
+        Args:
+            folder: operations elsewhere are let through.
+            plan: what fails.
+            slow_s: how much longer each operation takes.
+        """
+        self._folder = str(folder)
+        self._plan = {(fault.operation, fault.nth): fault.kind for fault in plan}
+        self._slow_s = slow_s
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._dead = False
+        self.calls: list[Call] = []
+        self.met: list[Call] = []
+
+    def do(
+        self, operation: str, place: str, act: Callable[[], Answer], failing: type = OSError
+    ) -> Answer:
+        """Carry an operation out, or fail it."""
+        kind = self._next(operation, place)
+        time.sleep(self._slow_s)
+        if self._dead or kind is Kind.BEFORE:
+            raise _error(errno.EIO, place, failing)
+        if kind is Kind.FULL:
+            raise _error(errno.ENOSPC, place, failing)
+        answer = act()
+        if kind in (Kind.AFTER, Kind.DEAD):
+            self._dead = kind is Kind.DEAD
+            _let_go(answer)
+            raise _error(errno.EIO, place, failing)
+        if kind is Kind.RIVAL:
+            if failing is OSError:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place)
+            raise CommitFailedError("Transaction failed: Version already exists")
+        return answer
+
+    def kind(self, operation: str, nth: int) -> Kind | None:
+        """How a call is to fail; None: it is not."""
+        return self._plan.get((operation, nth))
+
+    def mine(self, place: Any) -> bool:
+        """Whether a path lies in the folder."""
+        return isinstance(place, str | os.PathLike) and os.fspath(place).startswith(self._folder)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Every operation of this process goes through here during the block."""
+        with ExitStack() as patches:
+            for owner, name, replacement in _replacements(self):
+                patches.enter_context(patch.object(owner, name, replacement))
+            yield
+
+    def _next(self, operation: str, place: str) -> Kind | None:
+        with self._lock:
+            self._counts[operation] += 1
+            call = Call(operation, self._counts[operation], sort_of(place, self._folder))
+            self.calls.append(call)
+            kind = self.kind(operation, call.nth)
+            if kind is not None:
+                self.met.append(call)
+            return kind
+
+
+def sort_of(place: str, folder: str) -> str:
+    """A place without what differs from run to run: the part of the warehouse that it belongs to."""
+    parts = [part for part in place.removeprefix(folder).split("/") if part]
+    if parts[:1] == ["streams"]:
+        inside = "_delta_log" if "_delta_log" in parts else "/".join(parts[2:4])
+        head = inside if parts[2:3] == ["_retention"] or inside == "_delta_log" else parts[2:3]
+        return "".join(head).partition(".")[0] or "streams"
+    return parts[0].partition(".")[0] if parts else "."
+
+
+class _File(io.FileIO):
+    """A file of which reads, writes and closing are operations."""
+
+    def __init__(self, storage: Storage, place: str, mode: str) -> None:
+        self._storage, self._place = storage, place
+        self._full = False
+        super().__init__(place, mode)
+
+    def readinto(self, buffer: Any) -> int:
+        return self._storage.do("read", self._place, lambda: io.FileIO.readinto(self, buffer))
+
+    def readall(self) -> bytes:
+        return self._storage.do("read", self._place, lambda: io.FileIO.readall(self))
+
+    def write(self, content: Any) -> int:
+        if self._full:
+            raise _error(errno.ENOSPC, self._place, OSError)
+
+        def act() -> int:
+            called = next(c for c in reversed(self._storage.calls) if c.operation == "write")
+            if self._storage.kind("write", called.nth) is not Kind.SHORT:
+                return io.FileIO.write(self, content)
+            self._full = True
+            return io.FileIO.write(self, memoryview(content)[: max(1, len(content) // 2)])
+
+        return self._storage.do("write", self._place, act)
+
+    def close(self) -> None:
+        if not self.closed:
+            act = super().close
+            try:
+                self._storage.do("close", self._place, act)
+            finally:
+                act()
+
+
+def _replacements(storage: Storage) -> Iterator[tuple[Any, str, Any]]:
+    """What stands for what: owner, name, replacement."""
+    for operation, name in (
+        *(("stat", "stat"), ("stat", "lstat"), ("list", "scandir"), ("list", "listdir")),
+        *(("mkdir", "mkdir"), ("rmdir", "rmdir"), ("replace", "replace")),
+        *(("rename", "rename"), ("delete", "unlink"), ("link", "link"), ("symlink", "symlink")),
+    ):
+        yield os, name, _by_path(storage, operation, getattr(os, name))
+    for owner, operation, name in (
+        *((os, "sync", "fsync"), (os, "truncate", "ftruncate"), (os, "write", "pwrite")),
+        *((os, "close", "close"), (fcntl, "lock", "flock")),
+    ):
+        yield owner, name, _by_descriptor(storage, operation, getattr(owner, name))
+    yield os, "open", _descriptor_opener(storage, os.open)
+    yield io, "open", _opener(storage, io.open)
+    yield pa, "OSFile", _arrow_opener(storage, pa.OSFile)
+    for operation, name in (
+        *(("delta open", "__init__"), ("delta commit", "create_write_transaction")),
+        ("delta checkpoint", "create_checkpoint"),
+    ):
+        yield DeltaTable, name, _of_table(storage, operation, getattr(DeltaTable, name))
+    yield DeltaTable, "create", _creator(storage, DeltaTable.create)
+
+
+def _by_path(storage: Storage, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(*arguments: Any, **options: Any) -> Any:
+        # Of two paths the second is the one that changes.
+        place = arguments[-1] if operation in ("replace", "rename", "link", "symlink") else None
+        place = place or (arguments[0] if arguments else ".")
+        if not storage.mine(place):
+            return real(*arguments, **options)
+        found = storage.do(operation, os.fspath(place), lambda: real(*arguments, **options))
+        if operation == "list":
+            last = next(c for c in reversed(storage.calls) if c.operation == "list")
+            entries = list(found)
+            if storage.kind("list", last.nth) is Kind.STALE and entries:
+                entries.remove(max(entries, key=_age(os.fspath(place))))
+            return entries if real.__name__ == "listdir" else _Listing(entries)
+        return found
+
+    return replacement
+
+
+def _age(directory: str) -> Callable[[Any], tuple[float, str]]:
+    """By what the newest of a directory's entries is found."""
+
+    def key(entry: Any) -> tuple[float, str]:
+        name = entry if isinstance(entry, str) else entry.name
+        return Path(directory, name).lstat().st_ctime, name
+
+    return key
+
+
+class _Listing:
+    """What `os.scandir` answers."""
+
+    def __init__(self, entries: list[os.DirEntry[str]]) -> None:
+        self._entries = iter(entries)
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        return self._entries
+
+    def __next__(self) -> os.DirEntry[str]:
+        return next(self._entries)
+
+    def __enter__(self) -> _Listing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _by_descriptor(
+    storage: Storage, operation: str, real: Callable[..., Any]
+) -> Callable[..., Any]:
+    def replacement(descriptor: int, *arguments: Any) -> Any:
+        place = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if not storage.mine(place):
+            return real(descriptor, *arguments)
+        return storage.do(operation, place, lambda: real(descriptor, *arguments))
+
+    return replacement
+
+
+def _descriptor_opener(storage: Storage, real: Callable[..., int]) -> Callable[..., int]:
+    def replacement(place: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if not storage.mine(place):
+            return real(place, flags, *arguments, **options)
+        operation = "create" if flags & os.O_CREAT else "open"
+        return storage.do(
+            operation, os.fspath(place), lambda: real(place, flags, *arguments, **options)
+        )
+
+    return replacement
+
+
+def _opener(storage: Storage, real: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(place: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if not storage.mine(place):
+            return real(place, mode, *arguments, **options)
+        raw_mode = mode.replace("b", "").replace("t", "")
+        writes = raw_mode != "r"
+        raw = storage.do(
+            "create" if writes else "open",
+            os.fspath(place),
+            lambda: _File(storage, os.fspath(place), raw_mode),
+        )
+        buffered = io.BufferedWriter(raw) if writes else io.BufferedReader(raw)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *arguments[1:2], **options)
+
+    return replacement
+
+
+def _arrow_opener(storage: Storage, real: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(place: str, mode: str = "r") -> Any:
+        if not storage.mine(place):
+            return real(place, mode)
+        raw = storage.do("open", place, lambda: _File(storage, place, "r"))
+        return pa.PythonFile(io.BufferedReader(raw), mode="r")
+
+    return replacement
+
+
+def _of_table(storage: Storage, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(table: DeltaTable, *arguments: Any, **options: Any) -> Any:
+        opened = arguments[0] if arguments else options.get("table_uri")
+        place = str(opened) if operation == "delta open" else table.table_uri
+        place = place.removeprefix("file://")
+        if not storage.mine(place):
+            return real(table, *arguments, **options)
+        inside = f"{place.rstrip('/')}/_delta_log"
+        return storage.do(
+            operation, inside, lambda: real(table, *arguments, **options), failing=_RustError
+        )
+
+    return replacement
+
+
+def _creator(storage: Storage, real: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(place: str, *arguments: Any, **options: Any) -> Any:
+        return storage.do(
+            "delta create", place, lambda: real(place, *arguments, **options), failing=_RustError
+        )
+
+    return replacement
+
+
+class _RustError(OSError):
+    """As deltalake raises them: a text, and no number."""
+
+
+def _error(number: int, place: str, failing: type) -> OSError:
+    if failing is _RustError:
+        return OSError(f"Generic LocalFileSystem error: {os.strerror(number)} at {place}")
+    return OSError(number, os.strerror(number), place)
+
+
+def _let_go(answer: object) -> None:
+    """Close what an operation opened whose caller will never know."""
+    if isinstance(answer, io.FileIO):
+        io.FileIO.close(answer)

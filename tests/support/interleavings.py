@@ -1,0 +1,324 @@
+"""Two sides of one stream: one stands still at a named step while the other acts, and what both may leave behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+
+from retention.engines import local
+from retention.errors import RetentionError
+from retention.parquet_files import write_messages
+from retention.passes.history import history_of
+from retention.passes.planfile import load_plans, save_plans
+from retention.segments import Counters
+from retention.steps import Step, watched_by
+from retention.stores import delta, parquet, parquet_moves
+from retention.stores.layout import Layout
+from retention.warehouse import Warehouse, open_warehouse
+from retention.writing import append
+from schemas.messages import MESSAGES
+from tests.support.laying import (
+    SECOND,
+    START,
+    File,
+    Laid,
+    even_segments,
+    lay,
+    rows_of,
+    warehouse_with,
+)
+
+NOW = START + 100 * SECOND
+FIRST_AS_OF, AS_OF, LATER_AS_OF = (START + seconds * SECOND for seconds in (65, 75, 80))
+STREAM = "ORDERS"
+TAKING_OVER = "-after-taking-over"
+Act = Callable[[Path], None]
+Prepare = Callable[[Path, str], None]
+
+
+def written(folder: Path, format_: str) -> None:
+    """A stream with a run behind it, due for another; two files of one segment overlap; a plan is saved."""
+    warehouse = warehouse_with(folder, format_, NOW, max_age="60s", max_msgs_per_subject=9)
+    first, *rest = even_segments(4, 10)
+    halves = [File(first.base, first.messages[at::2]) for at in (0, 1)]
+    lay(warehouse.stream(STREAM).opened, [*halves, *rest])
+    [outcome] = warehouse.apply(as_of=FIRST_AS_OF)
+    assert outcome.value is not None
+    assert outcome.value.removed_messages
+    save_plans(str(folder / "plan.json"), [warehouse.stream(STREAM).plan(AS_OF).plan])
+
+
+def empty(folder: Path, format_: str) -> None:
+    """A stream that only the configuration knows."""
+    warehouse_with(folder, format_, NOW)
+
+
+def opened_at(folder: Path) -> Warehouse:
+    return open_warehouse(folder / "retention.yaml", engine="local", clock=lambda: NOW)
+
+
+def publish(folder: Path, who: str = "mine", batch: int = 1) -> None:
+    lines = [
+        json.dumps({"subject": f"s.{n % 3}", "data": who, "ts_ns": START + (50 + n) * SECOND})
+        for n in range(4)
+    ]
+    opened_at(folder).new_stream(STREAM).publish([line.encode() for line in lines], who, batch)
+
+
+def apply(folder: Path, as_of: int = AS_OF) -> None:
+    [outcome] = opened_at(folder).apply(as_of=as_of)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def apply_plan(folder: Path) -> None:
+    [outcome] = opened_at(folder).apply_plans(load_plans(str(folder / "plan.json")))
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def undo(folder: Path) -> None:
+    begun = (path.name for path in (folder / "runs" / STREAM).glob("*.begun.json"))
+    opened_at(folder).undo(min(begun, default="none").removesuffix(".begun.json"))
+
+
+def read(folder: Path) -> None:
+    list(opened_at(folder).new_stream(STREAM).messages())
+
+
+def bring(folder: Path) -> None:
+    """Another writer appends rows that carry their sequences."""
+    opened = opened_at(folder).stream(STREAM).opened
+    snapshot = opened.store.snapshot()
+    files, counters = snapshot.files, snapshot.counters
+    highest = pc.max(files["max_seq"]).as_py() or 0
+    seq = max(counters.next_seq.get(0, 1), highest + 1)
+    base = counters.open_base.get(0, 1)
+    rows = rows_of([Laid(seq + n, "theirs", START + (60 + n) * SECOND) for n in range(2)])
+    layout = Layout(opened.root, STREAM)
+    if opened.config.format == "parquet":
+        write_messages(layout.live(f"partition=0/segment={base}/theirs-{seq}.parquet"), [rows])
+        return
+    for name, value in (
+        ("segment", pa.scalar(base, pa.int64())),
+        ("partition", pa.scalar(0, pa.int32())),
+    ):
+        rows = rows.add_column(0, name, pa.repeat(value, rows.num_rows))
+    write_deltalake(layout.messages, rows.select(MESSAGES.names), mode="append")
+
+
+def delete_a_row(folder: Path) -> None:
+    """Another writer deletes a message of a file that a run rewrites."""
+    _table(folder).delete("seq = 18")
+
+
+def compact(folder: Path) -> None:
+    """Another writer puts the files of each segment together."""
+    _table(folder).optimize.compact()
+
+
+def recreate(folder: Path, commits: int) -> None:
+    """The stream is deleted, and made anew with other messages in some commits."""
+    shutil.rmtree(folder / "streams" / STREAM, ignore_errors=True)
+    for batch in range(commits):
+        publish(folder, "anew", batch)
+
+
+def without_leases(act: Act) -> Act:
+    """The same after the leases are lost, as they are on an object store when their holder stands still."""
+
+    def acting(folder: Path) -> None:
+        for place in (folder / "streams" / STREAM).glob("_retention/*.lease"):
+            place.unlink()
+        act(folder)
+
+    return acting
+
+
+def _table(folder: Path) -> DeltaTable:
+    return DeltaTable(str(folder / "streams" / STREAM / "messages"))
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side does, and where it can be done."""
+
+    act: Act
+    formats: tuple[str, ...] = ("delta", "parquet")
+    prepare: Prepare = written
+    meets: tuple[Prepare, ...] = (written, empty)
+
+
+MINE: Mapping[str, Side] = {
+    "apply": Side(apply),
+    "apply-plan": Side(apply_plan),
+    "undo": Side(undo),
+    "publish": Side(publish),
+    "first-publish": Side(publish, prepare=empty),
+}
+"""What stands still at each of its steps."""
+
+THEIRS: Mapping[str, Side] = {
+    "publish": Side(lambda folder: publish(folder, "theirs")),
+    "publish-after-taking-over": Side(without_leases(lambda folder: publish(folder, "theirs"))),
+    "apply": Side(lambda folder: apply(folder, LATER_AS_OF)),
+    "apply-after-taking-over": Side(without_leases(lambda folder: apply(folder, LATER_AS_OF))),
+    "same-apply-after-taking-over": Side(without_leases(apply)),
+    "undo-after-taking-over": Side(without_leases(undo)),
+    "read": Side(read),
+    "foreign-append": Side(bring, meets=(written,)),
+    "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written,)),
+    "foreign-compaction": Side(compact, formats=("delta",), meets=(written,)),
+    "recreation": Side(lambda folder: recreate(folder, 1)),
+    "recreation-to-the-same-version": Side(lambda folder: recreate(folder, 2)),
+}
+"""What happens meanwhile."""
+
+
+def duels(mine: str, format_: str) -> list[str]:
+    """What can happen on a format while one of `MINE` stands still; taking over needs somebody to take over from."""
+    lease = "publish" if "publish" in mine else "apply"
+    return [
+        name
+        for name, side in THEIRS.items()
+        if format_ in side.formats and MINE[mine].prepare in side.meets
+        if lease in name or name.removesuffix(TAKING_OVER) not in set(THEIRS) - {name}
+    ]
+
+
+def attempt(act: Act, folder: Path) -> Exception | None:
+    """How an act ends: None, or what it was refused with; a directory that vanishes is the system's to tell."""
+    try:
+        act(folder)
+    except (RetentionError, OSError) as error:
+        return error
+    return None
+
+
+def steps_of(act: Act, folder: Path) -> list[str]:
+    """Every step that an undisturbed act reaches, as `<step>#<n>`."""
+    counts: Counter[Step] = Counter()
+    reached: list[str] = []
+
+    def note(step: Step) -> None:
+        counts[step] += 1
+        reached.append(f"{step}#{counts[step]}")
+
+    with watched_by(note):
+        act(folder)
+    return reached
+
+
+def interleave(
+    folder: Path, mine: Act, theirs: Act, point: str
+) -> tuple[Exception | None, Exception | None]:
+    """Carry out `mine`, and all of `theirs` while it stands at `point`; how each ended."""
+    counts: Counter[Step] = Counter()
+    meanwhile: list[Exception | None] = []
+
+    def stand_still(step: Step) -> None:
+        counts[step] += 1
+        if point == f"{step}#{counts[step]}":
+            with watched_by(lambda _: None):
+                meanwhile.append(attempt(theirs, folder))
+
+    with watched_by(stand_still):
+        ended = attempt(mine, folder)
+    [other] = meanwhile
+    return ended, other
+
+
+def left_by(folder: Path) -> dict[str, Any]:
+    """What must be as some order of the two sides leaves it; `refused`, if the stream cannot be read."""
+    stream = opened_at(folder).new_stream(STREAM)
+    opened = stream.opened
+    try:
+        tables = [rows.select(["seq", "subject", "ts_ns", "payload"]) for rows in stream.messages()]
+        counters = opened.store.snapshot().counters if opened.store.exists() else Counters()
+    except RetentionError as error:
+        return {"refused": str(error)}
+    outcomes = history_of(opened.warehouse, STREAM).outcomes()
+    done = [record for record in outcomes if record["status"] == "done"]
+    return {
+        "messages": pa.concat_tables(tables).to_pylist() if tables else [],
+        "next_seq": counters.next_seq.get(0),
+        "removed": sum(record.get("removed_messages", 0) for record in done),
+        "restored": sum(record.get("restored_messages", 0) for record in done),
+    }
+
+
+class Match:
+    """Two sides on one format, from one beginning."""
+
+    def __init__(self, folder: Path, mine: str, theirs: str, format_: str) -> None:
+        self.base = folder / "base"
+        self.mine, self.theirs = MINE[mine].act, THEIRS[theirs].act
+        MINE[mine].prepare(self.base, format_)
+        turns = [(self.mine, self.theirs), (self.theirs, self.mine)]
+        self.in_turn = [self._after(f"turns-{n}", *acts) for n, acts in enumerate(turns)]
+        self.only_mine = self._after("mine", self.mine)
+        self.only_theirs = self._after("theirs", self.theirs)
+
+    def points(self) -> list[str]:
+        """The steps of the side that stands still."""
+        return steps_of(self.mine, self._copy("steps"))
+
+    def wrong(self, point: str) -> str | None:
+        """What is wrong when one side stands still at a point while the other acts; None if nothing is."""
+        folder = self._copy(point)
+        mine, theirs = interleave(folder, self.mine, self.theirs, point)
+        left = left_by(folder)
+        shutil.rmtree(folder)
+        if self.fits(left, mine=mine is None, theirs=theirs is None):
+            return None
+        return f"{point}: {mine or 'done'} / {theirs or 'done'}: left {left}"
+
+    def fits(self, left: dict[str, Any], *, mine: bool, theirs: bool) -> bool:
+        """Whether what is left is what some order of the sides that were carried out leaves; both refused never is."""
+        allowed = {
+            (True, True): self.in_turn,
+            (True, False): [self.only_mine],
+            (False, True): [self.only_theirs],
+            (False, False): [],
+        }
+        return left in allowed[mine, theirs]
+
+    def _after(self, name: str, *acts: Act) -> dict[str, Any]:
+        folder = self._copy(name)
+        for act in acts:
+            attempt(act, folder)
+        return left_by(folder)
+
+    def _copy(self, name: str) -> Path:
+        return Path(shutil.copytree(self.base, self.base.with_name(name), symlinks=True))
+
+
+def play(folder: str, case: tuple[str, str, str], every: bool) -> tuple[int, list[str]]:
+    """Let one side stand still at each of its steps while the other acts; how often, and what was wrong.
+
+    Args:
+        folder: where; a new directory.
+        case: one of `MINE`, one of `THEIRS`, the format.
+        every: at each time that a step is reached; else at the first of each.
+    """
+    hurry()
+    match = Match(Path(folder), *case)
+    points = [point for point in match.points() if every or point.endswith("#1")]
+    wrongs = [f"{'/'.join(case)} at {wrong}" for wrong in map(match.wrong, points) if wrong]
+    return len(points), wrongs
+
+
+def hurry() -> None:
+    """Who stands still lets nothing go, so nobody waits for it; copies are written one at a time."""
+    append.LEASE_WAIT_S = parquet_moves.PATIENCE_S = 0.0
+    delta._LONGEST_PAUSE_S = parquet._LONGEST_PAUSE_S = 0.0
+    local._THREADS = 1

@@ -1,0 +1,126 @@
+"""Commands on a storage that fails by plan, each in a process of its own: what came of them, and of a second try."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from retention.errors import RetentionError
+from retention.passes.orphans import orphans
+from retention.passes.outcomes import code_of, sentence_of
+from retention.passes.planfile import load_plans, save_plans
+from tests.support import crashes
+from tests.support.crashes import AS_OF, SCENARIOS, Scenario
+from tests.support.crew import serve
+from tests.support.faults import Fault, Kind, Storage
+
+
+def _apply(folder: Path) -> None:
+    [outcome] = crashes.opened_at(folder).apply(as_of=AS_OF)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def _apply_saved(folder: Path) -> None:
+    """Plan, save, load, and apply what was loaded."""
+    warehouse = crashes.opened_at(folder)
+    [planned] = warehouse.plan(as_of=AS_OF)
+    if planned.value is None:
+        assert planned.error is not None
+        raise planned.error
+    save_plans(str(folder / "plans/monday"), [planned.value])
+    [outcome] = warehouse.apply_plans(load_plans(str(folder / "plans/monday")))
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def _look(folder: Path) -> list[Any]:
+    """What the commands that look would answer."""
+    stream = crashes.opened_at(folder).new_stream("ORDERS")
+    state = stream.state(AS_OF)
+    why = stream.explain(35, AS_OF)
+    return [
+        [state.messages, state.bytes, state.first_seq, state.last_seq],
+        [crashes.digest(stream), stream.plan(AS_OF).plan.plan_id, str(why)],
+        [record["run"] for record in stream.history()],
+        sorted(orphan.what for orphan in orphans(stream.opened)),
+    ]
+
+
+ACTS: dict[str, tuple[Scenario, Callable[[Path], Any]]] = {
+    **{name: (scenario, scenario.act) for name, scenario in SCENARIOS.items()},
+    "apply": (SCENARIOS["apply"], _apply),
+    "plan-file": (SCENARIOS["apply"], _apply_saved),
+    "look": (Scenario(crashes.applied, crashes.apply), _look),
+}
+
+
+def carry_out(case: dict[str, Any]) -> None:
+    """Carry one case out: `do` is prepare, act, held, again or outcome."""
+    folder = Path(case["folder"])
+    scenario, act = ACTS[case["scenario"]]
+    if case["do"] == "prepare":
+        scenario.prepare(folder, case["format"])
+        return
+    found: Any
+    if case["do"] == "act":
+        found = _failing(folder, act, case)
+    elif case["do"] == "held":
+        found = crashes.digest(crashes.opened_at(folder).new_stream(scenario.stream))
+    else:
+        if case["do"] == "again":
+            act(folder)
+        found = crashes.outcome_of(folder, scenario)
+    Path(case["result"]).write_text(json.dumps(found), encoding="utf-8")
+
+
+def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> dict[str, Any]:
+    plan = tuple(Fault(one[0], one[1], Kind(one[2])) for one in case["plan"])
+    storage = Storage(folder, plan, case.get("slow_s", 0.0))
+    answer, error = None, None
+    with storage.watching():
+        try:
+            answer = act(folder)
+        except Exception as raised:  # whatever it is, it is looked at
+            error = raised
+    return {
+        "answer": answer,
+        "calls": [list(vars(call).values()) for call in storage.calls],
+        "met": len(storage.met),
+        **told(error),
+    }
+
+
+def told(error: Exception | None) -> dict[str, Any]:
+    """What a command would say and end with."""
+    if error is None:
+        return {"error": None, "sentence": "", "code": 0, "ours": True}
+    return {
+        "error": type(error).__name__,
+        "sentence": sentence_of(error),
+        "code": code_of(error),
+        "ours": isinstance(error, RetentionError),
+    }
+
+
+def claims(
+    sentence: str, phrases: Iterable[str] = ("nothing was changed", "nothing was committed")
+) -> bool:
+    """Whether a sentence says that nothing happened."""
+    return any(phrase in sentence for phrase in phrases)
+
+
+def print_tally(tally: Counter[tuple[str, str, str]]) -> None:
+    """How many operations failed in how many ways, and how their commands ended."""
+    ended = Counter[str]()
+    for (_, _, ending), count in tally.items():
+        ended[ending] += count
+    ways = {(operation, kind) for operation, kind, _ in tally}
+    print(f"\n{tally.total()} faults in {len(ways)} ways: {dict(ended)}")
+
+
+if __name__ == "__main__":
+    serve(carry_out)
