@@ -6,7 +6,16 @@ import pyarrow as pa
 
 from schemas.files import FILE_STATS
 
-RULE_NAMES = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age", "msg_ttl")
+RULE_NAMES = (
+    "max_msgs",
+    "max_bytes",
+    "max_msgs_per_subject",
+    "max_age",
+    "msg_ttl",
+    "delete",
+    "purge",
+    "rollup",
+)
 
 PLANNED_FILES = pa.schema(
     [

@@ -13,7 +13,15 @@ from retention.opened import OpenedStream
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.planning import decide
 from retention.policy import Policy
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
+from retention.rules import (
+    MAX_AGE,
+    MAX_BYTES,
+    MAX_MSGS,
+    MAX_MSGS_PER_SUBJECT,
+    MSG_TTL,
+    PASS_RULES,
+    RULES,
+)
 from retention.rules.one_pass import OnePass
 from retention.rules.spans import Array
 from retention.rules.ttl import most_due
@@ -154,7 +162,7 @@ def _by_rule(decided: OnePass) -> dict[str, _Range]:
             np.where(ask, asked[rule].lower, sure[:, at]),
             np.where(ask, asked[rule].upper, np.where(certain, settled[:, at], most[:, at])),
         )
-        for at, rule in enumerate(RULES)
+        for at, rule in enumerate(PASS_RULES)
     }
 
 

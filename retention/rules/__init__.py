@@ -1,7 +1,8 @@
 """What may go: pure functions on statistics and Arrow tables, one module a rule, in the server's order.
 
 The order of one pass is that of `STREAM.UPDATE` (docs/semantics/limits.md): head trims first, then the limit per
-subject, then expiry. A message that several rules would remove belongs to the first of them.
+subject, then expiry. A message that several rules would remove belongs to the first of them. Behind them stand the
+removals that people ask for (delete, purge, rollup), which are no part of a pass.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ MAX_BYTES = "max_bytes"
 MAX_MSGS_PER_SUBJECT = "max_msgs_per_subject"
 MAX_AGE = "max_age"
 MSG_TTL = "msg_ttl"
+DELETE = "delete"
+PURGE = "purge"
+ROLLUP = "rollup"
 
 RULES = RULE_NAMES
-"""Every rule that can let a message go, in the order in which one pass applies them."""
+"""Every rule that can let a message go: first those of a pass, in the order in which it applies them."""
+
+PASS_RULES = RULES[: RULES.index(DELETE)]
+"""Those of a pass."""
