@@ -20,6 +20,8 @@ ROLLUP = "Nats-Rollup"
 
 NEVER_TTL = -1
 """What `parse_ttl` says for `never`."""
+UNREADABLE_TTL = -2
+"""What `ttls` says for a value that the server refuses."""
 
 MAX_BLOCK_BYTES = 65_535
 """A longer block is refused by the server (400, error code 10097)."""
@@ -124,35 +126,47 @@ def deadline_ns(ts_ns: int, ttl: int) -> int | None:
     return min(_wrapped(ts_ns + ttl * _SECOND_NS), NEVER - 1) if ttl else None
 
 
+def ttls(headers: Headers) -> np.ndarray:
+    """Seconds of each `Nats-TTL`, int64: as `parse_ttl` says, 0 for none, `UNREADABLE_TTL` for what is refused."""
+    seconds = np.zeros(len(headers), dtype=np.int64)
+    rows, values = first_values(headers, TTL)
+    if len(rows):
+        distinct = values.dictionary_encode()
+        read = [_ttl_or_unreadable(value.as_py()) for value in distinct.dictionary]
+        seconds[rows] = np.array(read, dtype=np.int64)[distinct.indices.to_numpy()]
+    return seconds
+
+
 def ttl_deadlines(headers: Headers, ts_ns: pa.Array | pa.ChunkedArray) -> pa.Array:
     """`deadline_ns` of each message: null where `Nats-TTL` is absent, zero or cannot be parsed."""
-    rows, values = _found(headers, TTL)
-    if not len(rows):
+    seconds = ttls(headers)
+    without = (seconds == 0) | (seconds == UNREADABLE_TTL)
+    if without.all():
         return pa.nulls(len(headers), pa.int64())
-    distinct = values.dictionary_encode()
-    ttls = np.array([_ttl_or_none(value.as_py()) for value in distinct.dictionary], dtype=np.int64)
-    row_ttls = ttls[distinct.indices.to_numpy()]
-    deadlines = np.zeros(len(headers), dtype=np.int64)
-    expiring = np.asarray(ts_ns)[rows].astype(np.int64) + row_ttls * np.int64(_SECOND_NS)
-    deadlines[rows] = np.where(row_ttls == NEVER_TTL, NEVER, np.minimum(expiring, NEVER - 1))
-    without = np.ones(len(headers), dtype=bool)
-    without[rows] = row_ttls == 0
+    expiring = np.asarray(ts_ns).astype(np.int64) + seconds * np.int64(_SECOND_NS)
+    deadlines = np.where(seconds == NEVER_TTL, NEVER, np.minimum(expiring, NEVER - 1))
     return pa.array(deadlines, mask=without)
+
+
+def with_ttl(headers: pa.ChunkedArray, seconds: int) -> pa.ChunkedArray:
+    """Valid blocks with this `Nats-TTL` as their last line, and no other: as the server rewrites them."""
+    others = pc.replace_substring_regex(headers, rf"(?s)\r\n(?:{TTL}:.*?\r\n)+", "\r\n")
+    return pc.replace_substring_regex(others, r"\r\n\z", f"{TTL}: {seconds}\r\n\r\n")
 
 
 def is_marker(headers: Headers) -> pa.Array:
     """Whether each message ends silently: a subject-delete marker or a KV purge (ADR-43, ADR-8)."""
     marks = np.zeros(len(headers), dtype=bool)
-    rows, reasons = _found(headers, MARKER_REASON)
+    rows, reasons = first_values(headers, MARKER_REASON)
     marks[rows] = pc.binary_length(reasons).to_numpy(zero_copy_only=False) > 0
-    rows, operations = _found(headers, KV_OPERATION)
+    rows, operations = first_values(headers, KV_OPERATION)
     marks[rows] |= pc.equal(operations, b"PURGE").to_numpy(zero_copy_only=False)
     return pa.array(marks)
 
 
 def msg_ids(headers: Headers) -> pa.Array:
     """The `Nats-Msg-Id` of each message; null where it is absent or empty."""
-    rows, values = _found(headers, MSG_ID)
+    rows, values = first_values(headers, MSG_ID)
     given = pc.greater(pc.binary_length(values), 0)
     rows, values = rows[given.to_numpy(zero_copy_only=False)], values.filter(given)
     places = np.zeros(len(headers), dtype=np.int64)
@@ -162,7 +176,7 @@ def msg_ids(headers: Headers) -> pa.Array:
     return _as_strings(values).take(pa.array(places, mask=absent))
 
 
-def _found(headers: Headers, name: str) -> tuple[np.ndarray, pa.Array]:
+def first_values(headers: Headers, name: str) -> tuple[np.ndarray, pa.Array]:
     """Row numbers of the blocks that hold `name`, and its first value in each."""
     combined = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
     candidates = pc.indices_nonzero(pc.match_substring(combined, f"{name}:"))
@@ -180,11 +194,11 @@ def _as_strings(values: pa.Array) -> pa.Array:
         return pa.array(readable, pa.string())
 
 
-def _ttl_or_none(value: bytes) -> int:
+def _ttl_or_unreadable(value: bytes) -> int:
     try:
         return parse_ttl(value)
     except ValueError:
-        return 0
+        return UNREADABLE_TTL
 
 
 def _go_duration(raw: bytes) -> int | None:

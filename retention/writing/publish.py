@@ -15,6 +15,7 @@ from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging
 from retention.writing.append import Appended, BatchIdentity, append
+from retention.writing.clamp import clamped
 from retention.writing.door import Answers, Batch, RefusedAtTheDoor, answer
 from retention.writing.known import Stored
 from retention.writing.screen import Refusal, screen_early, screen_late
@@ -90,10 +91,13 @@ def publish(
 def _batch(given: pa.Table, opened: OpenedStream) -> Batch:
     config = opened.config
     early = screen_early(given, config)
-    stored_as = given.set_column(
-        given.schema.get_field_index("subject"), "subject", renamed(given["subject"], config)
-    )
-    return Batch(given, rows.complete(stored_as, config.storage), early, screen_late(given, config))
+    stored_as = {
+        **{name: given[name] for name in given.column_names},
+        "subject": renamed(given["subject"], config),
+        "headers": clamped(given["headers"], config),
+    }
+    stored = rows.complete(pa.table(stored_as), config.storage)
+    return Batch(given, stored, early, screen_late(stored, config))
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:

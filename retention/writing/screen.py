@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers, rows, subjects
+from retention import headers, subjects
 from retention.config import StreamConfig
 
 EXPECTED_STREAM = "Nats-Expected-Stream"
@@ -89,23 +89,26 @@ def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
     ]
     screen.refuse(_at(elsewhere, given), f"its {EXPECTED_STREAM} is another stream", 10060)
     if not config.allow_msg_ttl:
-        asking = [row for row, ttl in ttls_of(given["headers"]).items() if ttl]
-        screen.refuse(
-            _at(asking, given), f"it has a {headers.TTL}, and allow_msg_ttl is off", 10166
-        )
+        ttls = headers.ttls(given["headers"])
+        asking = (ttls != 0) & (ttls != headers.UNREADABLE_TTL)
+        screen.refuse(asking, f"it has a {headers.TTL}, and allow_msg_ttl is off", 10166)
     return screen
 
 
-def screen_late(given: pa.Table, config: StreamConfig) -> Screen:
-    """What the server checks after it has looked for duplicates: TTLs that cannot be read, its record size."""
-    screen = Screen(given.num_rows)
-    unreadable = [row for row, ttl in ttls_of(given["headers"]).items() if ttl is None]
+def screen_late(rows: pa.Table, config: StreamConfig) -> Screen:
+    """What the server checks after it has looked for duplicates: TTLs that cannot be read, its record size.
+
+    Args:
+        rows: messages as they would be stored: `headers`, `size`.
+        config: the stream's.
+    """
+    screen = Screen(rows.num_rows)
+    unreadable = headers.ttls(rows["headers"]) == headers.UNREADABLE_TTL
     grammar = "whole seconds, a duration of at least 1s, or never"
-    screen.refuse(_at(unreadable, given), f"its {headers.TTL} is no TTL ({grammar})", 10165)
+    screen.refuse(unreadable, f"its {headers.TTL} is no TTL ({grammar})", 10165)
     if config.storage == "file":
-        columns = (given["subject"], given["headers"], given["payload"])
-        record = rows.sizes(*columns, config.storage).to_numpy()
-        screen.refuse(record > MAX_RECORD_BYTES, "a file store takes no record above 32 MiB", 10077)
+        too_long = rows["size"].to_numpy() > MAX_RECORD_BYTES
+        screen.refuse(too_long, "a file store takes no record above 32 MiB", 10077)
     return screen
 
 
@@ -122,18 +125,6 @@ def _refuse_sizes(screen: Screen, given: pa.Table, config: StreamConfig) -> None
         f"the headers exceed {headers.MAX_BLOCK_BYTES:,} bytes",
         10097,
     )
-
-
-def ttls_of(blocks: pa.ChunkedArray) -> dict[int, int | None]:
-    """Row → seconds of its `Nats-TTL` (`NEVER_TTL` for never, 0 for none), None where that cannot be read."""
-    return {row: _ttl(value) for row, value in _values(blocks, headers.TTL)}
-
-
-def _ttl(value: bytes) -> int | None:
-    try:
-        return headers.parse_ttl(value)
-    except ValueError:
-        return None
 
 
 def _values(blocks: pa.ChunkedArray, name: str) -> Iterator[tuple[int, bytes]]:

@@ -163,3 +163,22 @@ def test_columns_agree_with_looking_up_each_message(stored: list[bytes | None]) 
     assert headers.ttl_deadlines(column, pa.array(times)).to_pylist() == expected
     ids = [headers.lookup(given, "Nats-Msg-Id") or None for given in stored]
     assert headers.msg_ids(column).to_pylist() == [given and given.decode() for given in ids]
+
+
+def test_all_ttls_are_read_at_once() -> None:
+    given = ["5", "1.9s", "never", "00", "soon", "0"]
+    blocks = [headers.build([("Nats-TTL", ttl)]) for ttl in given]
+    found = headers.ttls(pa.array([*blocks, None, headers.build([("nats-ttl", "5")])]))
+    unreadable = headers.UNREADABLE_TTL
+    assert found.tolist() == [5, 1, headers.NEVER_TTL, 0, unreadable, unreadable, 0, 0]
+
+
+def test_a_new_ttl_takes_the_place_of_all_and_stands_last() -> None:
+    pairs = [("Nats-TTL", "5"), ("Nats-TTL", "6"), ("a", "Nats-TTL: 1"), ("Nats-TTL", "7")]
+    blocks = [headers.build(given) for given in (pairs, pairs[:1], [("X-Nats-TTL", "5")])]
+    told = [
+        headers.parse(block)
+        for block in headers.with_ttl(pa.chunked_array([blocks]), 9).to_pylist()
+    ]
+    last = ("Nats-TTL", "9")
+    assert told == [[("a", "Nats-TTL: 1"), last], [last], [("X-Nats-TTL", "5"), last]]

@@ -113,6 +113,10 @@ class Nats:
         answer: Json = json.loads(reply.data)
         return answer
 
+    def publish_blocks(self, messages: Iterable[tuple[str, bytes, bytes]]) -> list[Json]:
+        """Publish (subject, header block, payload) as they are; each one's acknowledgement, or its `error`."""
+        return self._run(self._publish_blocks(messages))
+
     def request(self, subject: str, body: Mapping[str, Any]) -> Json:
         """A JetStream API request.
 
@@ -174,6 +178,20 @@ class Nats:
             headers = _plain(held[2])
             reply = await self._client.request(held[0], held[1], timeout=TIMEOUT, headers=headers)
             _checked(held[0], reply.data)
+
+    async def _publish_blocks(self, messages: Iterable[tuple[str, bytes, bytes]]) -> list[Json]:
+        inbox = self._client.new_inbox()
+        answers = await self._client.subscribe(inbox)
+        sent = 0
+        for subject, block, payload in messages:
+            lengths = f"{len(block)} {len(block) + len(payload)}"
+            head = f"HPUB {subject} {inbox} {lengths}\r\n".encode()
+            await self._client._send_command(head + block + payload + b"\r\n")
+            sent += 1
+        await self._client.flush()
+        acks = [json.loads((await answers.next_msg(timeout=TIMEOUT)).data) for _ in range(sent)]
+        await answers.unsubscribe()
+        return acks
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from retention import headers
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.opened import OpenedStream
 from retention.writing.append import BatchIdentity
@@ -138,6 +139,52 @@ def test_a_ttl_becomes_a_deadline_where_it_is_allowed(tmp_path: Path) -> None:
         NOW + 3600 * SECOND,
     ]
     assert "10165" in refuses(opened, line(headers={"Nats-TTL": "1d"}))
+
+
+def ttls_as_stored(opened: OpenedStream, *ttls: str) -> list[bytes | None]:
+    """The TTLs of an empty stream after these were published to it."""
+    publish(opened, [line(headers=[["Nats-TTL", ttl], ["a", "b"]]) for ttl in ttls])
+    blocks = store_of(opened).rows()["headers"].to_pylist()
+    return [headers.lookup(block, "Nats-TTL") for block in blocks]
+
+
+def test_a_ttl_below_that_of_a_marker_is_raised_to_it_in_the_stored_header(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path, NOW, subject_delete_marker_ttl="10.9s", max_msgs_per_subject=2)
+    given = ("5", "9.9s", "10", "11s", "never", "00")
+    assert ttls_as_stored(opened, *given) == [b"10", b"10", b"10", b"11s", b"never", b"00"]
+    rows = store_of(opened).rows()
+    assert rows["headers"][0].as_py() == b"NATS/1.0\r\na: b\r\nNats-TTL: 10\r\n\r\n"
+    assert rows["headers"][3].as_py() == b"NATS/1.0\r\nNats-TTL: 11s\r\na: b\r\n\r\n"
+    assert rows["deadline_ns"][0].as_py() == NOW + 10 * SECOND
+    block, subject, payload = len(rows["headers"][0].as_py()), len("orders.a"), len("x")
+    assert rows["size"][0].as_py() == 34 + subject + block + payload
+
+
+def test_a_ttl_stays_as_it_is_where_a_subject_holds_one_message(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path, NOW, subject_delete_marker_ttl="10s", max_msgs_per_subject=1)
+    assert ttls_as_stored(opened, "5", "9.9s") == [b"5", b"9.9s"]
+
+
+def test_limits_at_the_door_count_a_raised_ttl_as_it_is_stored(tmp_path: Path) -> None:
+    """But not `max_msg_size`, which the server checks before."""
+    given = headers.build([("Nats-TTL", "5")])
+    limits = {"subject_delete_marker_ttl": "1000s", "max_msg_size": len(given) + 1}
+    opened = opened_stream(
+        tmp_path, NOW, discard="new", max_bytes=34 + 8 + len(given) + 1, **limits
+    )
+    assert "10077" in refuses(opened, line(headers={"Nats-TTL": "5"}))
+    opened = opened_stream(tmp_path / "b", NOW, **limits)
+    publish(opened, [line(headers={"Nats-TTL": "5"})])
+    assert store_of(opened).rows()["size"].to_pylist() == [34 + 8 + len(given) + 3 + 1]
+
+
+def test_a_ttl_that_is_over_at_once_is_taken_and_due(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path, NOW, allow_msg_ttl=True)
+    assert ttls_as_stored(opened, "10000000000", "18446744073709551617", "18446744073709551616")
+    passed, one_second, none = store_of(opened).rows()["deadline_ns"].to_pylist()
+    assert passed < 0
+    assert one_second == NOW + SECOND
+    assert none is None
 
 
 def test_an_id_seen_within_the_window_is_answered_with_its_original(orders: OpenedStream) -> None:
