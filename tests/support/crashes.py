@@ -58,6 +58,9 @@ class Scenario:
     stream: str = "ORDERS"
 
 
+_SOON = {"Nats-TTL": "1s"}
+
+
 def opened_at(folder: Path) -> Warehouse:
     return open_warehouse(folder / "retention.yaml", engine="local", clock=lambda: NOW)
 
@@ -121,6 +124,20 @@ def idle(folder: Path, format_: str) -> None:
     """Nothing is due, and nobody has looked yet."""
     streams = warehouse_with(folder, format_, NOW, max_age="1h")
     lay(streams.stream("ORDERS").opened, even_segments(4, 10))
+
+
+def dying(folder: Path, format_: str) -> None:
+    """The last values of two subjects are due, one of them in a file that stays."""
+    warehouse_with(
+        folder, format_, NOW, allow_msg_ttl=True, subject_delete_marker_ttl="1h", segment_span="10s"
+    )
+    lines = [
+        {"subject": f"s.{n}", "data": "x", "ts_ns": START + n * SECOND, "headers": headers}
+        for n, headers in enumerate([_SOON, _SOON, {}, _SOON, {}])
+    ]
+    stream = opened_at(folder).new_stream("ORDERS")
+    stream.publish([json.dumps(line).encode() for line in lines], "app", 1)
+    stream.publish([json.dumps(lines[0] | {"ts_ns": START + 20 * SECOND}).encode()], "app", 2)
 
 
 def applied(folder: Path, format_: str) -> None:
@@ -194,6 +211,7 @@ SCENARIOS = {
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
     "apply": Scenario(due, apply),
+    "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "undo": Scenario(applied, undo),
 }
