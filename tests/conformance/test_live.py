@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -23,10 +25,13 @@ pytestmark = pytest.mark.live
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
-GUARD = 25 * SECOND
-"""Ages are whole minutes and age limits end on half ones: that long the test may take without touching a cut-off."""
+UNIT = 10 * MINUTE
+GUARD = 4 * MINUTE
+"""Ages are whole units and age limits end on half ones: that long the test may take without touching a cut-off."""
 
-STREAMS = 60
+STREAMS = int(os.environ.get("RETENTION_LIVE_STREAMS", "60"))
+SOON = (10 + STREAMS // 10) * SECOND
+"""When TTLs end: after everything is restored, since a restore drops what has expired, and before the update."""
 BLOCKS = (
     b"",
     b"",
@@ -36,7 +41,13 @@ BLOCKS = (
     b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n",
 )
 UNLIMITED = {"max_msgs": -1, "max_bytes": -1, "max_msgs_per_subject": -1, "max_age": 0}
-LATER = {"allow_msg_ttl": False, "subject_delete_marker_ttl": 0}
+WITHOUT_TTL = {"allow_msg_ttl": False, "subject_delete_marker_ttl": 0}
+EXPIRY = (
+    WITHOUT_TTL,
+    {"allow_msg_ttl": True, "subject_delete_marker_ttl": 0},
+    {"allow_msg_ttl": True, "subject_delete_marker_ttl": 100 * SECOND},
+    {"allow_msg_ttl": True, "subject_delete_marker_ttl": 7_205 * SECOND + 1},
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +68,9 @@ def random_messages(chance: random.Random, name: str, now: int) -> list[Message]
         age = max(1, age - chance.choice([0, 1, 2, -4]))
         subject = f"{name}.{chance.choice(['a', 'b', 'é', 'x.y'])}"
         payload = bytes([chance.randrange(256)]) * chance.choice([0, 1, 20, 90])
-        messages.append(Message(seq, subject, now - age * MINUTE, chance.choice(BLOCKS), payload))
+        dying = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % ((age * UNIT + SOON) // SECOND)
+        block = dying if chance.random() < 0.7 else chance.choice(BLOCKS)
+        messages.append(Message(seq, subject, now - age * UNIT, block, payload))
     return messages
 
 
@@ -67,11 +80,13 @@ def random_limits(chance: random.Random, messages: list[Message]) -> dict[str, A
         "max_msgs": chance.randint(1, len(messages) + 2),
         "max_bytes": chance.randint(1, size + 50),
         "max_msgs_per_subject": chance.randint(1, 5),
-        "max_age": chance.randint(2, 60) * MINUTE + MINUTE // 2,
+        "max_age": chance.randint(2, 60) * UNIT + UNIT // 2,
     }
-    chosen = chance.sample(sorted(limits), chance.randint(1, 4))
-    discard = chance.choice(["old", "old", "new"])
-    return UNLIMITED | {name: limits[name] for name in chosen} | {"discard": discard}
+    chosen = chance.sample(sorted(limits), chance.randint(0, 4))
+    more = {"discard": chance.choice(["old", "old", "new"])}
+    if chance.random() < 0.1:
+        more |= {"max_msg_size": 60}
+    return UNLIMITED | {name: limits[name] for name in chosen} | more | chance.choice(EXPIRY)
 
 
 def random_case(chance: random.Random, number: int, now: int) -> Case:
@@ -79,7 +94,7 @@ def random_case(chance: random.Random, number: int, now: int) -> Case:
     messages = random_messages(chance, name, now)
     last_seq = (messages[-1].seq if messages else 0) + chance.choice([0, 0, 7])
     storage = "memory" if number % 3 == 0 else "file"
-    config = random_limits(chance, messages) | LATER | {"storage": storage}
+    config = random_limits(chance, messages) | {"storage": storage}
     return Case(name, now, config, last_seq, nats_oracle.raw_rows(messages), {})
 
 
@@ -87,16 +102,21 @@ def judged_by_server(nats: Nats, case: Case, as_of_ns: int) -> Case:
     """The case with what the server leaves of it; its stream is gone afterwards."""
     config = nats.info(case.id)["config"]
     state = nats.update(config | case.config)["state"]
-    kept = nats.survivors(case.id)
+    held = nats.survivors(case.id)
     nats.delete(case.id)
+    kept = [message for message in held if message.seq <= case.last_seq]
     rows = nats_oracle.raw_rows(kept).to_pylist()
     assert rows == [row for row in case.rows.to_pylist() if row["seq"] in {m.seq for m in kept}]
+    markers = [
+        {"seq": m.seq, "subject": m.subject, "header_b64": base64.b64encode(m.headers)}
+        for m in held[len(kept) :]
+    ]
     numbers = {name: state[name] for name in ("messages", "bytes", "first_seq", "last_seq")}
-    expect = {"kept": [m.seq for m in kept], "markers": [], **numbers}
+    expect = {"kept": [m.seq for m in kept], "markers": markers, **numbers}
     return replace(case, as_of_ns=as_of_ns, expect=expect)
 
 
-def test_sixty_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_path: Path) -> None:
+def test_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_path: Path) -> None:
     chance = random.Random(215_1)
     begun = now_ns()
     cases = [random_case(chance, number, begun) for number in range(STREAMS)]
@@ -104,6 +124,8 @@ def test_sixty_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_
         unlimited = UNLIMITED | {"storage": case.config["storage"]}
         nats.restore(case.id, unlimited, case.rows, case.last_seq)
         nats.snapshot(case.id, tmp_path / case.id)
+    assert now_ns() < begun + SOON, "too slow: TTLs ended before everything was restored"
+    time.sleep((begun + SOON + SECOND - now_ns()) / SECOND)
     as_of_ns = now_ns()
     judged = [judged_by_server(nats, case, as_of_ns) for case in cases]
     assert now_ns() - begun < GUARD, "too slow for the guard band around the age limits"
@@ -119,6 +141,7 @@ def test_sixty_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_
     removed = [case.rows.num_rows - case.expect["messages"] for case in judged]
     assert sum(count > 0 for count in removed) > STREAMS // 2
     assert sum(case.expect["messages"] > 0 for case in judged) > STREAMS // 2
+    assert sum(len(case.expect["markers"]) for case in judged) > STREAMS // 4
 
 
 def large_stream(name: str, count: int) -> pa.Table:
@@ -144,7 +167,7 @@ def test_a_large_compressible_snapshot_is_imported_as_the_server_holds_it(
     nats.snapshot("LARGE", tmp_path / "LARGE")
     assert (tmp_path / "LARGE").stat().st_size < rows["payload"].nbytes / 2
     for format_ in ("delta", "parquet"):
-        case = Case("LARGE", now_ns(), {**UNLIMITED, **LATER}, 0, rows, {})
+        case = Case("LARGE", now_ns(), {**UNLIMITED, **WITHOUT_TTL}, 0, rows, {})
         stream = warehouse_of(tmp_path / format_, [case], format_, "local").stream("LARGE")
         import_nats_backup(stream.opened, tmp_path / "LARGE")
         held = pa.concat_tables(stream.messages())
