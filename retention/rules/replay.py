@@ -60,6 +60,8 @@ class _Scans:
         self._size = rows["size"].to_numpy()
         self._silent = pc.fill_null(rows["marker"], False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         self._verdicts = verdicts.copy()
+        self._refused = np.zeros(len(verdicts), dtype=bool)
+        """Rows whose marker was refused: a pass tries each once."""
         left = verdicts == STAYS
         self._on_subject = np.bincount(self._subject_of[left], minlength=len(subjects.dictionary))
         self._messages, self._bytes = int(left.sum()), int(self._size[left].sum())
@@ -103,13 +105,15 @@ class _Scans:
         return bool(self._verdicts[row] == STAYS)
 
     def _expire(self, row: int, rule: int) -> None:
-        if not self._is_left(row):
+        if not self._is_left(row) or self._refused[row]:
             return
         subject = self._subject_of[row]
         if self._on_subject[subject] > 1 or self._silent[row]:
             self._remove(row, rule)
         elif self._is_accepted(row):
             self._store(row, rule)
+        else:
+            self._refused[row] = True
 
     def _is_accepted(self, row: int) -> bool:
         policy, size = self._policy, self._marker_size[self._subject_of[row]]

@@ -20,9 +20,10 @@ class Server:
     next_seq: int = NEXT_SEQ
     replaced: dict[int, int] = field(default_factory=dict)
     """Marker → the message that it stands for, of every marker that was stored."""
+    refused: list[Message] = field(default_factory=list)
 
     def expire(self, message: Message, rule: str) -> None:
-        if message not in self.left:
+        if message not in self.left or message in self.refused:
             return
         alone = [m.subject for m in self.left].count(message.subject) == 1
         if alone and not message.silent:
@@ -30,6 +31,7 @@ class Server:
                 self.next_seq, message.subject, 10**9, self._size(message), never=False
             )
             if not self._stores(marker, message):
+                self.refused.append(message)
                 return
             self.next_seq += 1
             self.left.append(marker)

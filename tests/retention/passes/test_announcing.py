@@ -151,3 +151,16 @@ def test_a_marker_that_only_replaces_its_message_evicts_no_other() -> None:
     # Room for bytes is short as well, so that the pass is decided event by event.
     tight = replace(full, max_msgs_per_subject=1, max_bytes=180)
     assert set(removed_by(laid, plan_of(laid, tight, 25))) == {2}
+
+
+def test_a_refused_marker_is_not_tried_again_in_the_same_pass() -> None:
+    laid = one_file(
+        message(1, "a", 1, deadline_ns=2),
+        message(2, "b", 1),
+        message(3, "b", 1),
+        message(4, "c", 24),
+    )
+    full = replace(EVERY_SECOND, max_age_ns=10, max_msgs=4, discard="new")
+    plan = plan_of(laid, full, 25)
+    assert set(removed_by(laid, plan)) == {2, 3}
+    assert plan.markers["subject"].to_pylist() == ["b"]
