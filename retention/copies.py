@@ -16,6 +16,7 @@ from retention.parquet_files import (
     damaged,
     describe,
     open_messages,
+    seq_bounds,
     write_messages,
 )
 from retention.rows import time_of
@@ -103,15 +104,8 @@ def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
     return [
         number
         for number in range(source.metadata.num_row_groups)
-        if not _covers(removed, _bounds(source, number))
+        if not _covers(removed, seq_bounds(source, number))
     ]
-
-
-def _bounds(source: pq.ParquetFile, group: int) -> tuple[int, int] | None:
-    """Lowest and highest sequence of a row group; None if its statistics do not say."""
-    column = source.schema_arrow.get_field_index("seq")
-    found = source.metadata.row_group(group).column(column).statistics
-    return (found.min, found.max) if found is not None and found.has_min_max else None
 
 
 def _covers(ranges: np.ndarray, bounds: tuple[int, int] | None) -> bool:

@@ -227,6 +227,13 @@ def compressed_bytes(
     return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
 
 
+def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
+    """Lowest and highest sequence of a row group; None if its statistics do not say."""
+    column = opened.schema_arrow.get_field_index("seq")
+    found = opened.metadata.row_group(group).column(column).statistics
+    return (found.min, found.max) if found is not None and found.has_min_max else None
+
+
 def damaged(file: DataFile, error: Exception) -> RetentionError:
     """The error of a data file that cannot be read: the storage's, if that is what failed."""
     if isinstance(error, StorageError):

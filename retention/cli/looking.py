@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from retention.views.state import State
 
-_PREVIEW = 60
+_SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
 
 def register(app: typer.Typer) -> None:
@@ -147,8 +147,8 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _put_states(states: Iterable[State]) -> None:
-    from retention.views.display import brief_instant, lag_text
+def _put_states(states: Sequence[State]) -> None:
+    from retention.views.display import brief_instant, bucket_text, lag_text
 
     rows = [
         (
@@ -162,29 +162,30 @@ def _put_states(states: Iterable[State]) -> None:
             f"{one.num_subjects:,}",
             f"{one.segments:,}",
             lag_text(one),
+            bucket_text(one.bucket) if one.bucket else "",
         )
         for one in states
     ]
     numbers = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
-    head = (*numbers[:2], "FIRST", "LAST", "FROM", "TO", "SUBJECTS", "SEGMENTS", "POLICY")
+    head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "KEYS")
+    width = len(head) if any(one.bucket for one in states) else len(head) - 1
     if rows:
-        put_table(("STREAM", *head), rows, numbers)
+        put_table(head[:width], [row[:width] for row in rows], numbers)
     else:
         say("no streams: publish or import into one, or list it in retention.yaml")
 
 
 def _message_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
+    from retention import kv
+    from retention.views.payloads import preview
+
     for table in tables:
-        for batch in table.select(["seq", "subject", "ts_ns", "size", "payload"]).to_batches():
-            for row in batch.to_pylist():
+        for batch in table.select(_SHOWN).to_batches():
+            operations = kv.operations(batch["headers"]).to_pylist()
+            for row, operation in zip(batch.to_pylist(), operations, strict=True):
                 time = format_instant(row["ts_ns"])
-                yield f"{row['seq']:>10,}  {time:<30}  {row['subject']}  {row['size']:,} B  {_preview(row['payload'])}"
-
-
-def _preview(payload: bytes | None) -> str:
-    text = (payload or b"")[: 4 * _PREVIEW].decode(errors="replace")
-    shown = "".join(character if character.isprintable() else "·" for character in text)
-    return shown if len(shown) <= _PREVIEW else f"{shown[:_PREVIEW]}…"
+                about = f"{row['subject']}  {operation}  {row['size']:,} B"
+                yield f"{row['seq']:>10,}  {time:<30}  {about}  {preview(row['payload'])}"
 
 
 def _as_array(lines: Iterable[str]) -> Iterator[str]:

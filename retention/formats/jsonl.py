@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import headers
+from retention import headers, kv
 from retention.errors import UsageError
 
 PUBLISHED = pa.schema(
@@ -64,10 +64,10 @@ def parse_messages(lines: Iterable[bytes | str], now_ns: int) -> pa.Table:
 def message_lines(messages: pa.Table) -> Iterator[str]:
     """One JSON object per message of shape `MESSAGES`, without line ends, in the order given."""
     for batch in messages.select(_PRINTED).to_batches():
-        for row in batch.to_pylist():
-            yield json.dumps(
-                dict(_printed(name, row[name]) for name in _PRINTED), ensure_ascii=False
-            )
+        operations = kv.operations(batch["headers"]).to_pylist()
+        for row, operation in zip(batch.to_pylist(), operations, strict=True):
+            printed = dict(_printed(name, row[name]) for name in _PRINTED)
+            yield json.dumps(printed | {"operation": operation}, ensure_ascii=False)
 
 
 def _printed(name: str, value: Any) -> tuple[str, Any]:

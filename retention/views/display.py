@@ -15,7 +15,7 @@ from retention.passes.report import Report
 from retention.policy import Policy
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, RULES
 from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant, format_size
-from retention.views.state import State
+from retention.views.state import Bucket, State
 
 MOST_GROUPS = 12
 """How many lines about segments a plan shows before it sums up the rest."""
@@ -100,7 +100,14 @@ def state_text(state: State) -> list[str]:
         f"{state.stream}: {held}, sequences {state.first_seq:,} to {state.last_seq:,}",
         f"  stored from {brief_instant(first)} to {brief_instant(last)}",
         f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
+        *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
     ]
+
+
+def bucket_text(bucket: Bucket) -> str:
+    """What a key-value bucket holds."""
+    gone = f", {bucket.deletions:,} deleted" if bucket.deletions else ""
+    return f"bucket {bucket.name}: {count(bucket.live_keys, 'live key')}{gone}"
 
 
 def lag_text(state: State) -> str:

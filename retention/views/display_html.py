@@ -12,11 +12,13 @@ from retention.units import format_size
 from retention.views.display import (
     MOST_GROUPS,
     brief_instant,
+    bucket_text,
     count,
     groups_of,
     lag_text,
     reason,
 )
+from retention.views.latest import Latest, latest_headline, shown_rows
 from retention.views.state import State
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
@@ -98,15 +100,24 @@ def explanation_html(explanation: Explanation) -> str:
 
 def state_html(state: State) -> str:
     """What a stream holds."""
+    bucket = [("Bucket", bucket_text(state.bucket))] if state.bucket else []
     held = [
         ("Sequences", f"{state.first_seq:,} to {state.last_seq:,}" if state.messages else "none"),
         ("Stored", _span(state)),
         ("Subjects", f"{state.num_subjects:,}"),
+        *bucket,
         ("Segments", f"{state.segments:,} ({state.format}, version {state.version})"),
         ("Policy", lag_text(state)),
     ]
     parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
     return _card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)
+
+
+def latest_html(latest: Latest) -> str:
+    """The newest of the last values; where the last message deletes its subject, it says so."""
+    rows = [tuple(row.values()) for row in shown_rows(latest)]
+    head = ("Subject", "Sequence", "Time", "Operation", "Value")
+    return _card(latest.stream, latest_headline(latest), [_table(head, rows, numbers={1})])
 
 
 def _span(state: State) -> str:

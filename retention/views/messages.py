@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
+from retention.ports import Store
 from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
 from retention.subjects import is_valid_filter, matching_mask
@@ -37,17 +38,27 @@ def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]
         UsageError: the subject filter is not valid.
         DamagedError: a file cannot be read.
     """
-    if wanted.subject is not None and not is_valid_filter(wanted.subject):
-        raise UsageError(
-            f"{wanted.subject!r} is no subject filter: write tokens separated by dots, * for one token, > at the end "
-            "for one or more"
-        )
+    check_filter(wanted.subject)
     if not opened.store.exists():
         return iter(())
     files = opened.store.inventory(opened.store.snapshot()).files
+    return messages_of(opened.store, files, wanted)
+
+
+def check_filter(subject: str | None) -> None:
+    """Refuse what is no subject filter; None filters nothing."""
+    if subject is not None and not is_valid_filter(subject):
+        raise UsageError(
+            f"{subject!r} is no subject filter: write tokens separated by dots, * for one token, > at the end for one "
+            "or more"
+        )
+
+
+def messages_of(store: Store, files: pa.Table, wanted: Selection) -> Iterator[pa.Table]:
+    """The same from an inventory's files, at whose version the stream is read."""
     spans = spans_of(files)
     tables = (
-        _select(_rows(opened, files, spans, int(span)), wanted)
+        _select(_rows(store, files, spans, int(span)), wanted)
         for span in _candidates(spans, wanted)
     )
     return tables if wanted.last is None else _newest(tables, wanted.last)
@@ -64,9 +75,9 @@ def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:
     return found if wanted.last is None else found[::-1]
 
 
-def _rows(opened: OpenedStream, files: pa.Table, spans: Spans, span: int) -> pa.Table:
+def _rows(store: Store, files: pa.Table, spans: Spans, span: int) -> pa.Table:
     first, end = (int(number) for number in spans.first_file[span : span + 2])
-    parts = [_rows_of(file) for file in opened.store.data_files(files.slice(first, end - first))]
+    parts = [_rows_of(file) for file in store.data_files(files.slice(first, end - first))]
     rows = pa.concat_tables(parts)
     return rows if len(parts) == 1 else rows.sort_by("seq")
 

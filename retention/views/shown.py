@@ -1,11 +1,12 @@
-"""Reports, explanations and states that show themselves: as text in a terminal, as HTML in a notebook."""
+"""Reports, explanations, states and last values that show themselves: as text in a terminal, as HTML in a notebook."""
 
 from __future__ import annotations
 
 from retention.passes.explain import Explanation
 from retention.passes.report import Report
 from retention.views.display import explanation_text, report_text, state_text
-from retention.views.display_html import explanation_html, report_html, state_html
+from retention.views.display_html import explanation_html, latest_html, report_html, state_html
+from retention.views.latest import Latest, latest_text
 from retention.views.state import State
 
 
@@ -37,3 +38,13 @@ class ShownState(State):
 
     def _repr_html_(self) -> str:
         return state_html(self)
+
+
+class ShownLatest(Latest):
+    """The last values as they are shown: the newest."""
+
+    def __repr__(self) -> str:
+        return "\n".join(latest_text(self))
+
+    def _repr_html_(self) -> str:
+        return latest_html(self)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention import kv
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
@@ -16,6 +18,8 @@ from retention.passes.guards import refuse_unbuilt
 from retention.passes.planning import decide
 from retention.passes.position import FIRST_SEQ, locate
 from retention.segments import Inventory
+from retention.views.latest import last_seqs, picked
+from schemas.files import FILE_STATS
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,33 @@ class Lag:
 
 
 @dataclass(frozen=True)
+class Bucket:
+    """What a stream holds as a key-value bucket."""
+
+    name: str
+    keys: int
+    live_keys: int
+    """Those whose last message is a value."""
+    deletions: int
+    """Those whose last message deletes or purges them."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What data files hold; of none, `first_seq` is `last_seq` + 1, as the server reports it."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    first_ts_ns: int | None
+    """Of the lowest sequence; None in an empty stream."""
+    last_ts_ns: int | None
+
+
+@dataclass(frozen=True)
 class State:
-    """A stream's numbers; an empty one has `first_seq` = `last_seq` + 1, as the server reports it."""
+    """A stream's numbers."""
 
     stream: str
     messages: int
@@ -36,7 +65,6 @@ class State:
     first_seq: int
     last_seq: int
     first_ts_ns: int | None
-    """Of the lowest sequence; None in an empty stream."""
     last_ts_ns: int | None
     num_subjects: int
     segments: int
@@ -45,6 +73,8 @@ class State:
     format: str
     version: int
     """Of the table; -1 if there is none yet."""
+    bucket: Bucket | None = None
+    """None where the stream is no key-value bucket."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
@@ -62,52 +92,57 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         return _empty(opened)
     position = locate(opened)
     files = position.inventory.files
-    first, last = _ends(files)
+    last = last_seqs(opened.store, files)
     return State(
         stream=opened.name,
-        messages=_total(files["messages"]),
-        bytes=_total(files["bytes"]),
-        first_seq=position.next_seq if first is None else first["min_seq"],
-        last_seq=position.next_seq - 1,
-        first_ts_ns=None if first is None else first["first_ts_ns"],
-        last_ts_ns=None if last is None else last["last_ts_ns"],
-        num_subjects=_subjects(opened, files),
+        **vars(held_by(files, position.next_seq)),
+        num_subjects=len(last),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
         lag=_lag(opened, position.inventory, as_of_ns),
         format=opened.config.format,
         version=position.snapshot.version,
+        bucket=_bucket(opened, files, last),
+    )
+
+
+def held_by(files: pa.Table, next_seq: int) -> Held:
+    """What an inventory's files (`FILE_STATS`) hold in a stream whose next message gets `next_seq`."""
+    if not files.num_rows:
+        return Held(0, 0, next_seq, next_seq - 1, None, None)
+    lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()
+    highest = pc.index(files["max_seq"], pc.max(files["max_seq"])).as_py()
+    return Held(
+        messages=pc.sum(files["messages"]).as_py(),
+        bytes=pc.sum(files["bytes"]).as_py(),
+        first_seq=files["min_seq"][lowest].as_py(),
+        last_seq=next_seq - 1,
+        first_ts_ns=files["first_ts_ns"][lowest].as_py(),
+        last_ts_ns=files["last_ts_ns"][highest].as_py(),
     )
 
 
 def _empty(opened: OpenedStream) -> State:
-    first_seq = opened.config.first_seq or FIRST_SEQ
+    nothing = FILE_STATS.empty_table()
     return State(
         stream=opened.name,
-        messages=0,
-        bytes=0,
-        first_seq=first_seq,
-        last_seq=first_seq - 1,
-        first_ts_ns=None,
-        last_ts_ns=None,
+        **vars(held_by(nothing, opened.config.first_seq or FIRST_SEQ)),
         num_subjects=0,
         segments=0,
         lag=Lag(0, 0),
         format=opened.config.format,
         version=-1,
+        bucket=_bucket(opened, nothing, np.array([], np.int64)),
     )
 
 
-def _ends(files: pa.Table) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The statistics of the files with the lowest and the highest sequence."""
-    if not files.num_rows:
-        return None, None
-    lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()
-    highest = pc.index(files["max_seq"], pc.max(files["max_seq"])).as_py()
-    return files.slice(lowest, 1).to_pylist()[0], files.slice(highest, 1).to_pylist()[0]
-
-
-def _subjects(opened: OpenedStream, files: pa.Table) -> int:
-    return int(pc.count_distinct(opened.store.subject_counts(files)["subject"]).as_py())
+def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket | None:
+    """Count the keys of a bucket by the headers of their last messages, at the sequences `last`."""
+    name = kv.bucket_of(opened.name)
+    if name is None:
+        return None
+    tables = picked(opened.store, files, last, ("seq", "headers"))
+    live = sum(pc.sum(pc.equal(kv.operations(rows["headers"]), kv.PUT)).as_py() for rows in tables)
+    return Bucket(name, len(last), live, len(last) - live)
 
 
 def _lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
@@ -120,7 +155,3 @@ def _lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | Non
         decided = decide(opened, inventory, policy, as_of_ns, engines)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)
-
-
-def _total(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(column, min_count=0).as_py())

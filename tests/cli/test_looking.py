@@ -49,6 +49,7 @@ def test_messages_have_the_contracts_keys_in_order(orders: Commands) -> None:
         "size": printed[0]["size"],
         "msg_id": None,
         "origin_ts_ns": None,
+        "operation": "put",
     }
 
 
@@ -69,6 +70,25 @@ def test_messages_for_people_show_time_subject_and_payload(orders: Commands) -> 
     (line,) = orders.run("messages", "ORDERS", "--last", 1).stdout.splitlines()
     assert line.split()[:3] == ["48", "2027-01-07T07:00:00Z", "orders.new"]
     assert line.endswith("message 47")
+
+
+def test_what_a_message_does_to_its_key_is_shown(tmp_path: Path) -> None:
+    command = commands(tmp_path, {"name": "KV_B", "subjects": ["$KV.B.>"]})
+    messages = [
+        {"subject": "$KV.B.a", "data": "1"},
+        {"subject": "$KV.B.b", "data": "2"},
+        {"subject": "$KV.B.a", "headers": {"KV-Operation": "DEL"}},
+    ]
+    command.json("publish", "KV_B", stdin="\n".join(map(json.dumps, messages)))
+    printed = command.json("messages", "KV_B")
+    assert [message["operation"] for message in printed] == ["put", "put", "delete"]
+    (line,) = command.run("messages", "KV_B", "--last", 1).stdout.splitlines()
+    assert line.split()[2:4] == ["$KV.B.a", "delete"]
+    bucket = {"name": "B", "keys": 2, "live_keys": 1, "deletions": 1}
+    assert command.json("state")[0]["bucket"] == bucket
+    head, row = command.run("state").stdout.splitlines()
+    assert head.split()[-1] == "KEYS"
+    assert row.rstrip().endswith("bucket B: 1 live key, 1 deleted")
 
 
 def test_a_message_is_explained(orders: Commands) -> None:

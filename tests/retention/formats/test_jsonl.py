@@ -120,6 +120,7 @@ def test_messages_are_printed_with_the_documented_keys_in_order_and_read_back() 
         "size": 34 + 4 + 28 + 1,
         "msg_id": "7",
         "origin_ts_ns": None,
+        "operation": "put",
     }
     second = json.loads(lines[1])
     assert list(second) == list(json.loads(lines[0]))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from retention.stream import Stream
 from retention.units import DAY, HOUR
-from retention.views.state import Lag, state_of
+from retention.views.state import Bucket, Lag, state_of
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 
@@ -70,3 +71,35 @@ def test_a_policy_that_is_not_carried_out_has_no_lag(tmp_path: Path) -> None:
     stream.publish(lines(5))
     assert state_of(stream.opened, NOW).lag is None
     assert state_of(stream.opened, NOW).as_json()["lag"] is None
+
+
+@pytest.mark.parametrize("table_format", ["delta", "parquet"])
+def test_a_buckets_keys_are_counted_by_what_their_last_messages_do(
+    tmp_path: Path, table_format: str
+) -> None:
+    settings = {"name": "KV_B", "subjects": ["$KV.B.>"], "format": table_format}
+    stream = opened(tmp_path, settings).stream("KV_B")
+    assert state_of(stream.opened, NOW).bucket == Bucket("B", 0, 0, 0)
+    kinds: list[tuple[str, dict[str, str]]] = [
+        ("a", {"KV-Operation": "DEL"}),
+        ("b", {}),
+        ("c", {"KV-Operation": "PURGE"}),
+        ("a", {}),
+        ("b", {"Nats-Marker-Reason": "Remove"}),
+        ("d", {}),
+    ]
+    stream.publish(
+        [json.dumps({"subject": f"$KV.B.{key}", "headers": said}) for key, said in kinds]
+    )
+    state = state_of(stream.opened, NOW)
+    assert state.bucket == Bucket("B", keys=4, live_keys=2, deletions=2)
+    assert state.as_json()["bucket"]["live_keys"] == 2
+    assert "bucket B: 2 live keys, 2 deleted" in repr(stream.state())
+    assert "bucket B: 2 live keys" in stream.state()._repr_html_()
+
+
+def test_other_streams_are_no_buckets(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path)
+    stream.publish(lines(5))
+    assert state_of(stream.opened, NOW).bucket is None
+    assert "bucket" not in repr(stream.state())

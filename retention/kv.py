@@ -1,0 +1,43 @@
+"""Key-value buckets: which stream is one, and what a message does to its key."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import headers
+
+PUT, DELETE, PURGE = "put", "delete", "purge"
+
+_PREFIX = "KV_"
+_OPERATIONS = pa.array([PUT, DELETE, PURGE])
+_BY_HEADER = {b"DEL": 1, b"PURGE": 2}
+_BY_REASON = {b"Remove": 1, b"MaxAge": 2, b"Purge": 2}
+
+
+def bucket_of(stream: str) -> str | None:
+    """The bucket that a stream keeps; None for a stream that keeps none (ADR-8)."""
+    return stream.removeprefix(_PREFIX) if stream.startswith(_PREFIX) else None
+
+
+def operations(blocks: headers.Headers) -> pa.Array:
+    """What each message does to its key: `put`, `delete` or `purge`, as the broker's clients read it.
+
+    `KV-Operation` decides where it has a value, also one that means nothing; else `Nats-Marker-Reason` (ADR-48).
+    """
+    codes = np.zeros(len(blocks), dtype=np.int64)
+    rows, reasons = headers.first_values(blocks, headers.MARKER_REASON)
+    codes[rows] = _codes(reasons, _BY_REASON)
+    rows, given = headers.first_values(blocks, headers.KV_OPERATION)
+    decides = pc.greater(pc.binary_length(given), 0).to_numpy(zero_copy_only=False)
+    codes[rows[decides]] = _codes(given, _BY_HEADER)[decides]
+    return _OPERATIONS.take(pa.array(codes))
+
+
+def _codes(values: pa.Array, meanings: dict[bytes, int]) -> np.ndarray:
+    """The place of each value's operation in `_OPERATIONS`; that of `put` for a value without a meaning."""
+    known = pa.array(list(meanings), pa.binary())
+    at = pc.fill_null(pc.index_in(values, value_set=known), len(meanings))
+    codes: np.ndarray = np.array([*meanings.values(), 0])[at.to_numpy()]
+    return codes

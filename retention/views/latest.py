@@ -1,0 +1,157 @@
+"""The last value of each subject, found in subject digests and read from no more than the files that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from retention import kv
+from retention.opened import OpenedStream
+from retention.picking import pick_rows
+from retention.ports import Store
+from retention.rules.spans import spans_of
+from retention.subjects import matching_mask
+from retention.units import format_instant
+from retention.views.messages import check_filter
+from retention.views.payloads import preview
+from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from schemas.messages import MESSAGES
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+_READ = ("seq", "subject", "ts_ns", "time", "headers", "payload")
+LATEST = pa.schema(
+    [
+        *(MESSAGES.field(name) for name in ("subject", "seq", "ts_ns", "time")),
+        pa.field("operation", pa.string(), nullable=False),
+        *(MESSAGES.field(name) for name in ("headers", "payload")),
+    ]
+)
+"""One row per subject, its last message; `operation` is what that does: `put`, `delete` or `purge`."""
+
+_SHOWN = 20
+_LAST = pa.schema([SUBJECT_COUNTS.field(name) for name in ("subject", "last_seq")])
+_DIGESTS_AT_A_TIME = 64
+_LEAST_FOLDED = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Latest:
+    """The last value of each subject at one version of a stream; nothing is read before it is asked for."""
+
+    stream: str
+    store: Store
+    files: pa.Table
+    """The inventory's, shape `FILE_STATS`."""
+    seqs: np.ndarray
+    """The last sequence of each subject, ascending."""
+
+    def __len__(self) -> int:
+        """How many subjects there are, those whose last message deletes too."""
+        return len(self.seqs)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Tables of shape `LATEST`, ascending by sequence; a span of files is held at a time."""
+        for rows in picked(self.store, self.files, self.seqs, _READ):
+            whole = rows.append_column("operation", kv.operations(rows["headers"]))
+            yield whole.select(LATEST.names).cast(LATEST)
+
+    def newest(self, count: int) -> pa.Table:
+        """The rows with the highest sequences, newest first."""
+        last = replace(self, seqs=self.seqs[max(len(self) - count, 0) :])
+        return last.to_arrow().sort_by([("seq", "descending")])
+
+    def to_arrow(self) -> pa.Table:
+        """All of it, shape `LATEST`."""
+        return pa.concat_tables([LATEST.empty_table(), *self.batches()])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All of it as a DataFrame, one subject a row, ascending by sequence."""
+        return self.to_arrow().to_pandas()
+
+
+def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
+    """Find the last value of each subject, or of those that a filter matches.
+
+    Raises:
+        UsageError: the subject filter is not valid.
+        DamagedError: the log, or a file that had to be read, is damaged.
+    """
+    check_filter(subject)
+    store = opened.store
+    files = FILE_STATS.empty_table()
+    if store.exists():
+        files = store.inventory(store.snapshot()).files
+    return Latest(opened.name, store, files, last_seqs(store, files, subject))
+
+
+def last_seqs(store: Store, files: pa.Table, subject: str | None = None) -> np.ndarray:
+    """The last sequence of each subject in an inventory's files, ascending; of those that a filter matches, if given.
+
+    What is held is the subjects, and the digests of a few files.
+    """
+    held, pending = _LAST.empty_table(), [_LAST.empty_table()]
+    for start in range(0, files.num_rows, _DIGESTS_AT_A_TIME):
+        found = store.subject_counts(files.slice(start, _DIGESTS_AT_A_TIME)).select(_LAST.names)
+        if subject is not None:
+            found = found.filter(matching_mask(found["subject"], [subject]))
+        pending.append(found)
+        if sum(map(len, pending)) >= max(_LEAST_FOLDED, len(held)):
+            held, pending = _folded([held, *pending]), []
+    last: np.ndarray = np.sort(_folded([held, *pending])["last_seq"].to_numpy())
+    return last
+
+
+def picked(
+    store: Store, files: pa.Table, seqs: np.ndarray, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The rows with these ascending sequences, in order, a table for each span of files that holds some."""
+    spans = spans_of(files)
+    first = np.searchsorted(seqs, spans.min_seq)
+    end = np.searchsorted(seqs, spans.max_seq, side="right")
+    for span in np.flatnonzero(first < end).tolist():
+        wanted = seqs[first[span] : end[span]]
+        inside = files.slice(
+            int(spans.first_file[span]), int(spans.first_file[span + 1] - spans.first_file[span])
+        )
+        parts = [pick_rows(file, wanted, columns) for file in store.data_files(inside)]
+        yield pa.concat_tables(parts).sort_by("seq")
+
+
+def latest_text(latest: Latest) -> list[str]:
+    """The newest of the last values for people, newest first."""
+    rows = [
+        f"{row['seq']:>12}  {row['time']:<30}  {row['subject']}  {row['operation']}  {row['value']}"
+        for row in shown_rows(latest)
+    ]
+    return [f"{latest.stream}: {latest_headline(latest)}", *(row.rstrip() for row in rows)]
+
+
+def latest_headline(latest: Latest) -> str:
+    """How many subjects there are, and how many of them are shown."""
+    subjects = f"{len(latest):,} subject{'' if len(latest) == 1 else 's'}"
+    return f"{subjects}, the newest {_SHOWN}" if len(latest) > _SHOWN else subjects
+
+
+def shown_rows(latest: Latest) -> list[dict[str, str]]:
+    """The newest rows as text: subject, sequence, time, operation and the beginning of the value."""
+    return [
+        {
+            "subject": row["subject"],
+            "seq": f"{row['seq']:,}",
+            "time": format_instant(row["ts_ns"]),
+            "operation": row["operation"],
+            "value": preview(row["payload"]),
+        }
+        for row in latest.newest(_SHOWN).to_pylist()
+    ]
+
+
+def _folded(parts: Sequence[pa.Table]) -> pa.Table:
+    last = pa.concat_tables(parts).group_by("subject").aggregate([("last_seq", "max")])
+    return pa.table([last["subject"], last["last_seq_max"]], schema=_LAST)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from retention import parquet_files
+from retention.errors import DamagedError
+from retention.picking import pick_rows
+from retention.segments import DataFile
+from schemas.messages import FILE_COLUMNS
+
+ROWS = 40
+
+
+def file_of(folder: Path, seqs: list[int], group: int = 10) -> DataFile:
+    """A file whose payloads say their sequences, in row groups of `group`."""
+    texts = {"subject": "a", "headers": None, "payload": b""}
+    rows = [
+        dict.fromkeys(FILE_COLUMNS.names, 0) | texts | {"seq": seq, "payload": str(seq).encode()}
+        for seq in seqs
+    ]
+    for row in rows:
+        row.update(time=None, marker=False, msg_id=None)
+    table = pa.Table.from_pylist(rows, schema=FILE_COLUMNS)
+    pq.write_table(table, folder / "a.parquet", row_group_size=group)
+    return DataFile("a", 0, 1, str(folder / "a.parquet"), str(folder / "digest"))
+
+
+def picked(file: DataFile, *seqs: int) -> list[tuple[int, bytes]]:
+    found = pick_rows(file, np.array(seqs, np.int64), ("seq", "payload"))
+    return list(zip(found["seq"].to_pylist(), found["payload"].to_pylist(), strict=True))
+
+
+def test_the_rows_with_these_sequences_come_in_order(tmp_path: Path) -> None:
+    file = file_of(tmp_path, [*range(20, 0, -1), *range(21, ROWS)])
+    assert picked(file, 3, 20, 21, 39, 77) == [(3, b"3"), (20, b"20"), (21, b"21"), (39, b"39")]
+    assert picked(file, 0, 77) == []
+    assert picked(file) == []
+
+
+def test_only_row_groups_that_may_hold_one_are_read(tmp_path: Path) -> None:
+    file = file_of(tmp_path, list(range(ROWS)))
+    opened = parquet_files.open_messages(file)
+    at = opened.schema_arrow.get_field_index("payload")
+    ruined = bytearray(Path(file.location).read_bytes())
+    for group in (0, 1, 3):
+        chunk = opened.metadata.row_group(group).column(at)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        ruined[start : start + chunk.total_compressed_size] = b"\0" * chunk.total_compressed_size
+    Path(file.location).write_bytes(ruined)
+    assert picked(file, 20, 29) == [(20, b"20"), (29, b"29")]
+    with pytest.raises(DamagedError):
+        picked(file, 19)
