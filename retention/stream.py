@@ -20,8 +20,10 @@ from retention.passes.run import apply_plan
 from retention.units import parse_instant
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html
+from retention.views.latest import latest_of
 from retention.views.messages import Selection, read_messages
-from retention.views.shown import ShownExplanation, ShownReport, ShownState
+from retention.views.nats_export import Exported, export_nats_backup
+from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
 from retention.views.state import state_of
 from retention.writing.append import Appended, BatchIdentity
 from retention.writing.frames import append_frame, streaming_sink
@@ -79,6 +81,17 @@ class Stream:
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
         """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""
         return read_messages(self.opened, wanted or Selection())
+
+    def latest(self, subject: str | None = None) -> ShownLatest:
+        """The last value of each subject: in batches, as a DataFrame, or shown; deletions are there, and say so.
+
+        Args:
+            subject: a filter, with `*` for one token and a last `>` for one or more.
+
+        Raises:
+            UsageError: it is no filter.
+        """
+        return ShownLatest(**vars(latest_of(self.opened, subject)))
 
     def history(self) -> list[dict[str, Any]]:
         """The outcomes of its runs, newest first."""
@@ -145,6 +158,14 @@ class Stream:
             RefusedError: the stream holds, or held, something else.
         """
         return import_nats_backup(self.opened, path)
+
+    def export_nats_backup(self, target: str | Path) -> Exported:
+        """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.
+
+        Raises:
+            RefusedError: something is there already.
+        """
+        return export_nats_backup(self.opened, target)
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from retention import __version__
-from retention.cli import applying, doctor, looking, planning, sandbox, writing
+from retention.cli import applying, doctor, exporting, looking, planning, sandbox, writing
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
 from retention.errors import UsageError
@@ -21,7 +21,7 @@ _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
 _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
-    *("init", "validate", "publish", "import", "plan", "apply", "undo"),
+    *("init", "validate", "publish", "import", "export", "plan", "apply", "undo"),
     *("explain", "messages", "state", "history", "doctor"),
 )
 
@@ -61,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (sandbox, writing, planning, applying, looking, doctor):
+for group in (sandbox, writing, exporting, planning, applying, looking, doctor):
     group.register(app)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,8 @@ def encode(documents: Mapping[str, Any], messages: Iterable[pa.Table]) -> Iterat
         yield _encoded(pa.table([[0], [name.encode()], [0], [b""], [body]], schema=ENTRIES))
     for table in messages:
         columns = [table[name] for name in ("seq", "subject", "ts_ns", "headers", "payload")]
-        yield _encoded(pa.table(columns, names=ENTRIES.names))
+        for piece in _pieces(pa.table(columns, names=ENTRIES.names)):
+            yield _encoded(piece)
     yield _END
 
 
@@ -152,6 +154,18 @@ def _table(data: bytes, starts: list[int], cuts: list[int]) -> pa.Table:
     names, headers, payloads = (parts.take(np.arange(at, len(cuts) - 1, 4)) for at in range(3))
     columns = [seqs.view(np.int64), names, varints.unzigzag(times), headers, payloads]
     return pa.table(columns, schema=ENTRIES)
+
+
+def _pieces(entries: pa.Table) -> Iterator[pa.Table]:
+    """Slices of about `_PARSED_BYTES`, so that copies of large tables are small."""
+    lengths = sum(
+        pc.fill_null(pc.binary_length(entries[name]), 0).to_numpy().astype(np.int64)
+        for name in ("name", "headers", "payload")
+    )
+    piece = np.cumsum(lengths) // _PARSED_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), entries.num_rows]
+    for start, end in pairwise(cuts):
+        yield entries.slice(start, end - start)
 
 
 def _encoded(entries: pa.Table) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive, s2
 from retention.rows import Storage, sizes
@@ -27,11 +28,15 @@ RAW_ROWS = pa.schema(
 )
 """One row per message of a backup: what `retention.rows.complete` takes."""
 
+DIRECTORY_CONFIG = "backup.json"
+DIRECTORY_ARCHIVE = "stream.tar.s2"
+"""What `nats stream backup` writes into its directory, and `nats stream restore` reads."""
+
 _STORAGES: tuple[Storage, ...] = ("file", "memory")
 _STATE = "state.json"
 _STATE_NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
 _CONSUMERS = "consumers/"
-_DIRECTORY_CONFIG = "backup.json"
+
 _BATCH_BYTES = 64 << 20
 _AGAIN = "nothing was imported; make or copy the backup again"
 
@@ -62,7 +67,7 @@ class Backup:
             DamagedError: the archive is cut off or malformed, or disagrees with its state.
             RefusedError: a message that a table cannot hold.
         """
-        totals = _Totals()
+        totals = Totals()
         pending: list[pa.Table] = []
         for table in self._messages():
             totals.add(table)
@@ -105,7 +110,7 @@ class Backup:
         columns = [messages["seq"], subjects, messages["ts_ns"], headers, messages["payload"]]
         return pa.table(columns, schema=RAW_ROWS)
 
-    def _check(self, totals: _Totals, storage: Storage | None) -> None:
+    def _check(self, totals: Totals, storage: Storage | None) -> None:
         state = self.state
         counted = [totals.bytes[one] for one in _STORAGES if storage in (None, one)]
         compared = (
@@ -148,15 +153,15 @@ def read_backup(path: Path | str) -> Backup:
 
 
 def write_backup(
-    path: Path | str,
+    location: Path | str,
     state: Mapping[str, Any],
     consumers: Mapping[str, Mapping[str, Any]],
     batches: Iterable[pa.Table],
 ) -> None:
-    """Write a v2 archive, which nats-server 2.15 or later restores.
+    """Write a v2 archive, which nats-server 2.15 or later restores: whole, or not at all if `batches` raises.
 
     Args:
-        path: where; an existing file is overwritten.
+        location: where; an existing file is overwritten.
         state: the server's stream state: messages, bytes, first_seq, last_seq; the count of consumers
             is put in.
         consumers: consumer name → `config` and `state`.
@@ -164,18 +169,22 @@ def write_backup(
     """
     documents = {_STATE: {**state, "consumer_count": len(consumers)}}
     documents |= {f"{_CONSUMERS}{name}": dict(content) for name, content in consumers.items()}
-    with Path(path).open("wb") as file:
-        s2.write_frames(file, archive.encode(documents, batches))
+    with files.create(str(location)) as sink:
+        s2.write_frames(sink, archive.encode(documents, batches))
 
 
 @dataclass
-class _Totals:
+class Totals:
+    """What the messages of a backup amount to."""
+
     messages: int = 0
     first_seq: int = 0
     last_seq: int = 0
     bytes: dict[Storage, int] = field(default_factory=lambda: dict.fromkeys(_STORAGES, 0))
+    """By the accounting of either storage."""
 
     def add(self, rows: pa.Table) -> None:
+        """Count one more table with the columns of `RAW_ROWS`, which holds at least one row."""
         self.first_seq = self.first_seq or rows["seq"][0].as_py()
         self.last_seq = rows["seq"][-1].as_py()
         self.messages += rows.num_rows
@@ -204,13 +213,11 @@ def _count_documents(entries: pa.Table) -> int:
 
 
 def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
-    beside = directory / _DIRECTORY_CONFIG
+    beside = directory / DIRECTORY_CONFIG
     archives = sorted(one for one in directory.iterdir() if one.is_file() and one != beside)
     if len(archives) != 1:
         names = ", ".join(one.name for one in archives) or "no file"
-        raise UsageError(
-            f"{directory}: {names} beside {_DIRECTORY_CONFIG}; name the archive itself"
-        )
+        raise UsageError(f"{directory}: {names} beside {DIRECTORY_CONFIG}; name the archive itself")
     if not beside.is_file():
         return archives[0], None
     config = _json_object(beside, "it", beside.read_bytes()).get("config")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from retention import files, rows
-from retention.errors import RefusedError
+from retention.errors import DamagedError, RefusedError
 from retention.failing import telling
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
 from retention.passes.position import FIRST_SEQ, Position
+from retention.segments import Counters
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
 from retention.writing.append import BatchIdentity, append
@@ -73,6 +75,28 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         state["last_seq"],
         appended.duplicate,
     )
+
+
+def kept_consumers(opened: OpenedStream, counters: Counters) -> Mapping[str, Mapping[str, Any]]:
+    """The consumers that an import kept: name → `config` and `state`; none if that import was never committed.
+
+    Raises:
+        DamagedError: what was kept cannot be read.
+    """
+    location = files.join(opened.root, CONSUMERS)
+    content = files.read_bytes(location)
+    if content is None:
+        return {}
+    try:
+        kept = json.loads(content)
+        consumers: dict[str, dict[str, Any]] = kept["consumers"]
+        imported = f"{_WRITER}{kept['sha256']}" in counters.batches
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(
+            f"{location}: cannot be read as the consumers that an import kept ({error!r}); nothing was written; "
+            "restore that file from a copy, or remove it to go on without consumers"
+        ) from error
+    return consumers if imported else {}
 
 
 def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:

@@ -14,10 +14,10 @@ from retention.warehouse import Warehouse
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
-    *("init", "validate", "publish", "import", "plan", "apply", "undo", "explain", "messages"),
-    *("state", "history", "doctor"),
+    *("init", "validate", "publish", "import", "export", "plan", "apply", "undo", "explain"),
+    *("messages", "state", "history", "doctor"),
 ]
-NOT_BUILT = ("export", "reclaim", "compact", "verify", "iggy")
+NOT_BUILT = ("reclaim", "compact", "verify", "iggy")
 
 
 def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,49 @@
+"""Commands that hand out: export."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import OneStream
+from retention.cli.output import put_json, put_lines
+from retention.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from retention.views.nats_export import Exported
+
+exports = typer.Typer(help="Hand out what another system can take in.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.add_typer(exports, name="export")
+
+
+@exports.command("nats-backup")
+def nats_backup(
+    ctx: typer.Context,
+    stream: OneStream,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The archive, or a directory (with / at its end, if it is new) for `nats stream restore`.",
+        ),
+    ],
+) -> None:
+    """Export a stream as a NATS backup, consumers included; a server of 2.15 or later restores it."""
+    settings = settings_of(ctx)
+    exported = settings.open().stream(stream).export_nats_backup(file)
+    if settings.format == "table":
+        put_lines([_sentence(exported)])
+    else:
+        put_json(settings, vars(exported), [vars(exported)])
+
+
+def _sentence(exported: Exported) -> str:
+    sequences = f"sequences {exported.first_seq:,} to {exported.last_seq:,}"
+    held = f"{exported.messages:,} messages exported{f', {sequences}' if exported.messages else ''}"
+    consumers = f", {exported.consumers:,} consumers" if exported.consumers else ""
+    return f"{exported.stream}: {held}{consumers}, to {exported.file}"

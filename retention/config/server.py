@@ -1,0 +1,17 @@
+"""A stream's configuration as the API of a server takes it: what is ours is left out, and what says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retention.config.stream import StorageSettings, StreamConfig
+
+_OURS = {*StorageSettings.model_fields, "whole_segments", "exclusive", "quiet", "consumers"}
+"""Fields of a stream that no server knows; its consumers have requests of their own."""
+
+
+def server_config(stream: StreamConfig) -> dict[str, Any]:
+    """The configuration that STREAM.CREATE, STREAM.UPDATE and STREAM.RESTORE take, as JSON values."""
+    ours = _OURS & StreamConfig.model_fields.keys()
+    given = stream.model_dump(mode="json", exclude=ours, exclude_none=True)
+    return {name: value for name, value in given.items() if value not in ("", [], {})}
