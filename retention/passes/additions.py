@@ -93,15 +93,15 @@ def _write(
 def _stage_markers(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, staging: Staging
 ) -> Staged | None:
-    """Stage a plan's markers; None if it stores none."""
+    """Stage a plan's markers; None if the next sequence stays."""
     if plan.sequences is None:
         return None
     first, after = plan.sequences
     position = locate(opened, snapshot)
     if position.next_seq != first:
         raise StalePlanError(
-            f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan writes delete markers from "
-            f"{first:,} on; messages came since, nothing was changed; plan again"
+            f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from {first:,} on; "
+            "messages came since, nothing was changed; plan again"
         )
     raw = markers.rows(plan.markers, plan.policy, plan.as_of_ns)
     rows = [complete(raw, plan.policy.storage)] if raw.num_rows else []

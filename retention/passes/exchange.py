@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,8 @@ _DEALT = pa.schema(
 _DECIDED = pa.schema([*list(_DEALT)[1:], pa.field("beyond", pa.int64())])
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _AT_ONCE = 65_536
+Asked = TypeVar("Asked")
+
 _BASE, _MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -104,11 +107,11 @@ def beyond_limit(
     return found
 
 
-def fetched(question: Question) -> Question:
+def fetched(question: Asked) -> Asked:
     """A question with all that it takes to answer it, wherever that was kept."""
-    apart = question.surplus
-    if not isinstance(apart, Apart):
+    if not isinstance(question, Question) or not isinstance(question.surplus, Apart):
         return question
+    apart = question.surplus
     table = pa.Table.from_batches([_piece(place, apart.span) for place in apart.places], _DECIDED)
     numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
     return replace(question, surplus=Held(table["subject"].combine_chunks(), *numbers).share())

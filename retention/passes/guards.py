@@ -9,6 +9,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
 from retention.policy import Policy
+from retention.rules.removal import Delete, Purge, Request
 from retention.units import format_instant
 
 
@@ -61,6 +62,27 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
     raise RefusedError(
         f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
         f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"
+    )
+
+
+def check_allowed(opened: OpenedStream, request: Request) -> None:
+    """Refuse a removal that the server would not carry out on this stream.
+
+    Raises:
+        RefusedError: with the server's error code.
+    """
+    config = opened.config
+    if config.sealed:
+        why, setting, code = "the stream is sealed", "sealed", 10109
+    elif config.deny_purge and isinstance(request, Purge):
+        why, setting, code = "stream purge not permitted", "deny_purge", 10110
+    elif config.deny_delete and isinstance(request, Delete):
+        why, setting, code = "message delete not permitted", "deny_delete", 10057
+    else:
+        return
+    raise RefusedError(
+        f"{opened.name}: {why} ({setting}, error code {code}); nothing was changed; a server never lifts {setting}, "
+        "so make the change only if no server holds this stream any more"
     )
 
 

@@ -14,10 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.policy import Policy
+from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
 FORMAT_VERSION = 1
+APPLY = "apply"
+"""What the run history calls a pass."""
 _AT_ONCE = 65_536
 
 
@@ -32,7 +35,7 @@ class SegmentCounts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one pass over one stream does; made by `verdicts.make_plan`, carried out by `run.apply_plan`."""
+    """What one pass over one stream, or a removal by hand, does; made by `verdicts`, carried out by `run`."""
 
     stream: str
     table_id: str
@@ -50,12 +53,20 @@ class Plan:
     markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
     """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None = None
-    """Those that markers use, also markers evicted again: the first, and the next after the last; None: no marker."""
+    """Those that markers use, also markers evicted again, or that a purge steps over: the first, and the next after
+    the last; None: the next sequence stays."""
+    request: Request | None = None
+    """What people asked for; None: the plan is that of a pass."""
+
+    @property
+    def kind(self) -> str:
+        """What the run history calls a run that carries it out."""
+        return APPLY if self.request is None else self.request.rule
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
-        return self.files.num_rows == 0
+        return self.files.num_rows == 0 and self.sequences is None
 
     @property
     def removed_messages(self) -> int:
@@ -108,7 +119,8 @@ class Plan:
         return digest.hexdigest()
 
     def _header(self) -> dict[str, Any]:
-        return {
+        asked = {} if self.request is None else {"request": as_json(self.request)}
+        return asked | {
             "stream": self.stream,
             "table_id": self.table_id,
             "as_of_ns": self.as_of_ns,

@@ -15,6 +15,7 @@ from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.policy import Policy
+from retention.rules.removal import as_json, from_json
 from retention.segments import ReadCount
 from retention.stores.layout import leaving
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES
@@ -75,6 +76,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "files_read": plan.read.files,
         "bytes_read": plan.read.bytes,
         "sequences": plan.sequences,
+        "request": plan.request and as_json(plan.request),
     }
 
 
@@ -92,6 +94,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         segments=SegmentCounts(**header["segments"]),
         read=ReadCount(header["files_read"], header["bytes_read"]),
         sequences=tuple(header["sequences"]) if header["sequences"] else None,
+        request=from_json(header["request"]) if header["request"] else None,
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )
 

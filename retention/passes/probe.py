@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +14,39 @@ from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.exchange import fetched
-from retention.rules.judge import Question, SpanRows
+from retention.rules.judge import SpanRows
 from retention.rules.spans import Array, Spans
 from retention.segments import DataFile, Inventory, ReadCount
 from schemas.messages import RULE_COLUMNS
 
 Told = TypeVar("Told")
-Rule = Callable[[SpanRows, Question], Told]
+
+
+class AboutSpan(Protocol):
+    """A question about the rows of one span; picklable."""
+
+    @property
+    def span(self) -> int:
+        """The span's number."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes to answer."""
+        ...
+
+
+Asked = TypeVar("Asked", bound=AboutSpan)
+Rule = Callable[[SpanRows, Asked], Told]
 """A pure function of a span's rows and what is asked of them; picklable."""
 
 
 class Asks(Protocol):
     """Puts questions to rows."""
 
-    def __call__(self, rule: Rule[Told], spans: Spans, questions: Sequence[Question]) -> list[Told]:
+    def __call__(
+        self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
+    ) -> list[Told]:
         """What `rule` says of the rows of each question's span, in order of the questions."""
         ...
 
@@ -40,7 +59,9 @@ class Rows:
     inventory: Inventory
     engines: Engines
 
-    def __call__(self, rule: Rule[Told], spans: Spans, questions: Sequence[Question]) -> list[Told]:
+    def __call__(
+        self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
+    ) -> list[Told]:
         """Read each question's span, as far as rules look at it.
 
         Raises:
@@ -53,23 +74,23 @@ class Rows:
         engine = self.engines.pick(config.engine, sum(weights), config.local_limit)
         return engine.map(partial(_tell, rule), probes, weights)
 
-    def _probe(self, spans: Spans, question: Question) -> Probe:
+    def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
         first, end = (int(number) for number in spans.first_file[question.span :][:2])
         found = self.opened.store.data_files(self.inventory.files.slice(first, end - first))
         return Probe(question, tuple(found), tuple(range(first, end)))
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(Generic[Asked]):
     """A task: the files of one span and the question about them."""
 
-    question: Question
+    question: Asked
     files: tuple[DataFile, ...]
     numbers: tuple[int, ...]
     """The files' row numbers in the inventory."""
 
 
-def _tell(rule: Rule[Told], probe: Probe) -> Told:
+def _tell(rule: Rule[Asked, Told], probe: Probe[Asked]) -> Told:
     question = fetched(probe.question)
     rows, file_of_row, read = read_span(probe.files, question.columns)
     return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)

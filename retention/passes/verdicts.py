@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,21 @@ from retention.policy import Policy
 from retention.rules import RULES
 from retention.rules.judge import STAYS, Answer, settled
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array
+from retention.rules.removal import Removal
+from retention.rules.spans import Array, Spans
 from retention.segments import Inventory
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES
+
+
+@dataclass(frozen=True)
+class _ByMetadata:
+    """What metadata decided, spans of which rows had to be asked left out."""
+
+    spans: Spans
+    whole: Array
+    """Spans that go whole; a mask."""
+    by_rule: Array
+    """Messages that each rule takes of them; shape (spans, rules)."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +50,41 @@ def make_plan(
     decided: OnePass,
     answers: Sequence[Answer],
 ) -> Plan:
-    """Put together what metadata decided and what rows answered."""
-    losses = _losses(inventory.files, decided, answers)
+    """Put together what metadata decided of a pass and what rows answered."""
+    stopped_at = stop_of(answers)
+    known = _ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
+    parts = [reached(one, stopped_at) for one in _in_order(answers)]
+    losses = _losses(inventory.files, known, parts)
     if policy.whole_segments:
         losses = _only(losses, _sealed_and_spent(inventory, losses))
+    return _plan(inventory, policy, as_of_ns, losses, answers)
+
+
+def make_removal(
+    inventory: Inventory,
+    policy: Policy,
+    as_of_ns: int,
+    removal: Removal,
+    answers: Sequence[Answer],
+) -> Plan:
+    """Put together what metadata decided of a removal that was asked for and what rows answered."""
+    known = _ByMetadata(removal.spans, removal.whole, removal.by_rule)
+    losses = _losses(inventory.files, known, [one.removed for one in _in_order(answers)])
+    plan = _plan(inventory, policy, as_of_ns, losses, answers)
+    return replace(plan, request=removal.request)
+
+
+def _in_order(answers: Sequence[Answer]) -> list[Answer]:
+    return sorted(answers, key=lambda one: one.span)
+
+
+def _plan(
+    inventory: Inventory,
+    policy: Policy,
+    as_of_ns: int,
+    losses: _Losses,
+    answers: Sequence[Answer],
+) -> Plan:
     messages = inventory.files["messages"].to_numpy()
     touched = np.flatnonzero(losses.messages)
     files = _planned(inventory.files, losses, touched, losses.messages == messages)
@@ -69,14 +112,12 @@ def reached(answer: Answer, stopped_at: int | None) -> pa.Table:
     return _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
 
 
-def _losses(files: pa.Table, decided: OnePass, answers: Sequence[Answer]) -> _Losses:
-    stopped_at = stop_of(answers)
-    whole = decided.whole(stopped_at)
-    goes_whole = whole[decided.spans.span_of_file]
-    by_rule = _spread(files, decided, stopped_at)
+def _losses(files: pa.Table, known: _ByMetadata, parts: Sequence[pa.Table]) -> _Losses:
+    """Share out among files what spans lose; `parts` have the shape `REMOVED_RANGES`."""
+    goes_whole = known.whole[known.spans.span_of_file]
+    by_rule = _spread(files, known)
     lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
     lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
-    parts = [reached(one, stopped_at) for one in sorted(answers, key=lambda one: one.span)]
     ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
     at, rules = ranges["file"].to_numpy(), ranges["rule"].to_numpy()
     np.add.at(by_rule, (at, rules), ranges["messages"].to_numpy())
@@ -110,13 +151,13 @@ def _merged(ranges: pa.Table) -> pa.Table:
     return pa.table(merged).cast(REMOVED_RANGES)
 
 
-def _spread(files: pa.Table, decided: OnePass, stopped_at: int | None) -> Array:
+def _spread(files: pa.Table, known: _ByMetadata) -> Array:
     """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
-    of_file = decided.spans.span_of_file
-    rule_ends = np.cumsum(decided.by_rule(stopped_at), axis=1)[of_file]
+    of_file = known.spans.span_of_file
+    rule_ends = np.cumsum(known.by_rule, axis=1)[of_file]
     messages = files["messages"].to_numpy()
     file_ends = np.cumsum(messages)
-    before_span = (np.cumsum(decided.spans.messages) - decided.spans.messages)[of_file]
+    before_span = (np.cumsum(known.spans.messages) - known.spans.messages)[of_file]
     ends = (file_ends - before_span)[:, None]
     reached = np.minimum(rule_ends, ends) - np.minimum(rule_ends, ends - messages[:, None])
     return np.diff(reached, axis=1, prepend=0)

@@ -1,0 +1,168 @@
+"""Carrying one plan out: what it adds is staged and checked, one commit, two records of the run history, a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from retention.engines.choice import Engines
+from retention.errors import CommitUnknownError
+from retention.opened import OpenedStream
+from retention.parquet_files import stats_table
+from retention.passes.additions import Additions, stage_additions
+from retention.passes.history import History
+from retention.passes.plan import Plan
+from retention.passes.planning import Planned
+from retention.passes.report import Report
+from retention.passes.undo import keep_for_undo
+from retention.passes.verify import check_pins
+from retention.ports import Snapshot, Swap
+from retention.rules.removal import as_json
+from retention.segments import ReadCount
+from retention.staging import PARTITION
+from retention.units import SECOND
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+
+@dataclass(frozen=True)
+class Work:
+    """What carrying a plan out did."""
+
+    read: ReadCount = field(default_factory=ReadCount)
+    bytes_written: int = 0
+    version_before: int = -1
+    version_after: int = -1
+
+
+def carry_out(
+    opened: OpenedStream, planned: Planned, engines: Engines, history: History, started: int
+) -> Report:
+    """Carry a plan out, under the stream's maintenance lease.
+
+    Args:
+        opened: the stream.
+        planned: the plan, and what it was made from.
+        engines: where rows are copied.
+        history: where the run is recorded.
+        started: when the run began, nanoseconds since the epoch.
+
+    Raises:
+        StalePlanError: a pinned file is gone or changed.
+        ConflictError: messages came first, and the plan sets the next sequence.
+        VerificationError: a staged copy does not hold what the plan says; nothing was committed.
+    """
+    plan = planned.plan
+    run = history.name_run(started)
+    if plan.is_empty:
+        work = Work(version_before=plan.version, version_after=plan.version)
+        report = report_of(opened, plan, run, work, started)
+        _finish(history, plan, report, planned.next_seq)
+        return report
+    snapshot = planned.snapshot or pinned(opened, plan)
+    plan = replace(plan, version=snapshot.version)
+    added = stage_additions(opened, plan, snapshot, engines)
+    try:
+        version = _commit(opened, plan, run, added, snapshot, history)
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        opened.store.discard([row["path"] for row in added.stats])
+        raise
+    work = Work(added.read, added.bytes, plan.version, version)
+    report = report_of(opened, plan, run, work, started)
+    _finish(history, plan, report, {**planned.next_seq, **_sequences_after(plan)})
+    opened.store.finish()
+    return report
+
+
+def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
+    """Open the table, in which every file must be as the plan has it.
+
+    Raises:
+        StalePlanError: one is gone or changed.
+    """
+    if not plan.table_id:
+        opened.store.create()
+    snapshot = opened.store.snapshot()
+    check_pins(plan, snapshot.files)
+    return snapshot
+
+
+def _commit(
+    opened: OpenedStream,
+    plan: Plan,
+    run: str,
+    added: Additions,
+    snapshot: Snapshot,
+    history: History,
+) -> int:
+    files = stats_table(added.stats)
+    metadata = {
+        "run": run,
+        "plan_id": plan.plan_id,
+        "as_of_ns": plan.as_of_ns,
+        "by_rule": plan.by_rule,
+    }
+    keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), files)
+    history.begin(run, _record(plan) | {"status": "begun"})
+    swap = Swap(
+        remove=plan.files.select(LOGGED_FILES.names),
+        add=files,
+        metadata=metadata,
+        next_seq=_sequences_after(plan),
+        open_base=added.open_base,
+    )
+    return opened.store.commit(swap, snapshot)
+
+
+def _sequences_after(plan: Plan) -> dict[int, int]:
+    """Partition → the next sequence to assign, where the plan uses or steps over some."""
+    return {} if plan.sequences is None else {PARTITION: plan.sequences[1]}
+
+
+def _record(plan: Plan) -> dict[str, Any]:
+    return (
+        plan.summary() | _asked(plan) | {"as_of_ns": plan.as_of_ns, "policy": plan.policy.as_json()}
+    )
+
+
+def _asked(plan: Plan) -> dict[str, Any]:
+    """What the run history says of why a plan was made."""
+    asked = {} if plan.request is None else {"request": as_json(plan.request)}
+    return {"kind": plan.kind} | asked
+
+
+def _finish(history: History, plan: Plan, report: Report, next_seq: Mapping[int, int]) -> None:
+    record = {
+        "status": "done",
+        "as_of_ns": report.as_of_ns,
+        "next_seq": {str(partition): seq for partition, seq in next_seq.items()},
+    }
+    if plan.request is None:
+        latest = history.last_as_of_ns() or report.as_of_ns
+        record["latest_as_of_ns"] = max(report.as_of_ns, latest)
+    history.finish(report.run, report.as_json() | _asked(plan) | record)
+
+
+def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> Report:
+    """What a run did, or would have done to a stream that holds nothing."""
+    read = plan.read + work.read
+    segments: Mapping[str, int] = asdict(plan.segments)
+    return Report(
+        run=run,
+        stream=opened.name,
+        plan_id=plan.plan_id,
+        as_of_ns=plan.as_of_ns,
+        removed_messages=plan.removed_messages,
+        removed_bytes=plan.removed_bytes,
+        by_rule=plan.by_rule,
+        segments=segments,
+        files_read=read.files,
+        bytes_read=read.bytes,
+        bytes_written=work.bytes_written,
+        seconds=round((opened.clock() - started) / SECOND, 6),
+        version_before=work.version_before,
+        version_after=work.version_after,
+        markers=plan.markers.num_rows,
+    )

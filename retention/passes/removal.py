@@ -1,0 +1,91 @@
+"""Removals that people ask for: from a purge or a delete to the plan that carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from retention.engines.choice import Engines
+from retention.errors import UsageError
+from retention.opened import OpenedStream
+from retention.passes.guards import check_allowed
+from retention.passes.plan import empty_plan
+from retention.passes.planning import Planned
+from retention.passes.position import FIRST_SEQ, next_seq
+from retention.passes.probe import Rows
+from retention.passes.verdicts import make_removal
+from retention.rules import removal
+from retention.rules.judge import Answer
+from retention.rules.removal import Delete, Removal, Request
+from retention.rules.spans import Spans, spans_of
+from retention.segments import Inventory
+from schemas.plan import REMOVED_RANGES
+
+
+def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Planned:
+    """Plan a removal; nothing is written but caches.
+
+    Without a filter, metadata alone decides all but the span into which the cut falls; with one, subject digests
+    tell which files hold a message that matches.
+
+    Raises:
+        UsageError: a message to be deleted is not there.
+        RefusedError: the stream's configuration denies it, or a guard of the table.
+        DamagedError: a file that had to be read is damaged.
+    """
+    check_allowed(opened, request)
+    policy, now_ns = opened.config.policy(), opened.clock()
+    if not opened.store.exists():
+        first = opened.config.first_seq or FIRST_SEQ
+        if isinstance(request, Delete):
+            raise _not_there(opened, request.seqs, first, first)
+        nothing = empty_plan(opened.name, now_ns, policy)
+        plan = replace(nothing, request=request, sequences=removal.moved(request, first))
+        return Planned(plan, {}, None)
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    after = next_seq(opened, inventory)
+    decided = _decided(opened, inventory, request)
+    rows = Rows(opened, inventory, engines)
+    answers = rows(removal.told, decided.spans, decided.questions())
+    if isinstance(request, Delete):
+        _check_there(opened, request, decided.spans, answers, after)
+    plan = make_removal(inventory, policy, now_ns, decided, answers)
+    plan = replace(plan, sequences=removal.moved(request, after))
+    return Planned(plan, inventory.counters.next_seq, snapshot)
+
+
+def _decided(opened: OpenedStream, inventory: Inventory, request: Request) -> Removal:
+    spans = spans_of(inventory.files)
+    if isinstance(request, Delete):
+        return removal.delete(spans, request)
+    if request.subject is None:
+        return removal.purge(spans, request, spans.messages)
+    counts = opened.store.subject_counts(inventory.files)
+    return removal.purge(spans, request, removal.matching(counts, spans, request.subject))
+
+
+def _check_there(
+    opened: OpenedStream, request: Delete, spans: Spans, answers: list[Answer], after: int
+) -> None:
+    removed = [REMOVED_RANGES.empty_table(), *(one.removed for one in answers)]
+    missing = removal.absent(request, pa.concat_tables(removed))
+    if missing:
+        first = int(spans.min_seq.min()) if len(spans) else after
+        raise _not_there(opened, missing, first, after)
+
+
+def _not_there(
+    opened: OpenedStream, missing: tuple[int, ...], first: int, after: int
+) -> UsageError:
+    """What the server answers for the first of them; its two stores differ (docs/semantics/removals.md)."""
+    seq = missing[0]
+    answer, code = f"sequence {seq} not found", 10043
+    if opened.config.storage == "file" and not first <= seq < after:
+        answer, code = ("no message found" if seq < first else "stream store EOF"), 10057
+    more = f", nor {len(missing) - 1:,} more of those named" if len(missing) > 1 else ""
+    return UsageError(
+        f"{opened.name}: there is no message {seq}{more} ({answer}, error code {code}); nothing was changed; leave out "
+        f"what is not there: `retention messages {opened.name}` lists what is"
+    )

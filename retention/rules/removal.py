@@ -1,0 +1,214 @@
+"""Removals that people ask for: which messages a purge or a delete means (NATS STREAM.PURGE, STREAM.MSG.DELETE)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from retention.rules import DELETE, PURGE, RULES
+from retention.rules.judge import STAYS, Answer, SpanRows, removed_ranges
+from retention.rules.limits import HeadCut, head_cut
+from retention.rules.spans import Array, Spans
+from retention.subjects import matching_mask
+
+_NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
+
+
+@dataclass(frozen=True)
+class Purge:
+    """Remove all messages, or those that match a filter; below a sequence only, or all but the newest."""
+
+    subject: str | None = None
+    """A filter; None: every subject."""
+    seq: int | None = None
+    """Only messages below it; without a filter, the next sequence is at least this one afterwards."""
+    keep: int | None = None
+    """So many of the highest sequences stay; never together with `seq`."""
+
+    @property
+    def rule(self) -> str:
+        """The rule that it removes by."""
+        return PURGE
+
+    @property
+    def wording(self) -> str:
+        """What it means, in a few words."""
+        of = f"purge of {self.subject}" if self.subject else "purge"
+        if self.seq is not None:
+            return f"{of}, below sequence {self.seq:,}"
+        return of if self.keep is None else f"{of}, all but the newest {self.keep:,}"
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Remove single messages."""
+
+    seqs: tuple[int, ...]
+    """Ascending, each once."""
+    erase: bool = False
+    """Also remove, at once, every file that still holds them: it cannot be undone."""
+
+    @property
+    def rule(self) -> str:
+        """The rule that it removes by."""
+        return DELETE
+
+    @property
+    def wording(self) -> str:
+        """What it means, in a few words."""
+        return "delete, with erasure" if self.erase else "delete"
+
+
+Request = Purge | Delete
+
+
+def as_json(request: Request) -> dict[str, Any]:
+    """A request as JSON values."""
+    return {"rule": request.rule} | asdict(request)
+
+
+def from_json(values: Mapping[str, Any]) -> Request:
+    """The request of which `as_json` made these values."""
+    given = {name: value for name, value in values.items() if name != "rule"}
+    if values["rule"] == PURGE:
+        return Purge(**given)
+    return Delete(tuple(given["seqs"]), given["erase"])
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a request asks of the rows of one span."""
+
+    span: int
+    rule: str
+    subject: str | None = None
+    """Only subjects that match this filter."""
+    below: int | None = None
+    """Only sequences below this one."""
+    lowest: int | None = None
+    """Only the lowest so many of what the others leave."""
+    seqs: tuple[int, ...] | None = None
+    """Only these."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes to answer."""
+        return ("seq", "size") if self.subject is None else ("seq", "size", "subject")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A request, decided per span where metadata can."""
+
+    spans: Spans
+    request: Request
+    whole: Array
+    """Spans that go whole by metadata; a mask."""
+    ask: Array
+    """Spans whose rows decide; a mask."""
+    cut: HeadCut = _NOTHING_KEPT
+    """How far a purge that keeps the newest reaches, in messages that it could mean."""
+
+    @property
+    def by_rule(self) -> Array:
+        """Messages that each rule takes of each span that goes whole; shape (spans, rules)."""
+        counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
+        counts[self.whole, RULES.index(self.request.rule)] = self.spans.messages[self.whole]
+        return counts
+
+    def questions(self) -> list[Meant]:
+        """What is asked of the rows of each span that metadata left open."""
+        return [self._question(int(span)) for span in np.flatnonzero(self.ask)]
+
+    def _question(self, span: int) -> Meant:
+        request = self.request
+        if isinstance(request, Delete):
+            first, last = self.spans.min_seq[span], self.spans.max_seq[span]
+            mine = tuple(seq for seq in request.seqs if first <= seq <= last)
+            return Meant(span, request.rule, seqs=mine)
+        lowest = self.cut.rest if self.cut.rest and span == self.cut.whole else None
+        return Meant(span, request.rule, request.subject, request.seq, lowest)
+
+
+def matching(counts: pa.Table, spans: Spans, subject: str) -> Array:
+    """How many messages of each span are on subjects that match a filter, from subject digests.
+
+    Args:
+        counts: `file`, a row number of the inventory, `subject` and `messages`.
+        spans: the stream.
+        subject: the filter.
+    """
+    mine = counts.filter(matching_mask(counts["subject"], (subject,)))
+    found = np.zeros(len(spans), dtype=np.int64)
+    np.add.at(found, spans.span_of_file[mine["file"].to_numpy()], mine["messages"].to_numpy())
+    return found
+
+
+def purge(spans: Spans, request: Purge, matched: Array) -> Removal:
+    """Decide a purge as far as metadata goes (NATS STREAM.PURGE).
+
+    Args:
+        spans: the stream.
+        request: what is asked.
+        matched: the messages of each span that match the request's filter.
+    """
+    cut = _NOTHING_KEPT if request.keep is None else head_cut(request.keep, matched)
+    some = whole = matched > 0
+    if request.keep is not None:
+        numbers = np.arange(len(spans))
+        whole = some & (numbers < cut.whole)
+        some = whole | (some & (numbers == cut.whole) & (cut.rest > 0))
+    if request.seq is not None:
+        whole = some & (spans.max_seq < request.seq)
+        some = some & (spans.min_seq < request.seq)
+    whole = whole & (matched == spans.messages)
+    return Removal(spans, request, whole, some & ~whole, cut)
+
+
+def delete(spans: Spans, request: Delete) -> Removal:
+    """Decide in which spans messages to be deleted can be (NATS STREAM.MSG.DELETE)."""
+    wanted = np.array(request.seqs, dtype=np.int64)
+    before = np.searchsorted(wanted, spans.min_seq, side="left")
+    until = np.searchsorted(wanted, spans.max_seq, side="right")
+    return Removal(spans, request, np.zeros(len(spans), dtype=bool), until > before)
+
+
+def told(span: SpanRows, question: Meant) -> Answer:
+    """Which rows of one span a request means."""
+    seqs = span.rows["seq"].to_numpy()
+    meant = np.ones(len(seqs), dtype=bool)
+    if question.subject is not None:
+        meant &= matching_mask(span.rows["subject"], (question.subject,)).to_numpy()
+    if question.below is not None:
+        meant &= seqs < question.below
+    if question.seqs is not None:
+        meant &= np.isin(seqs, np.array(question.seqs, dtype=np.int64))
+    if question.lowest is not None:
+        meant &= np.cumsum(meant) <= question.lowest
+    verdicts = np.where(meant, RULES.index(question.rule), STAYS).astype(np.int8)
+    return Answer(question.span, removed_ranges(span, verdicts), None, span.read)
+
+
+def absent(request: Delete, removed: pa.Table) -> tuple[int, ...]:
+    """Which of the sequences to be deleted no answer has; `removed` has the shape `REMOVED_RANGES`."""
+    wanted = np.array(request.seqs, dtype=np.int64)
+    first, last = (np.sort(removed[name].to_numpy()) for name in ("first_seq", "last_seq"))
+    at = np.searchsorted(first, wanted, side="right") - 1
+    there = (at >= 0) & (wanted <= np.append(last, 0)[np.maximum(at, 0)])
+    return tuple(wanted[~there].tolist())
+
+
+def moved(request: Request, next_seq: int) -> tuple[int, int] | None:
+    """The next sequence before and behind a purge that goes beyond it (NATS STREAM.PURGE); None: it stays.
+
+    Args:
+        request: what is asked.
+        next_seq: the one that the next message would get.
+    """
+    if isinstance(request, Delete) or request.subject is not None or request.seq is None:
+        return None
+    return (next_seq, request.seq) if request.seq > next_seq else None
