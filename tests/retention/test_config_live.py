@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from retention.config import load_config, parse_stream
+from retention.config.server import server_config
 from retention.errors import ConfigError
 from tests.support.nats_oracle import Nats, ServerError, server
 
@@ -193,6 +194,15 @@ def test_the_server_and_we_say_the_same_of_a_stream(at: int, answers: list[Answe
     assert not codes
     told = {key: accepted.get(key, type(normal[key])()) for key in COMPARED}
     assert {key: normal[key] for key in COMPARED} == told
+
+
+def test_what_we_tell_a_server_of_a_stream_is_what_it_says_itself(answers: list[Answer]) -> None:
+    """Also where a server refuses what it made: markers switch TTLs on, which exclude counters."""
+    accepted = [(case, made) for case, (made, _) in zip(CASES, answers, strict=True) if made]
+    with server() as nats:
+        for case, made in accepted:
+            told = server_config(parse_stream({"name": "S"} | case, "case"))
+            assert answer(nats, told) == answer(nats, made), case
 
 
 def test_subjects_that_another_stream_has_are_refused_by_both(tmp_path: Path) -> None:

@@ -1,0 +1,179 @@
+"""What is exported here, a real server restores: figures, messages, headers, times and consumers equal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from retention import headers
+from retention.formats.nats_backup import read_backup
+from retention.stream import Stream
+from retention.warehouse import open_warehouse
+from tests.support import nats_oracle
+from tests.support.nats_oracle import Message, Nats, ServerError
+from tests.support.sandboxes import configured
+
+pytestmark = pytest.mark.live
+
+Json = dict[str, Any]
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+NOW = START + 1_000 * SECOND
+SHOWN = ("config", "delivered", "ack_floor", "num_ack_pending", "num_redelivered", "num_pending")
+"""What two consumers that are the same have alike."""
+ACKED = {
+    "config": {"durable_name": "acked", "name": "acked", "ack_policy": "explicit"},
+    "state": {
+        "delivered": {"consumer_seq": 6, "stream_seq": 9},
+        "ack_floor": {"consumer_seq": 2, "stream_seq": 4},
+        "pending": {
+            "6": {"Sequence": 4, "Timestamp": START},
+            "9": {"Sequence": 6, "Timestamp": START},
+        },
+        "redelivered": {"9": 3},
+    },
+}
+FRESH = {
+    "config": {"durable_name": "fresh", "name": "fresh", "filter_subject": "S.b"},
+    "state": {
+        "delivered": {"consumer_seq": 0, "stream_seq": 0},
+        "ack_floor": {"consumer_seq": 0, "stream_seq": 0},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Nats]:
+    with nats_oracle.server() as one:
+        yield one
+
+
+@pytest.fixture
+def nats(running: Nats) -> Iterator[Nats]:
+    yield running
+    with suppress(ServerError):
+        running.delete("S")
+
+
+def stored(*seqs: int) -> list[Message]:
+    blocks = [b"", headers.build([("A", "b"), ("Nats-TTL", "never"), ("Nats-Msg-Id", "é")])]
+    return [
+        Message(seq, f"S.{'ab'[seq % 2]}", START - seq, blocks[seq % 3 == 0], bytes([seq]) * seq)
+        for seq in seqs
+    ]
+
+
+def imported(nats: Nats, folder: Path, table_format: str, config: Json) -> Stream:
+    """The server's stream `S`, backed up and imported; there it is deleted."""
+    nats.snapshot("S", folder / "S.arc")
+    own = {name: value for name, value in config.items() if name != "metadata"}
+    path = configured(folder, own, format=table_format, segment_size=2_000)
+    stream = open_warehouse(path, clock=lambda: NOW).new_stream("S")
+    stream.import_nats_backup(folder / "S.arc")
+    nats.delete("S")
+    return stream
+
+
+def restored(nats: Nats, stream: Stream, folder: Path) -> Json:
+    """The info of the stream that the server makes of an export."""
+    done = stream.export_nats_backup(folder / "out.arc")
+    request = json.loads(Path(done.request).read_text())
+    return nats.restore_archive(request["config"], request["state"], Path(done.file))
+
+
+def consumers(nats: Nats) -> Json:
+    names = nats.request("CONSUMER.NAMES.S", {})["consumers"] or []
+    infos = {name: nats.request(f"CONSUMER.INFO.S.{name}", {}) for name in names}
+    return {name: {key: info[key] for key in SHOWN} for name, info in infos.items()}
+
+
+@pytest.mark.parametrize("table_format", ["delta", "parquet"])
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_stream_comes_back_as_it_was(
+    nats: Nats, tmp_path: Path, storage: str, table_format: str
+) -> None:
+    given = stored(3, 4, 6, 9, 10, 200)
+    kept = {"acked": ACKED, "fresh": FRESH}
+    nats.restore("S", {"storage": storage, "max_msgs": 500}, given, last_seq=220, consumers=kept)
+    before, consumed, messages = nats.info("S"), consumers(nats), nats.survivors("S")
+    stream = imported(nats, tmp_path, table_format, before["config"])
+    after = restored(nats, stream, tmp_path)
+    assert nats.survivors("S") == messages == given
+    assert after["state"] == before["state"]
+    assert without_metadata(after["config"]) == without_metadata(before["config"])
+    assert consumers(nats) == consumed
+    assert consumed["acked"]["num_ack_pending"] == 2
+    assert consumed["fresh"]["num_pending"] == 2
+    nats.snapshot("S", tmp_path / "again.arc")
+    assert rows(tmp_path / "again.arc").equals(rows(tmp_path / "S.arc"))
+
+
+def test_after_a_pass_it_is_the_servers_own_backup_under_the_same_limits(
+    nats: Nats, tmp_path: Path
+) -> None:
+    limits = {"max_msgs_per_subject": 3, "max_msgs": 5}
+    config = nats.restore("S", {}, stored(*range(3, 30)), consumers={"acked": ACKED})["config"]
+    nats.snapshot("S", tmp_path / "S.arc")
+    nats.update(config | limits)
+    answer = nats.snapshot("S", tmp_path / "theirs.arc")
+    nats.delete("S")
+    theirs = (answer["config"], answer["state"], tmp_path / "theirs.arc")
+    wanted = nats.restore_archive(*theirs)
+    messages, consumed = nats.survivors("S"), consumers(nats)
+    nats.delete("S")
+    own = {"name": "S", "subjects": ["S.>"], **limits}
+    path = configured(tmp_path, own, format="delta", segment_size=300)
+    stream = open_warehouse(path, clock=lambda: NOW).new_stream("S")
+    stream.import_nats_backup(tmp_path / "S.arc")
+    stream.plan().apply()
+    after = restored(nats, stream, tmp_path)
+    assert nats.survivors("S") == messages
+    assert after["state"] == wanted["state"]
+    assert without_metadata(after["config"]) == without_metadata(wanted["config"])
+    assert consumers(nats) == consumed
+
+
+def test_what_is_published_here_is_served_there(nats: Nats, tmp_path: Path) -> None:
+    path = configured(tmp_path, {"name": "S", "subjects": ["S.>"], "allow_msg_ttl": True})
+    stream = open_warehouse(path, clock=lambda: NOW).new_stream("S")
+    lines = [
+        {"subject": "S.a", "data": "x", "ts_ns": START, "headers": {"A": "b"}},
+        {"subject": "S.é", "data_b64": "/w==", "ts_ns": START + 1},
+        {"subject": "S.a", "headers": {"Nats-TTL": "never"}, "ts_ns": START + 2},
+    ]
+    stream.publish([json.dumps(line) for line in lines])
+    state, info = stream.state(), restored(nats, stream, tmp_path)["state"]
+    for name in ("messages", "bytes", "first_seq", "last_seq", "num_subjects"):
+        assert info[name] == getattr(state, name)
+    assert nats.survivors("S") == [
+        Message(1, "S.a", START, headers.build([("A", "b")]), b"x"),
+        Message(2, "S.é", START + 1, b"", b"\xff"),
+        Message(3, "S.a", START + 2, headers.build([("Nats-TTL", "never")]), b""),
+    ]
+    ack = nats.publish_one("S.b", b"next")
+    assert ack["seq"] == 4
+
+
+@pytest.mark.parametrize("last_seq", [0, 41])
+def test_an_empty_stream_goes_on_where_it_was(nats: Nats, tmp_path: Path, last_seq: int) -> None:
+    nats.restore("S", {}, [], last_seq=last_seq)
+    before = nats.info("S")
+    stream = imported(nats, tmp_path, "delta", before["config"])
+    after = restored(nats, stream, tmp_path)
+    assert after["state"]["last_seq"] == before["state"]["last_seq"] == last_seq
+    assert nats.publish_one("S.b", b"next")["seq"] == last_seq + 1
+
+
+def rows(path: Path) -> pa.Table:
+    return pa.concat_tables(read_backup(path).batches())
+
+
+def without_metadata(config: Json) -> Json:
+    return {name: value for name, value in config.items() if name != "metadata"}
