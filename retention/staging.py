@@ -41,6 +41,33 @@ class Staging:
 
 
 @dataclass(frozen=True)
+class Removal:
+    """What the commit that adds messages takes out of the table, on record and to be undone as a run."""
+
+    run: str
+    as_of_ns: int
+    rule: str
+    files: pa.Table
+    """Files that go or are replaced; shape `FILE_STATS`."""
+    copies: Sequence[dict[str, Any]]
+    """What replaces them: rows of `FILE_STATS` as read back."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages go."""
+        return self._lost("messages")
+
+    @property
+    def bytes(self) -> int:
+        """Their size by the broker's accounting."""
+        return self._lost("bytes")
+
+    def _lost(self, name: str) -> int:
+        before: int = pc.sum(self.files[name], min_count=0).as_py()
+        return before - sum(row[name] for row in self.copies)
+
+
+@dataclass(frozen=True)
 class Staged:
     """Messages in files that a commit can add."""
 
@@ -50,6 +77,7 @@ class Staged:
     """The segment that is active after them; None if the stream has none yet."""
     next_seq: int
     """The next sequence to assign after them."""
+    removal: Removal | None = None
 
     @property
     def messages(self) -> int:

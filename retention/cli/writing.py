@@ -118,9 +118,6 @@ def _acks(published: Published, batch: int | None) -> list[dict[str, Any]]:
 
 
 def _sentence(published: Published, batch: int | None) -> str:
-    stored = published.appended
-    if stored.duplicate:
+    if published.appended.duplicate:
         return f"{published.stream}: batch {batch} was there already; nothing was written"
-    if not stored.messages:
-        return f"{published.stream}: nothing was new; nothing was written"
-    return f"{published.stream}: {stored.messages:,} messages stored as {stored.first_seq:,} to {stored.last_seq:,}"
+    return f"{published.stream}: {published.summary()}"

@@ -82,7 +82,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
 
 def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any]:
     outcome = history.done(run)
-    if outcome is None or outcome.get("kind") != "apply" or outcome.get("status") != "done":
+    if outcome is None or outcome.get("kind") == "undo" or outcome.get("status") != "done":
         raise UsageError(
             f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
         )
@@ -99,7 +99,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
     mine = _segments(removed)
     for record in later:
-        counts = record.get("kind") == "apply" and record["run"] not in undone
+        counts = record.get("kind") != "undo" and record["run"] not in undone
         if not counts or not record["removed_messages"]:
             continue
         if mine & _segments(_remembered(opened, record["run"], "removed")):

@@ -10,13 +10,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from retention import parquet_files
-from retention.errors import BusyError, CommitUnknownError, ConflictError, RetentionError
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    ConflictError,
+    RetentionError,
+    StalePlanError,
+)
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile
 from retention.staging import PARTITION, Staged, Staging
 from retention.stores.lease import lease
+from retention.writing.recorded import commit_removal
 from schemas.files import LOGGED_FILES
 
 ATTEMPTS = 20
@@ -42,6 +49,8 @@ class Appended:
     version: int
     duplicate: bool = False
     """The writer's batch was there already, and nothing was written."""
+    removed: int = 0
+    """Messages that were there before, and that a roll-up took."""
 
 
 Stage = Callable[[Position, Staging], Staged]
@@ -95,8 +104,8 @@ def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = 
             if identity is None and staged.next_seq == position.next_seq:
                 return _nothing(position, duplicate=False)
             try:
-                version = store.commit(_swap(staged, identity), position.snapshot)
-            except ConflictError:
+                version = _commit(opened, staged, identity, position.snapshot)
+            except (ConflictError, StalePlanError):
                 # Kept until the next attempt has read its rows from them.
                 refused.callback(staging.discard)
                 continue
@@ -129,8 +138,10 @@ def _staged(stage: Stage, position: Position, staging: Staging) -> Staged:
         raise
 
 
-def _swap(staged: Staged, identity: BatchIdentity | None) -> Swap:
-    return Swap(
+def _commit(
+    opened: OpenedStream, staged: Staged, identity: BatchIdentity | None, snapshot: Snapshot
+) -> int:
+    swap = Swap(
         remove=LOGGED_FILES.empty_table(),
         add=parquet_files.stats_table(staged.stats),
         metadata={"run": f"append-{uuid.uuid4().hex}", "messages": staged.messages},
@@ -138,6 +149,9 @@ def _swap(staged: Staged, identity: BatchIdentity | None) -> Swap:
         open_base={PARTITION: staged.active.base} if staged.active else {},
         batches={identity.writer: identity.batch} if identity else {},
     )
+    if staged.removal is None:
+        return opened.store.commit(swap, snapshot)
+    return commit_removal(opened, swap, staged.removal, snapshot)
 
 
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
@@ -155,4 +169,5 @@ def _nothing(position: Position, *, duplicate: bool) -> Appended:
 def _appended(position: Position, staged: Staged, version: int) -> Appended:
     first_seq = staged.stats[0]["min_seq"] if staged.stats else position.next_seq
     last_seq = staged.stats[-1]["max_seq"] if staged.stats else first_seq - 1
-    return Appended(first_seq, last_seq, staged.messages, staged.bytes, version)
+    removed = staged.removal.messages if staged.removal else 0
+    return Appended(first_seq, last_seq, staged.messages, staged.bytes, version, removed=removed)

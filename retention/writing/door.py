@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from retention import headers
 from retention.config import StreamConfig
 from retention.subjects import matches
-from retention.writing.known import Room, Stored
+from retention.writing import rollups
+from retention.writing.known import UNCAPPED, Room, Stored
 from retention.writing.screen import Refusal, Screen
 
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
@@ -20,6 +21,7 @@ EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_MSG_ID = "Nats-Expected-Last-Msg-Id"
 
+_ROLLUPS = {b"sub": rollups.SUBJECT, b"all": rollups.EVERYTHING}
 _ASKING = rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|Nats-Expected-[A-Za-z-]+):"
 """Headers with which the answer depends on what the stream holds."""
 
@@ -44,6 +46,14 @@ class Answers:
     """int64: the sequence of each message; a duplicate has that of its original."""
     duplicates: np.ndarray
     """bool: nothing is stored for these."""
+    rollups: np.ndarray
+    """What each message that is stored takes with it: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
+
+    @classmethod
+    def plain(cls, first_seq: int, count: int) -> Answers:
+        """Of messages that are all stored, one after the other, and take nothing."""
+        seqs = np.arange(first_seq, first_seq + count, dtype=np.int64)
+        return cls(seqs, np.zeros(count, dtype=bool), np.full(count, rollups.NONE))
 
 
 class RefusedAtTheDoor(Exception):  # noqa: N818  (never leaves publish)
@@ -72,8 +82,7 @@ def answer(batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) ->
     refusals = [refusal for refusal in (batch.early.earliest(), batch.late.earliest()) if refusal]
     if refusals:
         raise RefusedAtTheDoor(min(refusals, key=lambda refusal: refusal.row))
-    count = batch.given.num_rows
-    return Answers(np.arange(next_seq, next_seq + count), np.zeros(count, dtype=bool))
+    return Answers.plain(next_seq, batch.given.num_rows)
 
 
 class _Door:
@@ -84,6 +93,7 @@ class _Door:
         self._config = config
         self._next_seq = next_seq
         self._row = 0
+        self._rollup = rollups.NONE
         self._subjects = batch.rows["subject"].to_pylist()
         self._times = batch.rows["ts_ns"].to_pylist()
         self._sizes = batch.rows["size"].to_pylist()
@@ -96,15 +106,17 @@ class _Door:
 
     def answer(self, asking: np.ndarray) -> Answers:
         count = self._batch.given.num_rows
-        answers = Answers(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool))
+        answers = Answers.plain(0, count)
         rows = np.flatnonzero(asking)
         texts = self._batch.given["headers"].take(pa.array(rows)).to_pylist()
         blocks = dict(zip(rows.tolist(), texts, strict=True))
         for self._row in range(count):
+            self._rollup = rollups.NONE
             original = self._original(blocks.get(self._row))
             answers.duplicates[self._row] = original is not None
             answers.seqs[self._row] = self._next_seq if original is None else original
             if original is None:
+                answers.rollups[self._row] = self._rollup
                 self._store()
         return answers
 
@@ -166,9 +178,9 @@ class _Door:
             return
         if not self._config.allow_rollup_hdrs or self._config.deny_purge:
             self._refuse("rollup not permitted: allow_rollup_hdrs is off", 10111)
-        if rollup not in (b"sub", b"all"):
+        if rollup not in _ROLLUPS:
             self._refuse("rollup value invalid: sub or all", 10111)
-        self._refuse("this version does not carry out rollups; publish it without the header")
+        self._rollup = _ROLLUPS[rollup]
 
     def _check_room(self, room: Room, block: bytes | None) -> None:
         config, subject, size = self._config, self._subjects[self._row], self._sizes[self._row]
@@ -187,9 +199,12 @@ class _Door:
         if msg_id is not None and self._config.duplicate_window_ns:
             self._ids[msg_id] = (self._next_seq, self._times[self._row])
         self._last_id = msg_id or ""
+        if self._rollup == rollups.EVERYTHING:
+            self._last_seqs.clear()
         self._last_seqs[subject] = self._next_seq
         if self._room is not None:
-            self._room.take(subject, self._sizes[self._row], self._config.max_msgs_per_subject)
+            self._room.take(subject, self._sizes[self._row])
+            self._room.roll_up(subject, self._rollup)
         self._next_seq += 1
 
     def _known_ids(self, stored: Stored) -> dict[str, tuple[int, int]]:
@@ -206,6 +221,8 @@ class _Door:
         if config.discard != "new":
             return None
         cap = config.max_msgs_per_subject if config.max_msgs_per_subject > 0 else None
+        if cap is None and _holds(self._batch.given["headers"], headers.ROLLUP):
+            cap = UNCAPPED
         arriving = pc.unique(self._batch.rows["subject"].combine_chunks())
         return stored.room(cap, arriving, sizes=config.max_bytes > 0)
 

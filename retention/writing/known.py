@@ -12,7 +12,11 @@ import pyarrow.compute as pc
 
 from retention.parquet_files import read_columns
 from retention.ports import Store
+from retention.writing.rollups import EVERYTHING, SUBJECT
 from schemas.messages import FILE_COLUMNS
+
+UNCAPPED = 2**62
+"""For a subject without a limit of its own whose messages have to be told from others': more than it can hold."""
 
 
 @dataclass
@@ -25,20 +29,31 @@ class Room:
 
     count: int
     bytes: int
+    cap: int | None = None
+    """The limit of messages of one subject; None: subjects are not told apart."""
     kept: dict[str, deque[int]] = field(default_factory=dict)
     """Subject → sizes of the messages that its own limit keeps, oldest first."""
 
-    def take(self, subject: str, size: int, cap: int) -> None:
-        """Count one more message, and no longer the oldest of its subject if that is at its limit, `cap` (> 0)."""
+    def take(self, subject: str, size: int) -> None:
+        """Count one more message, and no longer the oldest of its subject if that is at its limit."""
         self.count += 1
         self.bytes += size
-        if cap > 0:
-            self._keep(subject, size, cap)
+        if self.cap is not None:
+            kept = self.kept.setdefault(subject, deque())
+            kept.append(size)
+            self._trim(kept, self.cap)
 
-    def _keep(self, subject: str, size: int, cap: int) -> None:
-        kept = self.kept.setdefault(subject, deque())
-        kept.append(size)
-        if len(kept) > cap:
+    def roll_up(self, subject: str, kind: int) -> None:
+        """Count no longer what the newest message of a subject replaces."""
+        if kind == SUBJECT:
+            self._trim(self.kept[subject], 1)
+        elif kind == EVERYTHING:
+            newest = self.kept[subject][-1]
+            self.count, self.bytes = 1, newest
+            self.kept = {subject: deque([newest])}
+
+    def _trim(self, kept: deque[int], cap: int) -> None:
+        while len(kept) > cap:
             self.count -= 1
             self.bytes -= kept.popleft()
 
@@ -93,16 +108,17 @@ class Stored:
         if not sizes:
             here = held.filter(comes)
             kept = zip(here["subject"].to_pylist(), here["messages_sum"].to_pylist(), strict=True)
-            room = Room(count - pc.sum(surplus, min_count=0).as_py(), total)
+            room = Room(count - pc.sum(surplus, min_count=0).as_py(), total, cap)
             room.kept |= {subject: deque(repeat(0, min(number, cap))) for subject, number in kept}
             return room
         concerned = held["subject"].filter(pc.or_(comes, pc.greater(surplus, 0)))
         rows = self._sizes(digests.filter(pc.is_in(digests["subject"], value_set=concerned)))
-        room = Room(count - rows.num_rows, total - pc.sum(rows["size"], min_count=0).as_py())
+        size = pc.sum(rows["size"], min_count=0).as_py()
+        room = Room(count - rows.num_rows, total - size, cap)
         for subject, size in zip(
             rows["subject"].to_pylist(), rows["size"].to_pylist(), strict=True
         ):
-            room.take(subject, size, cap)
+            room.take(subject, size)
         return room
 
     def _sizes(self, digests: pa.Table) -> pa.Table:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,16 @@ from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
 from retention.passes.position import Position
-from retention.staging import Staged, Staging
+from retention.staging import Staged, Staging, stage_rows
 from retention.writing.append import Appended, BatchIdentity, append
 from retention.writing.clamp import clamped
 from retention.writing.door import Answers, Batch, RefusedAtTheDoor, answer
 from retention.writing.known import Stored
+from retention.writing.recorded import removing
+from retention.writing.rollups import RolledUp, asks_to_roll_up, remove_older
 from retention.writing.screen import Refusal, screen_early, screen_late
 from retention.writing.transform import renamed
+from schemas.messages import FILE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,24 @@ class Published:
         ):
             yield Ack(self.stream, seq, duplicate)
 
+    def summary(self) -> str:
+        """What became of the batch, in a few words."""
+        seqs = self.answers.seqs[~self.answers.duplicates]
+        if not len(seqs):
+            return "nothing was new; nothing was written"
+        stored = f"{len(seqs):,} messages stored as {seqs[0]:,} to {seqs[-1]:,}"
+        removed = self.appended.removed
+        return f"{stored}; {removed:,} older ones rolled up" if removed else stored
+
 
 def publish(
     opened: OpenedStream,
     lines: Iterable[bytes | str],
     identity: BatchIdentity | None = None,
 ) -> Published:
-    """Publish JSON lines as one commit, refusing what the server's publish refuses; nothing is removed.
+    """Publish JSON lines as one commit, refusing what the server's publish refuses.
+
+    Nothing is removed but what a `Nats-Rollup` takes, in the same commit; that is on record as a run.
 
     Message ids are remembered for `duplicate_window` by the times of the messages, as far as the messages that
     carry them are still stored (after a restart the server knows no more). Under `discard: new` everything that is
@@ -69,23 +84,43 @@ def publish(
     Raises:
         UsageError: a line is no message, or its subject cannot be published to; it is named by its number.
         RefusedError: the broker's rules refuse a message; it is named by its number and the server's error code.
-        BusyError: the append lease is held, or rivals kept committing first.
+        BusyError: the append lease is held, or rivals kept committing first; for a roll-up, also that another run
+            is at work.
     """
-    given = parse_messages(lines, opened.clock())
+    now = opened.clock()
+    given = parse_messages(lines, now)
     batch = _batch(given, opened)
-    answers = Answers(np.empty(0, dtype=np.int64), np.empty(0, dtype=bool))
+    answers = Answers.plain(0, 0)
+    run: tuple[str, int] | None = None
 
     def stage(position: Position, staging: Staging) -> Staged:
         nonlocal answers
-        stored = Stored(opened.store, position.inventory.files)
-        answers = answer(batch, opened.config, stored, position.next_seq)
-        return position.stage(staging, [batch.rows.filter(pa.array(~answers.duplicates))])
+        files = position.inventory.files
+        answers = answer(batch, opened.config, Stored(opened.store, files), position.next_seq)
+        rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
+        rows = _numbered(batch.rows, answers.seqs, ~(answers.duplicates | rolled_up.own))
+        staged = stage_rows(staging, rows, position.active, position.rule, position.next_seq)
+        if run is None:
+            return staged
+        removal = remove_older(opened.store, files, rolled_up, staging, run)
+        return replace(staged, removal=removal)
 
-    try:
-        appended = append(opened, stage, identity)
-    except RefusedAtTheDoor as refused:
-        raise _error(opened.name, given, refused.refusal) from None
+    with ExitStack() as held:
+        if opened.config.allow_rollup_hdrs and asks_to_roll_up(given["headers"]):
+            run = (held.enter_context(removing(opened)), now)
+        try:
+            appended = append(opened, stage, identity)
+        except RefusedAtTheDoor as refused:
+            raise _error(opened.name, given, refused.refusal) from None
     return Published(opened.name, answers, appended)
+
+
+def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> list[pa.Table]:
+    """The rows that are kept with their sequences, shape `FILE_COLUMNS`; no table if there are none."""
+    if not kept.any():
+        return []
+    whole = rows.add_column(0, "seq", pa.array(seqs)).filter(pa.array(kept))
+    return [whole.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)]
 
 
 def _batch(given: pa.Table, opened: OpenedStream) -> Batch:

@@ -11,6 +11,7 @@ import pytest
 
 from retention.errors import RetentionError
 from retention.opened import OpenedStream
+from retention.passes.history import history_of
 from retention.writing.publish import publish
 from tests.support.nats_oracle import Nats, server
 from tests.support.plain_store import at, configured, opened_stream, store_of
@@ -36,12 +37,16 @@ def a_config(chance: random.Random) -> dict[str, Any]:
         "discard_new_per_subject": per_subject > 0 and chance.random() < 0.3,
         "max_msg_size": chance.choice([-1, 60]),
         "allow_msg_ttl": chance.random() < 0.5,
-        "allow_rollup_hdrs": False,
+        "allow_rollup_hdrs": chance.random() < 0.5,
     }
 
 
-def some_headers(chance: random.Random, name: str) -> dict[str, str]:
-    """Headers that a publish may be refused or answered for, each now and then."""
+def some_headers(chance: random.Random, name: str, *, roll_ups: bool) -> dict[str, str]:
+    """Headers that a publish may be refused or answered for, each now and then.
+
+    Where there are roll-ups there are no ids: the server remembers those of messages that it removed, until it is
+    started again.
+    """
     number = str(chance.randrange(8))
     possible = {
         "Nats-Msg-Id": f"id{chance.randrange(12)}",
@@ -51,9 +56,11 @@ def some_headers(chance: random.Random, name: str) -> dict[str, str]:
         "Nats-Expected-Last-Subject-Sequence": number,
         "Nats-Expected-Last-Subject-Sequence-Subject": f"{name}.{chance.choice(['a', '*', 'none'])}",
         "Nats-Expected-Last-Msg-Id": f"id{chance.randrange(12)}",
-        "Nats-Rollup": chance.choice(["sub", "some"]),
+        "Nats-Rollup": chance.choice(["sub", "sub", "ALL", "some"]),
         "x": "y" * chance.randrange(30),
     }
+    if roll_ups:
+        del possible["Nats-Msg-Id"]
     return {key: value for key, value in possible.items() if chance.random() < 0.15}
 
 
@@ -76,7 +83,7 @@ def our_answer(opened: OpenedStream, subject: str, payload: str, headers: dict[s
 
 def test_every_answer_is_the_servers(nats: Nats, tmp_path: Path) -> None:
     chance = random.Random(20261121)
-    given = 0
+    given = compared = 0
     for number in range(STREAMS):
         name = f"S{number}"
         config = {"name": name, "subjects": [f"{name}.>"], **a_config(chance)}
@@ -88,11 +95,50 @@ def test_every_answer_is_the_servers(nats: Nats, tmp_path: Path) -> None:
             message = (
                 f"{name}.{chance.choice('abc')}",
                 "z" * chance.randrange(40),
-                some_headers(chance, name),
+                some_headers(chance, name, roll_ups=config["allow_rollup_hdrs"]),
             )
             theirs = their_answer(nats, *message)
             ours = our_answer(at(opened, now), *message)
             assert ours == theirs, (config, message, store_of(opened).rows().num_rows)
             given += isinstance(theirs, tuple)
+        if config["max_msgs_per_subject"] < 0 and not config["allow_msg_ttl"]:
+            kept = [(message.seq, message.subject) for message in nats.survivors(name)]
+            assert contents(opened) == kept
+            compared += len(kept)
         nats.delete(name)
     assert given > STREAMS
+    assert compared > 10
+
+
+def contents(opened: OpenedStream) -> list[tuple[int, str]]:
+    rows = store_of(opened).rows()
+    return list(zip(rows["seq"].to_pylist(), rows["subject"].to_pylist(), strict=True))
+
+
+def test_roll_ups_of_whole_batches_leave_what_the_server_leaves(nats: Nats, tmp_path: Path) -> None:
+    chance = random.Random(6)
+    transform = {"src": "R.x.*", "dest": "R.y.{{wildcard(1)}}"}
+    config = {"name": "R", "subjects": ["R.>"], "allow_rollup_hdrs": True}
+    config["subject_transform"] = transform
+    nats.request("STREAM.CREATE.R", {**config, "num_replicas": 1})
+    opened = configured(opened_stream(tmp_path, 1), **config, segment_size="300")
+    for _ in range(30):
+        batch = [
+            (
+                f"R.{chance.choice(['x', 'y'])}.{chance.choice('abcde')}",
+                {"Nats-Rollup": chance.choice(["sub"] * 9 + ["all"])}
+                if chance.random() < 0.15
+                else {},
+            )
+            for _ in range(chance.randrange(1, 9))
+        ]
+        acks = [nats.publish_one(subject, b"x", headers)["seq"] for subject, headers in batch]
+        lines = [
+            json.dumps({"subject": subject, "data": "x", "headers": headers})
+            for subject, headers in batch
+        ]
+        assert [ack.seq for ack in publish(opened, lines).acks()] == acks
+        assert contents(opened) == [(one.seq, one.subject) for one in nats.survivors("R")]
+    runs = list(history_of(opened.warehouse, "ORDERS").outcomes())
+    assert sum(run["removed_messages"] for run in runs) > 30
+    nats.delete("R")

@@ -26,6 +26,9 @@ Json = dict[str, Any]
 CHUNK_BYTES = 128 << 10
 STARTED_WITHIN = 20.0
 TIMEOUT = 60.0
+_ANCHOR = {"name": "ANCHOR", "mirror": {"name": "NOWHERE"}, "storage": "file", "num_replicas": 1}
+"""Takes no subject. While it is there, the server's directory of streams stays when the last of ours is deleted; it
+would go later, under the next one."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,9 @@ def server() -> Iterator[Nats]:
         try:
             url = runner.run(_url(process, workdir))
             client = runner.run(nats.connect(url, allow_reconnect=False))
-            yield Nats(runner, client, workdir)
+            started = Nats(runner, client, workdir)
+            started.request("STREAM.CREATE.ANCHOR", _ANCHOR)
+            yield started
             runner.run(client.close())
         finally:
             process.terminate()

@@ -1,0 +1,73 @@
+"""Commits that add messages and take others away: on record before and after, so that they are undone as a run is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+
+from retention.opened import OpenedStream
+from retention.parquet_files import stats_table
+from retention.passes.history import history_of
+from retention.passes.settling import settle_interrupted
+from retention.passes.undo import keep_for_undo
+from retention.ports import Snapshot, Swap
+from retention.staging import Removal
+from retention.stores.lease import lease
+from schemas.files import LOGGED_FILES
+
+MAINTENANCE_WAIT_S = 60.0
+
+
+@contextmanager
+def removing(opened: OpenedStream) -> Iterator[str]:
+    """Keep other runs off the stream during the block; a name for the run that it may come to.
+
+    Raises:
+        BusyError: another run is at work, and does not end.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    with lease(opened.root, "maintenance", opened.clock, wait_s=MAINTENANCE_WAIT_S):
+        settle_interrupted(opened, history)
+        yield history.name_run(opened.clock())
+
+
+def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot: Snapshot) -> int:
+    """Commit a swap that adds messages together with a removal; the new version.
+
+    Args:
+        opened: the stream, held by `removing`.
+        swap: what is added.
+        removal: what goes.
+        snapshot: what both rest on.
+
+    Raises:
+        StalePlanError, ConflictError: something else was committed first.
+    """
+    copies = stats_table(removal.copies)
+    whole = replace(
+        swap,
+        remove=removal.files.select(LOGGED_FILES.names),
+        add=pa.concat_tables([copies, swap.add]),
+        metadata={**swap.metadata, "run": removal.run, "by_rule": {removal.rule: removal.messages}},
+    )
+    record = {
+        "stream": opened.name,
+        "kind": removal.rule,
+        "as_of_ns": removal.as_of_ns,
+        "removed_messages": removal.messages,
+        "removed_bytes": removal.bytes,
+        "by_rule": {removal.rule: removal.messages},
+        "published_messages": swap.metadata["messages"],
+    }
+    history = history_of(opened.warehouse, opened.name)
+    # What was published stays when the run is undone: its files are no part of the record.
+    keep_for_undo(opened, removal.run, removal.files, copies)
+    history.begin(removal.run, record | {"status": "begun"})
+    version = opened.store.commit(whole, snapshot)
+    next_seq = {str(partition): seq for partition, seq in swap.next_seq.items()}
+    done = {"status": "done", "version_after": version, "next_seq": next_seq}
+    history.finish(removal.run, record | done)
+    return version

@@ -1,0 +1,121 @@
+"""Roll-ups (`Nats-Rollup`): what those of one batch take together, of the batch itself and of what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import headers
+from retention.copies import Copy, copy_without
+from retention.errors import VerificationError
+from retention.parquet_files import read_columns
+from retention.ports import Store
+from retention.rules import ROLLUP
+from retention.segments import DataFile
+from retention.staging import Removal, Staging
+
+NONE, SUBJECT, EVERYTHING = range(3)
+"""What a message asks for: nothing, to replace all older ones of its subject, or of the stream."""
+_COLUMNS = ("seq", "subject")
+
+
+@dataclass(frozen=True)
+class RolledUp:
+    """What all roll-ups of a batch take; only this is carried out."""
+
+    own: np.ndarray
+    """bool: messages of the batch that a later one in it takes, which are never written."""
+    subjects: pa.Array
+    """Of these, everything that is stored goes; string."""
+    everything: bool
+    """All that is stored goes."""
+
+    @classmethod
+    def of(cls, subjects: pa.ChunkedArray, kinds: np.ndarray) -> RolledUp:
+        """Add up the roll-ups of messages in order.
+
+        Args:
+            subjects: each message's subject, as it is stored.
+            kinds: what each asks for; `NONE` also for what is not stored.
+        """
+        encoded = subjects.combine_chunks().dictionary_encode()
+        codes, rows = encoded.indices.to_numpy(), np.arange(len(kinds))
+        asking = np.flatnonzero(kinds == SUBJECT)
+        last = np.full(len(encoded.dictionary), -1)
+        np.maximum.at(last, codes[asking], asking)
+        everywhere = np.flatnonzero(kinds == EVERYTHING)
+        own = (rows < last[codes]) | (rows < everywhere.max(initial=-1))
+        named = encoded.dictionary.filter(pa.array(last >= 0))
+        return cls(own, named, bool(len(everywhere)))
+
+
+def asks_to_roll_up(blocks: pa.ChunkedArray) -> bool:
+    """Whether one of some header blocks names a roll-up."""
+    return bool(pc.any(pc.match_substring(blocks, f"\r\n{headers.ROLLUP}:")).as_py())
+
+
+def remove_older(
+    store: Store, files: pa.Table, rolled_up: RolledUp, staging: Staging, run: tuple[str, int]
+) -> Removal | None:
+    """Stage copies of a stream's files without what goes; None if nothing does.
+
+    Args:
+        store: the stream's table.
+        files: its files, shape `FILE_STATS`.
+        rolled_up: what goes.
+        staging: where copies come from.
+        run: the name and the instant under which the removal is on record.
+
+    Raises:
+        DamagedError: a file that loses a part cannot be read.
+        VerificationError: a copy does not hold what is left; nothing was committed.
+    """
+    if not rolled_up.everything and not len(rolled_up.subjects):
+        return None
+    touched, copies = files, list[dict[str, Any]]()
+    if not rolled_up.everything:
+        touched, lost = _losses(store, files, rolled_up.subjects)
+        rewritten = touched.filter(pc.less(lost, touched["messages"]))
+        sources = zip(store.data_files(rewritten), rewritten["messages"].to_pylist(), strict=True)
+        copies = [
+            _copied(source, messages, rolled_up.subjects, staging) for source, messages in sources
+        ]
+    return Removal(*run, ROLLUP, touched, copies) if touched.num_rows else None
+
+
+def _losses(store: Store, files: pa.Table, subjects: pa.Array) -> tuple[pa.Table, pa.ChunkedArray]:
+    """The files that hold messages of some subjects, and how many each holds."""
+    counts = store.subject_counts(files)
+    counts = counts.filter(pc.is_in(counts["subject"], value_set=subjects))
+    lost = counts.group_by("file").aggregate([("messages", "sum")]).sort_by("file")
+    return files.take(lost["file"]), lost["messages_sum"]
+
+
+def _copied(
+    source: DataFile, messages: int, subjects: pa.Array, staging: Staging
+) -> dict[str, Any]:
+    """Copy a file without the messages of some subjects; what the copy holds, as a row of `FILE_STATS`."""
+    rows, _ = read_columns(source, (*_COLUMNS, "size"))
+    goes = pc.is_in(rows["subject"], value_set=subjects)
+    ranges = np.array(list(_ranges(rows.filter(goes)["seq"].to_numpy())))
+    left = rows.filter(pc.invert(goes))
+    copy = copy_without(Copy(source, staging.new(source.segment), ranges)).stats
+    expected = {"messages": left.num_rows, "bytes": pc.sum(left["size"]).as_py()}
+    if rows.num_rows != messages or any(copy[name] != number for name, number in expected.items()):
+        raise VerificationError(
+            f"{source.location}: the copy without what a roll-up replaces holds {copy['messages']:,} messages, "
+            f"{left.num_rows:,} of {messages:,} should be left; nothing was published; restore the file from a copy"
+        )
+    return copy
+
+
+def _ranges(seqs: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ascending sequences as first and last of each run of neighbours."""
+    ends = np.flatnonzero(np.diff(seqs) != 1)
+    firsts, lasts = np.append(0, ends + 1), np.append(ends, len(seqs) - 1)
+    yield from zip(seqs[firsts].tolist(), seqs[lasts].tolist(), strict=True)
