@@ -19,7 +19,7 @@ from retention.cli.main import app
 from retention.errors import ConfigError
 from retention.failing import failure
 from retention.find import config_file, find_config
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
 from tests.support.buckets import BUCKET, ObjectPath
 from tests.support.sandboxes import lines
 
@@ -149,7 +149,7 @@ def test_a_backup_is_imported(bucket: str, tmp_path: Path) -> None:
     assert state(bucket) == (3, 5, 7)
 
 
-def _backup(folder: Path) -> Path:
+def _backup(folder: Path, consumers: dict[str, Any] | None = None) -> Path:
     rows = pa.table(
         {
             "seq": [5, 6, 7],
@@ -161,8 +161,27 @@ def _backup(folder: Path) -> Path:
     ).cast(RAW_ROWS)
     state = {"messages": 3, "bytes": 3 * (30 + 5 + 100), "first_seq": 5, "last_seq": 7}
     path = folder / "ORDERS.backup"
-    write_backup(path, state, {}, [rows])
+    write_backup(path, state, consumers or {}, [rows])
     return path
+
+
+def test_a_stream_is_exported_to_the_object_store(bucket: str, tmp_path: Path) -> None:
+    consumers = {"c": {"config": {"durable_name": "c"}, "state": {"ack_floor": {"stream_seq": 5}}}}
+    given = _backup(tmp_path, consumers)
+    answer(bucket, "import", "nats-backup", given)
+    told = answer(bucket, "export", "nats-backup", "ORDERS", f"{bucket}/out/ORDERS.arc")
+    assert (told["messages"], told["consumers"]) == (3, 1)
+    content = files.read_bytes(told["file"])
+    assert content is not None
+    (tmp_path / "copy").write_bytes(content)
+    first, second = read_backup(given), read_backup(tmp_path / "copy")
+    assert list(first.batches()) == list(second.batches())
+    assert first.consumers == second.consumers == consumers
+    assert json.loads(files.read_bytes(told["request"]) or b"")["state"] == second.state
+    again = run(bucket, "export", "nats-backup", "ORDERS", told["file"])
+    assert (again.exit_code, "is there already" in again.stderr) == (4, True)
+    answer(bucket, "export", "nats-backup", "ORDERS", f"{bucket}/whole/")
+    assert files.names(f"{bucket}/whole") == ["backup.json", "stream.tar.s2"]
 
 
 def test_credentials_come_from_a_profile_and_are_written_nowhere(
