@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -86,17 +87,22 @@ def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
 
 
 def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
-    """Say which plans `apply` would refuse for their instant: a plan may look anywhere in time."""
-    from retention.passes.guards import Guards, check_instant
+    """Say which plans `apply` would refuse: a plan may look anywhere in time, and under any configuration."""
+    from retention.passes.guards import Guards, check_instant, check_ttl_stays
     from retention.passes.history import history_of
 
     for outcome in outcomes:
         if outcome.value is not None:
             opened = warehouse.stream(outcome.stream).opened
             history = history_of(warehouse.location, outcome.stream)
-            for guards in (Guards(allow_rewind=True), Guards(allow_future=True)):
+            instant = partial(check_instant, opened, history, outcome.value.as_of_ns)
+            for check in (
+                partial(instant, Guards(allow_rewind=True)),
+                partial(instant, Guards(allow_future=True)),
+                partial(check_ttl_stays, opened, history),
+            ):
                 try:
-                    check_instant(opened, history, outcome.value.as_of_ns, guards)
+                    check()
                 except (RefusedError, BusyError) as refusal:
                     say(f"note, apply would refuse this plan: {refusal}")
 

@@ -137,6 +137,7 @@ def _finish(history: History, plan: Plan, report: Report, next_seq: Mapping[int,
     record = {
         "status": "done",
         "as_of_ns": report.as_of_ns,
+        "policy": plan.policy.as_json(),
         "next_seq": {str(partition): seq for partition, seq in next_seq.items()},
     }
     if plan.request is None:

@@ -73,7 +73,7 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     """
     config = opened.config
     if config.sealed:
-        why, setting, code = "the stream is sealed", "sealed", 10109
+        why, setting, code = "invalid operation on sealed stream", "sealed", 10109
     elif config.deny_purge and isinstance(request, Purge):
         why, setting, code = "stream purge not permitted", "deny_purge", 10110
     elif config.deny_delete and isinstance(request, Delete):
@@ -81,8 +81,23 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     else:
         return
     raise RefusedError(
-        f"{opened.name}: {why} ({setting}, error code {code}); nothing was changed; a server never lifts {setting}, "
-        "so make the change only if no server holds this stream any more"
+        f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if you "
+        "mean it, which no server would let you do"
+    )
+
+
+def check_ttl_stays(opened: OpenedStream, history: History) -> None:
+    """Refuse a configuration without `allow_msg_ttl` once a run has gone by it: the server never switches it off.
+
+    Raises:
+        RefusedError: with the server's error code.
+    """
+    if opened.config.allow_msg_ttl or not (history.last_policy() or {}).get("allow_msg_ttl"):
+        return
+    raise RefusedError(
+        f"{opened.name}: allow_msg_ttl was on when the stream was worked on last, and it is off now (message TTL "
+        "status can not be disabled, server error 10052); nothing was changed; write allow_msg_ttl: true again: "
+        "messages rely on being gone in time"
     )
 
 

@@ -100,6 +100,12 @@ class History:
                     return max(latest, int(record["latest_as_of_ns"]))
         return latest
 
+    def last_policy(self) -> dict[str, Any] | None:
+        """The policy that the stream had when it was last worked on; None if that never was."""
+        done = (record for record in self.outcomes() if record.get("status") == "done")
+        policies = (record["policy"] for record in done if "policy" in record)
+        return next(policies, None)
+
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         text = json.dumps(checked(record), indent=1, sort_keys=True, ensure_ascii=False)
         files.replace(files.join(self.directory, name), text.encode())

@@ -11,7 +11,13 @@ from retention.engines.choice import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.carrying import Work, carry_out, pinned, report_of
-from retention.passes.guards import Guards, check_allowed, check_instant, check_policy
+from retention.passes.guards import (
+    Guards,
+    check_allowed,
+    check_instant,
+    check_policy,
+    check_ttl_stays,
+)
 from retention.passes.history import History, history_of
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass, plan_stream
@@ -37,6 +43,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, as_of_ns, guards)
+    check_ttl_stays(opened, history)
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
         return report_of(opened, plan, history.name_run(started), Work(), started)
@@ -117,6 +124,7 @@ def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -
         return
     check_policy(opened, plan)
     check_instant(opened, history, plan.as_of_ns, guards)
+    check_ttl_stays(opened, history)
 
 
 def _resolving_vectors(

@@ -57,6 +57,7 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         "stream": opened.name,
         "kind": removal.rule,
         "as_of_ns": removal.as_of_ns,
+        "policy": opened.config.policy().as_json(),
         "removed_messages": removal.messages,
         "removed_bytes": removal.bytes,
         "by_rule": {removal.rule: removal.messages},

@@ -54,3 +54,11 @@ def test_a_damaged_record_is_named(history: History, tmp_path: Path) -> None:
     (tmp_path / "a.done.json").write_text("{")
     with pytest.raises(DamagedError, match=r"a\.done\.json"):
         list(history.outcomes())
+
+
+def test_the_last_policy_is_that_of_the_newest_run_that_was_carried_out(history: History) -> None:
+    assert history.last_policy() is None
+    history.finish("a", {"kind": "apply", "status": "done", "policy": {"max_msgs": 1}})
+    history.finish("b", {"kind": "undo", "status": "done"})
+    history.finish("c", {"kind": "apply", "status": "abandoned", "policy": {"max_msgs": 2}})
+    assert history.last_policy() == {"max_msgs": 1}

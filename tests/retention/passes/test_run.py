@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,18 @@ def test_an_instant_before_the_last_applied_one_is_refused_unless_allowed(
         apply_now(orders, NOW - 1, engines, Guards(allow_rewind=True))
         with pytest.raises(RefusedError, match="earlier than the last applied one"):
             apply_now(orders, NOW - 1, engines, Guards())
+
+
+def test_ttls_that_were_once_on_are_not_switched_off(orders: OpenedStream) -> None:
+    timed = replace(orders, config=orders.config.model_copy(update={"allow_msg_ttl": True}))
+    with Engines("local") as engines:
+        apply_now(orders, NOW - 1, engines, Guards())
+        apply_now(timed, NOW, engines, Guards())
+        plan = plan_stream(orders, NOW, engines)
+        for act in (partial(apply_now, orders, NOW), partial(apply_plan, orders, plan)):
+            with pytest.raises(RefusedError, match="can not be disabled, server error 10052"):
+                act(engines, Guards())
+        apply_now(timed, NOW, engines, Guards())
 
 
 def test_rules_that_are_not_carried_out_leave_the_stream_alone(orders: OpenedStream) -> None:
