@@ -31,6 +31,7 @@ from retention.units import parse_instant
 
 if TYPE_CHECKING:
     from retention.stream import Instant, Stream
+    from retention.writing.mirror import Mirrored
 
 _MOST_NAMES = 12
 
@@ -129,6 +130,29 @@ class Warehouse:
                 return apply_plan(opened, by_name[name], engines, guards or Guards())
 
             return one_by_one(by_name, act, self.clock, watch)
+
+    def mirror(
+        self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
+    ) -> list[Outcome[Mirrored]]:
+        """Carry new messages over to streams (all with a mirror or sources, if none is named), origins first.
+
+        Messages of sources are stored at `as_of`, those of a mirror keep their time.
+
+        Raises:
+            UsageError: `as_of` is no instant, or later than the clock.
+        """
+        from retention.writing.mirror import carry_over
+        from retention.writing.origin import in_order, origins_of
+
+        instant = self.instant(as_of)
+        if instant > self.clock():
+            raise UsageError("messages cannot be stored later than now: give an earlier as_of")
+
+        def act(name: str) -> Mirrored:
+            target = self._known(name)
+            return carry_over(target, list(origins_of(target.config, self._known)), instant)
+
+        return one_by_one(in_order(self.config.streams, list(names)), act, self.clock, watch)
 
     def history(self, names: Iterable[str] = ()) -> list[dict[str, Any]]:
         """The outcomes of runs over streams (all, if none is named), newest first.

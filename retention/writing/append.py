@@ -36,6 +36,13 @@ class BatchIdentity:
 
     writer: str
     batch: int
+    also: str | None = None
+    """A second name under which the commit keeps the same number."""
+
+    @property
+    def batches(self) -> dict[str, int]:
+        """What the commit keeps: names and numbers."""
+        return {name: self.batch for name in (self.writer, self.also) if name is not None}
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ def _commit(
         metadata={"run": f"append-{uuid.uuid4().hex}", "messages": staged.messages},
         next_seq={PARTITION: staged.next_seq},
         open_base={PARTITION: staged.active.base} if staged.active else {},
-        batches={identity.writer: identity.batch} if identity else {},
+        batches=identity.batches if identity else {},
     )
     if staged.removal is None:
         return opened.store.commit(swap, snapshot)

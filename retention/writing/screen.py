@@ -81,7 +81,7 @@ def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
         f"the stream takes {', '.join(config.subjects) or 'no subject (a mirror)'} only",
     )
     screen.refuse(np.full(given.num_rows, config.sealed), "the stream is sealed", 10109)
-    _refuse_sizes(screen, given, config)
+    refuse_sizes(screen, given, config)
     elsewhere = [
         row
         for row, value in _values(given["headers"], EXPECTED_STREAM)
@@ -106,13 +106,19 @@ def screen_late(rows: pa.Table, config: StreamConfig) -> Screen:
     unreadable = headers.ttls(rows["headers"]) == headers.UNREADABLE_TTL
     grammar = "whole seconds, a duration of at least 1s, or never"
     screen.refuse(unreadable, f"its {headers.TTL} is no TTL ({grammar})", 10165)
-    if config.storage == "file":
-        too_long = rows["size"].to_numpy() > MAX_RECORD_BYTES
-        screen.refuse(too_long, "a file store takes no record above 32 MiB", 10077)
+    refuse_records(screen, rows, config)
     return screen
 
 
-def _refuse_sizes(screen: Screen, given: pa.Table, config: StreamConfig) -> None:
+def refuse_records(screen: Screen, rows: pa.Table, config: StreamConfig) -> None:
+    """Refuse what the storage takes from nobody; `rows` have their `size`."""
+    if config.storage == "file":
+        too_long = rows["size"].to_numpy() > MAX_RECORD_BYTES
+        screen.refuse(too_long, "a file store takes no record above 32 MiB", 10077)
+
+
+def refuse_sizes(screen: Screen, given: pa.Table, config: StreamConfig) -> None:
+    """Refuse messages whose `headers`, or those and the `payload`, are too long."""
     header_bytes = _lengths(given["headers"])
     content = header_bytes + _lengths(given["payload"])
     if config.max_msg_size > 0:

@@ -1,15 +1,18 @@
-"""Renaming subjects on their way in, as a stream's `subject_transform` says."""
+"""Renaming subjects on their way in, as a stream's `subject_transform` or the transforms of an origin say."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from retention.config import StreamConfig
+from retention.config.parts import SubjectTransform
 from retention.errors import RefusedError
 
 _WILDCARD = re.compile(r"\$(\d+)|\{\{\s*wildcard\(\s*(\d+)\s*\)\s*\}\}", re.IGNORECASE)
+_Mapping = tuple[re.Pattern[str], list[str | int]]
 
 
 def renamed(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
@@ -19,22 +22,33 @@ def renamed(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
         RefusedError: the destination uses a function other than `wildcard`.
     """
     transform = config.subject_transform
-    if transform is None:
-        return subjects
-    pattern, template = (
-        _pattern(transform.src or ">"),
-        _template(config.name, transform.src, transform.dest),
-    )
+    return subjects if transform is None else mapped(config.name, subjects, [transform])
+
+
+def mapped(
+    stream: str, subjects: pa.ChunkedArray, transforms: Sequence[SubjectTransform]
+) -> pa.ChunkedArray:
+    """Subjects as the first transform that matches renames them; without a destination it only selects.
+
+    Raises:
+        RefusedError: a destination uses a function other than `wildcard`.
+    """
+    mappings = [
+        (_pattern(one.src or ">"), _template(stream, one.src, one.dest))
+        for one in transforms
+        if one.dest
+    ]
     encoded = subjects.combine_chunks().dictionary_encode()
-    names = [_rename(name, pattern, template) for name in encoded.dictionary.to_pylist()]
+    names = [_rename(name, mappings) for name in encoded.dictionary.to_pylist()]
     return pa.chunked_array([pa.array(names, pa.string()).take(encoded.indices)])
 
 
-def _rename(subject: str, pattern: re.Pattern[str], template: list[str | int]) -> str:
-    found = pattern.fullmatch(subject)
-    if not found:
-        return subject
-    return ".".join(part if isinstance(part, str) else found[part] for part in template)
+def _rename(subject: str, mappings: Sequence[_Mapping]) -> str:
+    for pattern, template in mappings:
+        found = pattern.fullmatch(subject)
+        if found:
+            return ".".join(part if isinstance(part, str) else found[part] for part in template)
+    return subject
 
 
 def _pattern(source: str) -> re.Pattern[str]:
@@ -47,7 +61,7 @@ def _template(stream: str, source: str, destination: str) -> list[str | int]:
     """The destination's parts: text, or the number of the source's wildcard that stands there."""
     given = [part for part in (source or ">").split(".") if part in ("*", ">")]
     template: list[str | int] = []
-    for part in (destination or ">").split("."):
+    for part in destination.split("."):
         named = _WILDCARD.fullmatch(part)
         if named and 1 <= int(named[1] or named[2]) <= given.count("*"):
             template.append(int(named[1] or named[2]))
@@ -55,7 +69,7 @@ def _template(stream: str, source: str, destination: str) -> list[str | int]:
             template.append(len(given))
         elif part in ("*", ">") or "{{" in part or named:
             raise RefusedError(
-                f"{stream}: publish cannot carry out the subject transform to {destination!r}: {part} is more than "
+                f"{stream}: the subject transform to {destination!r} cannot be carried out here: {part} is more than "
                 "a wildcard of its source; nothing was written; rename the subjects before publishing"
             )
         else:

@@ -1,0 +1,55 @@
+"""Carry new messages over to mirrors and streams with sources: `python -m jobs.mirror`, or under `spark-submit`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from jobs.arguments import job_parser, write_report
+from retention import open_warehouse
+from retention.engines.driver import end_with_spark_submit
+from retention.lean import spare_pandas
+from retention.passes.outcomes import Outcome, code_of, exit_code, sentence_of
+from retention.passes.report import document
+from retention.views.carried import carried_entry
+from retention.writing.mirror import Mirrored
+
+
+def main() -> int:
+    """Run the job.
+
+    Returns:
+        Its exit code.
+    """
+    asked = job_parser("mirror", "Carry new messages over from origins.").parse_args()
+    end_with_spark_submit()
+    spare_pandas()
+    started = time.time_ns()
+    try:
+        warehouse = open_warehouse(asked.warehouse or asked.config, clock=time.time_ns)
+        instant = started if asked.as_of is None else warehouse.instant(asked.as_of)
+        outcomes = warehouse.mirror(asked.stream, instant)
+        entries = [carried_entry(outcome) for outcome in outcomes]
+        write_report(asked.report_file, document(instant, entries))
+    except Exception as error:  # every error is one sentence and an exit code
+        print(f"mirror: {sentence_of(error)}", file=sys.stderr)
+        return code_of(error)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            print(f"mirror: {outcome.sentence}", file=sys.stderr)
+    print(summary(outcomes, (time.time_ns() - started) / 1e9))
+    return exit_code(outcomes)
+
+
+def summary(outcomes: list[Outcome[Mirrored]], seconds: float) -> str:
+    """The run in one line."""
+    done = [outcome.value for outcome in outcomes if outcome.value is not None]
+    failed = len(outcomes) - len(done)
+    messages = sum(one.messages for one in done)
+    size = sum(one.bytes for one in done)
+    said = f"mirror: {len(done)} streams done, {failed} failed"
+    return f"{said}; {messages:,} messages ({size:,} bytes) came; {seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

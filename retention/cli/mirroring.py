@@ -1,0 +1,57 @@
+"""The command that carries messages over between streams: mirror."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import complete_stream
+from retention.cli.output import finish, put_outcomes
+from retention.cli.progress import progress
+from retention.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from retention.writing.mirror import Mirrored
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="STREAM",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="All streams with a mirror or sources, if none is named.",
+    ),
+]
+StoredAt = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="When messages of sources are stored; a mirror's keep their time. Now, if not given.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(mirror)
+
+
+def mirror(ctx: typer.Context, streams: Targets = None, as_of: StoredAt = None) -> None:
+    """Carry new messages over to mirrors and to streams with sources."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.views.carried import carried_entry, carried_text
+    from retention.writing.origin import in_order
+
+    names = in_order(warehouse.config.streams, streams or [])
+    instant = warehouse.instant(as_of)
+    with progress(settings, "mirroring", len(names), _came) as watch:
+        outcomes = warehouse.mirror(names, instant, watch) if names else []
+    put_outcomes(settings, outcomes, instant, carried_text, carried_entry)
+    finish(outcomes)
+
+
+def _came(mirrored: Mirrored) -> str:
+    return f"mirrored, {mirrored.messages:,} messages came"

@@ -1,0 +1,45 @@
+"""What people and programs read of messages that were carried over from origins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from retention.passes.outcomes import Outcome, failed
+from retention.views.display import count
+
+if TYPE_CHECKING:
+    from retention.writing.mirror import Mirrored, Taken
+
+_NOTHING: dict[str, Any] = {
+    "stream": None,
+    "messages": 0,
+    "bytes": 0,
+    "skipped": 0,
+    "missing": 0,
+    "first_seq": None,
+    "last_seq": None,
+    "origins": [],
+}
+
+
+def carried_text(mirrored: Mirrored) -> list[str]:
+    """A stream that something was carried over to, and what each origin gave."""
+    came = count(mirrored.messages, "message")
+    where = f", sequences {mirrored.first_seq:,} to {mirrored.last_seq:,}" * bool(mirrored.messages)
+    return [f"{mirrored.stream}: {came} came{where}", *map(_origin_text, mirrored.origins)]
+
+
+def carried_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
+    """The same for programs; every stream asked for has an entry."""
+    if outcome.value is None:
+        return _NOTHING | failed(outcome)
+    return outcome.value.as_json() | {"seconds": round(outcome.seconds, 6)}
+
+
+def _origin_text(taken: Taken) -> str:
+    parts = [f"{count(taken.messages, 'message')} up to its sequence {taken.position:,}"]
+    if taken.skipped:
+        parts.append(f"{taken.skipped:,} not wanted")
+    if taken.missing:
+        parts.append(f"{count(taken.missing, 'sequence')} gone there before they came")
+    return f"  from {taken.origin}: {', '.join(parts)}"

@@ -1,0 +1,56 @@
+"""Reading the wanted rows of a data file a part at a time: narrow columns decide, the rest is read for them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from retention.copies import HELD_BYTES
+from retention.parquet_files import ROW_GROUP_ROWS, damaged, open_messages, read_columns
+from retention.segments import DataFile
+
+Wanted = Callable[[pa.Table], np.ndarray]
+"""From a table with `seq` and `subject`, a mask of the rows that are wanted."""
+
+_NARROW = ["seq", "subject"]
+
+
+def sifted(file: DataFile, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.Table]:
+    """The wanted rows of a file, ascending by `seq`, in tables of at most about `HELD_BYTES`.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
+    opened = open_messages(file)
+    try:
+        if _rises(opened):
+            yield from _by_group(opened, columns, wanted)
+            return
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(file, error) from error
+    rows, _ = read_columns(file, columns)
+    yield rows.filter(pa.array(wanted(rows)))
+
+
+def _rises(opened: pq.ParquetFile) -> bool:
+    """Whether the rows lie in the order of their sequences; other writers may leave them otherwise."""
+    seqs = opened.read(columns=["seq"])["seq"].to_numpy()
+    return bool((np.diff(seqs) > 0).all())
+
+
+def _by_group(opened: pq.ParquetFile, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.Table]:
+    for group in range(opened.metadata.num_row_groups):
+        mask = wanted(opened.read_row_group(group, columns=_NARROW))
+        if not mask.any():
+            continue
+        found = opened.metadata.row_group(group)
+        fitting = HELD_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        rows, at = min(max(fitting, 1), ROW_GROUP_ROWS), 0
+        for batch in opened.iter_batches(rows, row_groups=[group], columns=list(columns)):
+            here = mask[at : at + batch.num_rows]
+            at += batch.num_rows
+            if here.any():
+                yield pa.Table.from_batches([batch]).select(columns).filter(pa.array(here))
