@@ -57,7 +57,9 @@ def _mirror(stream: StreamConfig, mirror: StreamSource) -> Iterator[Refusal]:
     }
     for key, code in excluded.items():
         if getattr(stream, key):
-            yield refusal(f"{key} mirror", f"a mirror cannot have {key}; leave it out", code)
+            markers = "subject delete markers forbidden on mirrors"
+            why = markers if key == "subject_delete_marker_ttl" else f"a mirror cannot have {key}"
+            yield refusal(f"{key} mirror", f"{why}; leave it out", code)
     if mirror.external is None and not is_valid_name(mirror.name):
         yield refusal("mirror", f"{mirror.name!r} is no stream's name", 10142)
     if not _has_good_consumer(mirror):

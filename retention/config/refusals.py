@@ -110,14 +110,17 @@ def _discard(stream: StreamConfig) -> Iterator[Refusal]:
 def _markers(stream: StreamConfig) -> Iterator[Refusal]:
     marker_ttl = stream.subject_delete_marker_ttl
     if marker_ttl < 0 or 0 < marker_ttl < SECOND:
+        least = "be at least 1 second" if marker_ttl > 0 else "not be negative"
         yield refusal(
             "subject_delete_marker_ttl",
-            f"{format_duration(marker_ttl)} is too short; write at least 1s, or 0 for no markers",
+            f"{format_duration(marker_ttl)}: subject delete marker TTL must {least}; write at least"
+            " 1s, or 0 for no markers",
         )
     if stream.deny_purge and stream.allow_rollup_hdrs:
         yield refusal(
             "deny_purge allow_rollup_hdrs",
-            "roll-ups purge, so this excludes allow_rollup_hdrs; choose one of the two",
+            "roll-ups require the purge permission, so this excludes allow_rollup_hdrs; choose one"
+            " of the two",
         )
 
 
@@ -127,7 +130,10 @@ def _counters(stream: StreamConfig) -> Iterator[Refusal]:
     if stream.discard == "new":
         yield refusal("allow_msg_counter discard", "counters exclude discard: new; write old")
     if stream.allow_msg_ttl:
-        yield refusal("allow_msg_counter allow_msg_ttl", "counters exclude allow_msg_ttl")
+        yield refusal(
+            "allow_msg_counter allow_msg_ttl",
+            "a counter stream cannot use message TTLs; leave out one of the two",
+        )
     if stream.allow_msg_schedules:
         yield refusal(
             "allow_msg_counter allow_msg_schedules", "counters exclude allow_msg_schedules"

@@ -12,6 +12,7 @@ import pytest
 from retention.config import load_config, parse_stream
 from retention.config.server import server_config
 from retention.errors import ConfigError
+from tests.support.laying import START, even_segments, lay, warehouse_with
 from tests.support.nats_oracle import Nats, ServerError, server
 
 pytestmark = pytest.mark.live
@@ -50,6 +51,16 @@ CASES: list[Json] = [
     {"subject_delete_marker_ttl": SECOND, "allow_msg_counter": True},
     {"subject_delete_marker_ttl": SECOND, "mirror": B},
     {"subject_delete_marker_ttl": SECOND, "sources": [B]},
+    {"subject_delete_marker_ttl": SECOND * 3 // 2},
+    {"subject_delete_marker_ttl": SECOND, "allow_rollup_hdrs": True, "deny_purge": True},
+    {"subject_delete_marker_ttl": SECOND, "deny_delete": True, "max_age": SECOND // 2},
+    {"subject_delete_marker_ttl": -SECOND, "mirror": B},
+    {"subject_delete_marker_ttl": SECOND, "sources": [B], "deny_purge": True},
+    {"subject_delete_marker_ttl": SECOND, "retention": "interest", "storage": "memory"},
+    {"subject_delete_marker_ttl": SECOND, "discard": "new", "max_msgs": 1, "max_msg_size": 10},
+    {"allow_msg_ttl": True, "mirror": B},
+    {"allow_rollup_hdrs": True, "mirror": B},
+    {"allow_msg_ttl": True, "sealed": True},
     {"allow_rollup_hdrs": True, "deny_purge": True},
     {"allow_msg_ttl": True},
     {"allow_msg_ttl": True, "allow_msg_counter": True},
@@ -203,6 +214,55 @@ def test_what_we_tell_a_server_of_a_stream_is_what_it_says_itself(answers: list[
         for case, made in accepted:
             told = server_config(parse_stream({"name": "S"} | case, "case"))
             assert answer(nats, told) == answer(nats, made), case
+
+
+TOLD_ALIKE: list[Json] = [
+    {"subject_delete_marker_ttl": -1},
+    {"subject_delete_marker_ttl": SECOND - 1},
+    {"subject_delete_marker_ttl": SECOND, "mirror": B},
+    {"allow_rollup_hdrs": True, "deny_purge": True},
+    {"allow_msg_ttl": True, "allow_msg_counter": True},
+]
+
+
+def test_why_a_stream_cannot_have_markers_or_roll_ups_is_told_in_the_servers_words() -> None:
+    with server() as nats:
+        for case in TOLD_ALIKE:
+            with pytest.raises(ServerError) as theirs:
+                nats.request("STREAM.CREATE.S", {"name": "S", **case})
+            with pytest.raises(ConfigError, match=str(theirs.value.reason)):
+                parse_stream({"name": "S", **case}, "case")
+
+
+def told_of_an_update(nats: Nats, before: Json, after: Json) -> str:
+    """Why the server refuses an update; empty if it takes it."""
+    nats.request("STREAM.CREATE.S", {"name": "S", **before})
+    try:
+        nats.request("STREAM.UPDATE.S", {"name": "S", **after})
+    except ServerError as error:
+        return error.reason
+    finally:
+        nats.delete("S")
+    return ""
+
+
+def test_ttls_are_never_switched_off(tmp_path: Path) -> None:
+    """Markers switch them on, and going without markers does not switch them off."""
+    changes: list[tuple[Json, Json]] = [
+        ({"allow_msg_ttl": True}, {}),
+        ({"subject_delete_marker_ttl": SECOND}, {}),
+        ({"subject_delete_marker_ttl": SECOND}, {"allow_msg_ttl": True}),
+    ]
+    with server() as nats:
+        told = [told_of_an_update(nats, before, after) for before, after in changes]
+    assert told[0]
+    for number, ((before, after), reason) in enumerate(zip(changes, told, strict=True)):
+        warehouse = warehouse_with(tmp_path / str(number), "parquet", START, **before)
+        lay(warehouse.stream("ORDERS").opened, even_segments(1, 1))
+        warehouse.apply()
+        [ours] = warehouse_with(tmp_path / str(number), "parquet", START, **after).apply()
+        assert (ours.value is None) == bool(reason)
+        assert reason in ours.sentence
 
 
 def test_subjects_that_another_stream_has_are_refused_by_both(tmp_path: Path) -> None:

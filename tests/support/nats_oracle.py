@@ -43,11 +43,12 @@ class Message:
 
 
 class ServerError(RuntimeError):
-    """The server's answer to a request was an error; `code` is its own error code."""
+    """The server's answer to a request was an error; `code` is its own error code, `reason` its words."""
 
     def __init__(self, subject: str, error: Json) -> None:
         super().__init__(f"{subject}: {error}")
         self.code = error.get("err_code")
+        self.reason = str(error.get("description"))
 
 
 class Nats:
