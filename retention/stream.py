@@ -10,13 +10,16 @@ from typing import IO, TYPE_CHECKING, Any
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
+from retention.passes.asked import explain_asked
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
 from retention.passes.plan import Plan
 from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream
+from retention.passes.removal import plan_removal
 from retention.passes.run import apply_plan
+from retention.rules.removal import Request, delete_request, purge_request
 from retention.units import parse_instant
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html
@@ -73,6 +76,39 @@ class Stream:
         with Engines(self.engine) as engines:
             found = explain(self.opened, seq, self.instant(as_of), engines, partition)
         return ShownExplanation(**vars(found))
+
+    def purge(
+        self, subject: str | None = None, seq: int | None = None, keep: int | None = None
+    ) -> BoundPlan:
+        """Plan the removal of all messages, or of some; `apply` of the plan carries it out.
+
+        Args:
+            subject: only subjects that match this filter, with `*` for one token and a last `>` for one or more.
+            seq: only messages below it; without `subject`, one beyond the last also moves the next sequence there.
+            keep: so many of the newest stay; never together with `seq`.
+
+        Raises:
+            UsageError: `subject` is no filter, or `seq` and `keep` are both given.
+            RefusedError: the stream is sealed, or denies purges.
+        """
+        return self._removal(purge_request(subject, seq, keep))
+
+    def delete(self, *seqs: int, erase: bool = False) -> BoundPlan:
+        """Plan the removal of single messages; `apply` of the plan carries it out.
+
+        Args:
+            seqs: their sequences.
+            erase: remove every file that still holds them at once, too: it cannot be undone.
+
+        Raises:
+            UsageError: one of them is not there.
+            RefusedError: the stream is sealed, or denies deletes; or its format cannot erase.
+        """
+        return self._removal(delete_request(seqs, erase=erase))
+
+    def _removal(self, request: Request) -> BoundPlan:
+        with Engines(self.engine) as engines:
+            return BoundPlan(self, plan_removal(self.opened, request, engines).plan)
 
     def state(self, as_of: Instant = None) -> ShownState:
         """What the stream holds, and what a pass at `as_of` would let go at least."""
@@ -183,8 +219,12 @@ class BoundPlan:
     plan: Plan
 
     def explain(self, seq: int, partition: int = 0) -> ShownExplanation:
-        """Why a message stays or goes at the plan's instant."""
-        return self.stream.explain(seq, self.plan.as_of_ns, partition)
+        """Why a message stays or goes by this plan."""
+        request = self.plan.request
+        if request is None:
+            return self.stream.explain(seq, self.plan.as_of_ns, partition)
+        found = explain_asked(self.stream.opened, self.plan, request, seq, partition)
+        return ShownExplanation(**vars(found))
 
     def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> ShownReport:
         """Carry the plan out, unchanged.

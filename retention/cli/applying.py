@@ -77,7 +77,7 @@ def apply(
             if plans is None
             else [Outcome(one.stream, one) for one in plans]
         )
-        if not yes and not _agreed(decided):
+        if not yes and not agreed(decided, "Apply?"):
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
     from retention.views.display import report_text
@@ -127,7 +127,7 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
     return load_plans(files[0])
 
 
-def _agreed(decided: Sequence[Outcome[Plan]]) -> bool:
+def agreed(decided: Sequence[Outcome[Plan]], question: str) -> bool:
     """Show plans and ask; nobody is asked about nothing."""
     from retention.views.display import plan_text
 
@@ -135,7 +135,7 @@ def _agreed(decided: Sequence[Outcome[Plan]]) -> bool:
     for one in plans:
         for line in plan_text(one):
             say(line)
-    if all(one.is_empty for one in plans) or typer.confirm("Apply?", err=True):
+    if all(one.is_empty for one in plans) or typer.confirm(question, err=True):
         return True
     say("nothing was changed")
     return False

@@ -11,7 +11,17 @@ from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from retention import __version__
-from retention.cli import applying, doctor, exporting, looking, planning, sandbox, writing
+from retention.cli import (
+    applying,
+    doctor,
+    exporting,
+    looking,
+    mirroring,
+    planning,
+    removing,
+    sandbox,
+    writing,
+)
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
 from retention.errors import UsageError
@@ -21,7 +31,8 @@ _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
 _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
-    *("init", "validate", "publish", "import", "export", "plan", "apply", "undo"),
+    *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
+    *("purge", "delete", "undo"),
     *("explain", "messages", "state", "history", "doctor"),
 )
 
@@ -61,7 +72,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (sandbox, writing, exporting, planning, applying, looking, doctor):
+for group in (
+    sandbox,
+    writing,
+    exporting,
+    mirroring,
+    planning,
+    applying,
+    removing,
+    looking,
+    doctor,
+):
     group.register(app)
 
 

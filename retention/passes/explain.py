@@ -18,6 +18,8 @@ from retention.passes.probe import read_span
 from retention.policy import Policy
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.judge import STAYS, judge, settled
+from retention.rules.spans import Spans
+from retention.segments import Inventory
 from retention.units import MINUTE, SECOND, format_duration, format_instant, format_size
 from schemas.messages import NEVER
 
@@ -114,16 +116,28 @@ def explanation(seen: Look, found: Found) -> Explanation:
 
 
 def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
-    spans = seen.decided.spans
+    span, row, rows = find(opened, seen.inventory, seen.decided.spans, (partition, seq))
+    subject = rows["subject"][row].as_py()
+    return Found(span, row, rows, _newer_on_subject(opened, seen, span, subject))
+
+
+def find(
+    opened: OpenedStream, inventory: Inventory, spans: Spans, place: tuple[int, int]
+) -> tuple[int, int, pa.Table]:
+    """Find a message by its partition and sequence: its span, and its row in the narrow columns of the span.
+
+    Raises:
+        UsageError: no such message is in the stream.
+    """
+    partition, seq = place
     holds = (spans.partition == partition) & (spans.min_seq <= seq) & (seq <= spans.max_seq)
     for span in np.flatnonzero(holds):
         first, end = (int(number) for number in spans.first_file[span : span + 2])
-        located = opened.store.data_files(seen.inventory.files.slice(first, end - first))
+        located = opened.store.data_files(inventory.files.slice(first, end - first))
         rows, _, _ = read_span(tuple(located))
         row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
         if row < rows.num_rows and rows["seq"][row].as_py() == seq:
-            subject = rows["subject"][row].as_py()
-            return Found(int(span), row, rows, _newer_on_subject(opened, seen, int(span), subject))
+            return int(span), row, rows
     held = f"{spans.min_seq[0]:,} to {spans.max_seq[-1]:,}" if len(spans) else "none"
     raise UsageError(
         f"{opened.name}: there is no message {seq} (sequences held: {held}); it was never stored, or an earlier run "

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from retention.errors import UsageError
 from retention.rules import DELETE, PURGE, RULES
 from retention.rules.judge import STAYS, Answer, SpanRows, removed_ranges
 from retention.rules.limits import HeadCut, head_cut
 from retention.rules.spans import Array, Spans
-from retention.subjects import matching_mask
+from retention.subjects import is_valid_filter, matching_mask
+from schemas.messages import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
 
@@ -64,6 +66,51 @@ class Delete:
 
 
 Request = Purge | Delete
+
+
+def purge_request(
+    subject: str | None = None, seq: int | None = None, keep: int | None = None
+) -> Purge:
+    """The purge that is asked for; 0 and the filter `>` are as good as nothing (NATS STREAM.PURGE).
+
+    Raises:
+        UsageError: a number is out of range, the filter is none, or `seq` and `keep` are both given.
+    """
+    for name, number in (("seq", seq), ("keep", keep)):
+        if number is not None:
+            _check_range(name, number)
+    if seq and keep:
+        raise UsageError(
+            f"purge: seq {seq} and keep {keep} exclude each other (bad request, error code 10003): give the sequence "
+            "below which messages go, or how many of the newest stay"
+        )
+    if subject and not is_valid_filter(subject):
+        raise UsageError(
+            f"purge: {subject!r} is no subject filter, so nothing would match it: tokens are separated by single dots "
+            "and have no spaces, and > stands last only"
+        )
+    return Purge(subject if subject not in {"", ">"} else None, seq or None, keep or None)
+
+
+def delete_request(seqs: Iterable[int], *, erase: bool = False) -> Delete:
+    """The deletion that is asked for.
+
+    Raises:
+        UsageError: no sequence is named, or one is out of range.
+    """
+    wanted = tuple(sorted(set(seqs)))
+    for seq in wanted:
+        _check_range("sequence", seq)
+    if not wanted:
+        raise UsageError("delete: no message is named: give one sequence or more")
+    return Delete(wanted, erase)
+
+
+def _check_range(name: str, number: int) -> None:
+    if not 0 <= number < NEVER:
+        raise UsageError(
+            f"{name} {number} is out of range: give a whole number from 0 to {NEVER - 1}"
+        )
 
 
 def as_json(request: Request) -> dict[str, Any]:

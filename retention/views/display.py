@@ -12,8 +12,8 @@ from retention.passes.estimate import Bounds, Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
-from retention.policy import Policy
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, RULES
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES
+from retention.rules.removal import Request
 from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant, format_size
 from retention.views.state import Bucket, State
 
@@ -64,11 +64,23 @@ def plan_text(plan: Plan) -> list[str]:
 def plan_headline(plan: Plan) -> str:
     """The sum of a plan in one sentence."""
     instant = brief_instant(plan.as_of_ns)
+    if plan.request is not None:
+        return _asked_headline(plan, plan.request)
     if plan.is_empty:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
     removed = count(plan.removed_messages, "message")
     return f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)} as of {instant}: {rules}"
+
+
+def _asked_headline(plan: Plan, request: Request) -> str:
+    next_seq = (
+        "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
+    )
+    if not plan.removed_messages:
+        return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"
+    removed = count(plan.removed_messages, "message")
+    return f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)}: {request.wording}{next_seq}"
 
 
 def report_text(report: Report) -> list[str]:
@@ -161,7 +173,7 @@ def _group(plan: Plan, segments: pa.Table, by_rule: np.ndarray) -> Group:
     youngest_ns = plan.as_of_ns - int(pc.max(segments["max_ts_ns_max"]).as_py())
     dropped = removed == messages
     acting = [rule for rule, number in zip(RULES, by_rule.tolist(), strict=True) if number]
-    reasons = [reason(plan.policy, rule, plan.as_of_ns) for rule in acting]
+    reasons = [reason(plan, rule) for rule in acting]
     if dropped and acting == [MAX_AGE]:
         limit = format_duration(plan.policy.max_age_ns or 0)
         reasons = [f"max_age {limit}, youngest is {brief_duration(youngest_ns)} old"]
@@ -180,8 +192,11 @@ def _named(segments: pa.Table) -> str:
     return f"{prefix}segments {first} … {last} ({segments.num_rows:,})"
 
 
-def reason(policy: Policy, rule: str, as_of_ns: int) -> str:
+def reason(plan: Plan, rule: str) -> str:
     """Why a rule lets messages go, with its numbers."""
+    policy, as_of_ns = plan.policy, plan.as_of_ns
+    if plan.request is not None:
+        return plan.request.wording
     if rule == MAX_AGE:
         age = policy.max_age_ns or 0
         return f"max_age {format_duration(age)}, stored by {brief_instant(as_of_ns - age)}"
@@ -190,6 +205,8 @@ def reason(policy: Policy, rule: str, as_of_ns: int) -> str:
     if rule == MAX_BYTES:
         size = format_size(policy.max_bytes or 0)
         return f"max_bytes {size}, exceeded together with everything newer"
+    if rule == MSG_TTL:
+        return "msg_ttl, outlived their own TTL"
     limit = policy.max_msgs_per_subject or 0
     return f"max_msgs_per_subject {limit:,}, {limit:,} or more on the subject are newer"
 

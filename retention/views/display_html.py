@@ -40,10 +40,7 @@ def plan_html(plan: Plan) -> str:
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments))])
-    rules = [
-        _rule_row(reason(plan.policy, rule, plan.as_of_ns), number)
-        for rule, number in plan.by_rule.items()
-    ]
+    rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
     parts += [
         _bar(vars(plan.segments)),
         _table(("Rule", "Messages", "Why"), rules, numbers={1}),

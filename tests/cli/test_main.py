@@ -14,8 +14,8 @@ from retention.warehouse import Warehouse
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
-    *("init", "validate", "publish", "import", "export", "plan", "apply", "undo", "explain"),
-    *("messages", "state", "history", "doctor"),
+    *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
+    *("purge", "delete", "undo", "explain", "messages", "state", "history", "doctor"),
 ]
 NOT_BUILT = ("reclaim", "compact", "verify", "iggy")
 

@@ -1,0 +1,145 @@
+"""Commands that remove what people name: purge, delete."""
+
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.applying import agreed, asks
+from retention.cli.arguments import OneStream
+from retention.cli.output import finish, put_outcomes
+from retention.cli.settings import Settings, settings_of
+from retention.errors import UsageError
+from retention.passes.outcomes import Outcome, one_by_one
+
+if TYPE_CHECKING:
+    from retention.passes.plan import Plan
+    from retention.passes.report import Report
+    from retention.rules.removal import Request
+    from retention.warehouse import Warehouse
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would go; change nothing.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command()(purge)
+    app.command()(delete)
+
+
+def purge(
+    ctx: typer.Context,
+    stream: OneStream,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILTER", help="Only subjects that match: * is one token, > the rest."
+        ),
+    ] = None,
+    seq: Annotated[
+        int | None, typer.Option(metavar="N", help="Only messages below this sequence.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(metavar="N", help="The newest N stay.")] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove all messages of a stream, or some of them; `undo` brings them back within the grace."""
+    from retention.rules.removal import purge_request
+
+    request = purge_request(subject, seq, keep)
+    _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
+
+
+def delete(
+    ctx: typer.Context,
+    stream: OneStream,
+    seqs: Annotated[list[int], typer.Argument(metavar="SEQ", help="The messages' sequences.")],
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Leave no file that holds them: it cannot be undone.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove single messages; `undo` brings them back within the grace."""
+    from retention.rules.removal import delete_request
+
+    request = delete_request(seqs, erase=erase)
+    _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
+
+
+def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_run: bool) -> None:
+    if not (yes or dry_run or asks()):
+        raise UsageError(
+            f"{request.rule} changes the stream, and nobody can be asked here: repeat it with --yes, or look with "
+            "--dry-run"
+        )
+    warehouse = settings.open()
+    instant = warehouse.clock()
+    if dry_run:
+        from retention.views.display import plan_text
+        from retention.views.entries import plan_entry
+
+        plans = _planned(warehouse, name, request)
+        put_outcomes(settings, plans, instant, plan_text, plan_entry)
+        finish(plans)
+        return
+    done = _removed(warehouse, name, request) if yes else _after_asking(warehouse, name, request)
+    if done is None:
+        return
+    from retention.views.entries import report_entry
+
+    def told(report: Report) -> Iterator[str]:
+        return _report_lines(report, request)
+
+    put_outcomes(settings, done, instant, told, report_entry)
+    finish(done)
+
+
+def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Plan]]:
+    from retention.engines.choice import Engines
+    from retention.passes.removal import plan_removal
+
+    def act(name: str) -> Plan:
+        with Engines(warehouse.engine) as engines:
+            return plan_removal(warehouse.stream(name).opened, request, engines).plan
+
+    return one_by_one([name], act, warehouse.clock)
+
+
+def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Report]]:
+    from retention.engines.choice import Engines
+    from retention.passes.run import remove_now
+
+    def act(name: str) -> Report:
+        with Engines(warehouse.engine) as engines:
+            return remove_now(warehouse.stream(name).opened, request, engines)
+
+    return one_by_one([name], act, warehouse.clock)
+
+
+def _after_asking(
+    warehouse: Warehouse, name: str, request: Request
+) -> list[Outcome[Report]] | None:
+    """Show the plan, ask, and carry out exactly that; None: nobody wants it."""
+    (decided,) = _planned(warehouse, name, request)
+    if decided.value is None:
+        return [Outcome(name, error=decided.error)]
+    lost = " It cannot be undone." if getattr(request, "erase", False) else ""
+    if not agreed([decided], f"Remove them?{lost}"):
+        return None
+    return warehouse.apply_plans([decided.value])
+
+
+def _report_lines(report: Report, request: Request) -> Iterator[str]:
+    from retention.views.display import report_text
+
+    if report.removed_messages:
+        yield from report_text(report)
+    elif report.version_after == report.version_before:
+        yield f"{report.stream}: nothing went: {request.wording}: it means no message that is there"
+    else:
+        yield f"{report.stream}: nothing went: {request.wording}; the next sequence has moved there"
