@@ -153,6 +153,21 @@ def publish(folder: Path) -> None:
     opened_at(folder).new_stream("ORDERS").publish([line.encode() for line in lines], "app", 7)
 
 
+def rollable(folder: Path, format_: str) -> None:
+    streams = warehouse_with(folder, format_, NOW, segment_span="10s", allow_rollup_hdrs=True)
+    lay(streams.stream("ORDERS").opened, even_segments(3, 10))
+
+
+def roll_up(folder: Path) -> None:
+    """Publish messages of which one replaces what is older on its subject, in every file and in their own batch."""
+    asking = {2: {"Nats-Rollup": "sub"}}
+    lines = [
+        json.dumps({"subject": f"s.{n % 2}", "data": "x", "headers": asking.get(n, {})})
+        for n in range(4)
+    ]
+    opened_at(folder).new_stream("ORDERS").publish([line.encode() for line in lines], "app", 7)
+
+
 def publish_oddly(folder: Path) -> None:
     line = json.dumps({"subject": "a", "data": "x", "ts_ns": START}).encode()
     opened_at(folder).new_stream(ODD_NAME).publish([line], "app", 1)
@@ -207,6 +222,7 @@ def lose_a_race(folder: Path) -> None:
 
 SCENARIOS = {
     "publish": Scenario(written, publish),
+    "roll-up": Scenario(rollable, roll_up),
     "first-publish": Scenario(empty, publish_oddly, ODD_NAME),
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
