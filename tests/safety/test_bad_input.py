@@ -204,6 +204,12 @@ def test_a_backup_into_a_stream_that_holds_something_else_is_refused(orders: Com
         ('{"subject": "elsewhere", "data": "x"}', 4),
         ('{"subject": "orders.x", "data_b64": "%%%"}', 2),
         ('{"subject": "orders.x", "data": ', 2),
+        ('{"subject": "orders.x", "headers": {"Nats-TTL": "1d"}}', 4),
+        ('{"subject": "orders.x", "headers": {"Nats-TTL": "5s"}}', 4),
+        ('{"subject": "orders.x", "headers": {"Nats-Rollup": "sub"}}', 4),
+        ('{"subject": "orders.x", "headers": {"a:b": "c"}}', 2),
+        ('{"subject": "orders.x", "headers": [["", "c"]]}', 2),
+        ('{"subject": "orders.x", "headers": {"a": "b\\r\\nNats-TTL: 5"}}', 2),
     ],
 )
 def test_one_wrong_line_is_named_and_keeps_the_whole_batch_out(

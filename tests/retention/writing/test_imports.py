@@ -71,6 +71,42 @@ def test_no_limit_of_the_configuration_drops_or_alters_a_message(tmp_path: Path)
     assert import_nats_backup(opened, backup(tmp_path, messages(1, 2, 3))).messages == 3
 
 
+NO_TTL = [
+    *(
+        b"NATS/1.0\r\nNats-TTL: %s\r\n\r\n" % ttl
+        for ttl in (b"soon", b"1d", b"0", b"-1", b"5 ", b"00")
+    ),
+    b"NATS/1.0\r\nnats-ttl: 1\r\n\r\n",
+    b"Nats-TTL: 1",
+    b"\xff\x00 no header block at all",
+    b"NATS/1.0\r\n\r\n",
+    b"\r\n",
+]
+
+
+def test_headers_that_say_nothing_of_a_ttl_are_kept_and_have_none(tmp_path: Path) -> None:
+    given = messages(*range(1, len(NO_TTL) + 1))
+    given = given.set_column(3, "headers", pa.array(NO_TTL, pa.binary()))
+    limits: dict[str, Any] = {"allow_msg_ttl": True, "max_age": "100ms"}
+    opened = opened_stream(tmp_path, **limits)
+    import_nats_backup(opened, backup(tmp_path, given))
+    kept = store_of(opened).rows()
+    assert kept["headers"].to_pylist() == NO_TTL
+    assert kept["deadline_ns"].null_count == len(NO_TTL)
+
+
+def test_an_imported_ttl_is_neither_raised_nor_refused(tmp_path: Path) -> None:
+    given = messages(1, 2)
+    blocks = [b"NATS/1.0\r\nNats-TTL: 1\r\n\r\n", b"junk\r\nNats-TTL: 2"]
+    given = given.set_column(3, "headers", pa.array(blocks, pa.binary()))
+    opened = opened_stream(tmp_path, subject_delete_marker_ttl="10s")
+    import_nats_backup(opened, backup(tmp_path, given))
+    kept = store_of(opened).rows()
+    lives = pc.subtract(kept["deadline_ns"], kept["ts_ns"]).to_pylist()
+    assert lives == [1_000_000_000, 2_000_000_000]
+    assert kept["headers"].to_pylist() == blocks
+
+
 def test_segments_roll_as_those_of_appends_do(tmp_path: Path) -> None:
     opened = opened_stream(tmp_path, segment_size=80)
     import_nats_backup(opened, backup(tmp_path, messages(1, 5, 7, 20)))
