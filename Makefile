@@ -12,7 +12,7 @@ setup:  ## Make .venv ready: packages, Java if there is none, Delta (a minute, o
 	@$(PYTHON) scripts/bootstrap.py
 
 demo: setup  ## See it work on the flights of 2013
-	@$(BIN)/python scripts/demo.py
+	@$(BIN)/python -m scripts.demo
 
 test: check  ## Run every check and every test
 	$(BIN)/pytest -m "law or not ($(QUICK))"

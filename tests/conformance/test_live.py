@@ -83,7 +83,7 @@ def random_limits(chance: random.Random, messages: list[Message]) -> dict[str, A
         "max_age": chance.randint(2, 60) * UNIT + UNIT // 2,
     }
     chosen = chance.sample(sorted(limits), chance.randint(0, 4))
-    more = {"discard": chance.choice(["old", "old", "new"])}
+    more: dict[str, Any] = {"discard": chance.choice(["old", "old", "new"])}
     if chance.random() < 0.1:
         more |= {"max_msg_size": 60}
     return UNLIMITED | {name: limits[name] for name in chosen} | more | chance.choice(EXPIRY)
