@@ -87,15 +87,16 @@ def test_a_buckets_keys_are_counted_by_what_their_last_messages_do(
         ("a", {}),
         ("b", {"Nats-Marker-Reason": "Remove"}),
         ("d", {}),
+        ("e", {}),
     ]
     stream.publish(
         [json.dumps({"subject": f"$KV.B.{key}", "headers": said}) for key, said in kinds]
     )
     state = state_of(stream.opened, NOW)
-    assert state.bucket == Bucket("B", keys=4, live_keys=2, deletions=2)
-    assert state.as_json()["bucket"]["live_keys"] == 2
-    assert "bucket B: 2 live keys, 2 deleted" in repr(stream.state())
-    assert "bucket B: 2 live keys" in stream.state()._repr_html_()
+    assert state.bucket == Bucket("B", keys=5, live_keys=3, deletions=2)
+    assert state.as_json()["bucket"]["live_keys"] == 3
+    assert "bucket B: 3 live keys, 2 deleted" in repr(stream.state())
+    assert "bucket B: 3 live keys" in stream.state()._repr_html_()
 
 
 def test_other_streams_are_no_buckets(tmp_path: Path) -> None:
