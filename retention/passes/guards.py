@@ -81,8 +81,8 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     else:
         return
     raise RefusedError(
-        f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if you "
-        "mean it, which no server would let you do"
+        f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if "
+        "you mean it, which no server would let you do"
     )
 
 

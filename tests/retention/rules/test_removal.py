@@ -1,0 +1,169 @@
+"""What a purge means of every span, held against the plainest way to say it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.errors import UsageError
+from retention.parquet_files import stats_table
+from retention.rules import removal
+from retention.rules.judge import SpanRows
+from retention.rules.removal import Delete, Meant, Purge, delete_request, purge_request
+from retention.rules.spans import spans_of
+from retention.segments import ReadCount
+
+LOG = "abcabcabc"
+
+
+def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
+    """The sequences that a purge means of `LOG`, which lies in files that end behind these messages."""
+    edges = sorted({0, *cuts, len(LOG)})
+    files = list(pairwise(edges))
+    spans = spans_of(stats_table([described(first + 1, end) for first, end in files]))
+    matched = spans.messages
+    if request.subject is not None:
+        counts = [
+            (number, subject, LOG[first:end].count(subject))
+            for number, (first, end) in enumerate(files)
+            for subject in sorted(set(LOG[first:end]))
+        ]
+        columns = zip(("file", "subject", "messages"), zip(*counts, strict=True), strict=True)
+        matched = removal.matching(pa.table(dict(columns)), spans, request.subject)
+    decided = removal.purge(spans, request, matched)
+    gone = [seq for at in np.flatnonzero(decided.whole) for seq in seqs_of(files[at])]
+    for question in decided.questions():
+        own = seqs_of(files[question.span])
+        ranges = removal.told(span_of(own), question).removed
+        assert ranges.num_rows or request.seq, "a span was asked that loses nothing"
+        pairs = zip(ranges["first_seq"].to_pylist(), ranges["last_seq"].to_pylist(), strict=True)
+        gone += [seq for first, last in pairs for seq in range(first, last + 1)]
+    assert decided.by_rule.sum() == sum(
+        len(seqs_of(files[at])) for at in np.flatnonzero(decided.whole)
+    )
+    return sorted(gone)
+
+
+def described(first: int, last: int) -> dict[str, object]:
+    """Statistics of a file that holds these sequences."""
+    count = last - first + 1
+    return {
+        "path": f"{first}.parquet",
+        "partition": 0,
+        "segment": 1,
+        "file_bytes": 1,
+        "modified_ms": 1,
+        "messages": count,
+        "bytes": count,
+        "min_seq": first,
+        "max_seq": last,
+        "min_ts_ns": 0,
+        "max_ts_ns": 0,
+        "first_ts_ns": 0,
+        "last_ts_ns": 0,
+        "never": 0,
+        "deadlines": 0,
+        "markers": 0,
+        "in_time_order": True,
+    }
+
+
+def seqs_of(file: tuple[int, int]) -> list[int]:
+    return list(range(file[0] + 1, file[1] + 1))
+
+
+def span_of(seqs: list[int]) -> SpanRows:
+    rows = pa.table(
+        {"seq": seqs, "size": [1] * len(seqs), "subject": [LOG[seq - 1] for seq in seqs]}
+    )
+    return SpanRows(rows, np.zeros(len(seqs), np.int64), ReadCount())
+
+
+@given(
+    st.sampled_from([None, "a", "c", "*", "d"]),
+    st.integers(0, 12),
+    st.integers(0, 12),
+    st.lists(st.integers(1, 8)),
+)
+def test_a_purge_means_what_the_server_says_however_the_log_lies_in_files(
+    subject: str | None, seq: int, keep: int, cuts: list[int]
+) -> None:
+    matching = [n for n, own in enumerate(LOG, 1) if subject in {None, "*", own}]
+    assert asked_of_log(purge_request(subject), cuts) == matching
+    below = [n for n in matching if n < seq or not seq]
+    assert asked_of_log(purge_request(subject, seq=seq), cuts) == below
+    lowest = matching[: max(len(matching) - keep, 0)]
+    assert asked_of_log(purge_request(subject, keep=keep), cuts) == lowest
+
+
+def test_nothing_given_and_everything_matched_are_the_same_purge() -> None:
+    for given_ in ((None, None, None), (">", 0, 0), ("", None, 0)):
+        assert purge_request(*given_) == Purge()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a", 5, 2), "error code 10003"),
+        ((None, 5, 2), "exclude each other"),
+        (("a..b", None, None), "no subject filter"),
+        (("a b", None, None), "no subject filter"),
+        (("a.>.b", None, None), "no subject filter"),
+        ((None, -1, None), "out of range"),
+        ((None, None, 2**63), "out of range"),
+    ],
+)
+def test_a_request_that_means_nothing_is_refused(arguments: tuple, said: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(UsageError, match=said):
+        purge_request(*arguments)
+
+
+def test_a_delete_names_its_messages_once_and_in_order() -> None:
+    assert delete_request([5, 3, 5]) == Delete((3, 5))
+    with pytest.raises(UsageError, match="no message is named"):
+        delete_request([])
+    with pytest.raises(UsageError, match="out of range"):
+        delete_request([3, -1])
+
+
+def test_a_delete_asks_only_spans_that_can_hold_what_it_names() -> None:
+    spans = spans_of(stats_table([described(1, 3), described(4, 6), described(8, 9)]))
+    decided = removal.delete(spans, Delete((2, 3, 7, 9)))
+    assert decided.questions() == [
+        Meant(0, "delete", seqs=(2, 3)),
+        Meant(2, "delete", seqs=(9,)),
+    ]
+
+
+def test_what_no_answer_has_is_absent() -> None:
+    answers = [removal.told(span_of([1, 2, 5]), Meant(0, "delete", seqs=(2, 5)))]
+    assert removal.absent(Delete((2, 3, 5, 8)), answers[0].removed) == (3, 8)
+    nothing = removal.told(span_of([1]), Meant(0, "delete", seqs=(2,))).removed
+    assert removal.absent(Delete((2,)), nothing) == (2,)
+
+
+@pytest.mark.parametrize(
+    ("request_", "moves"),
+    [
+        (Purge(seq=15), (10, 15)),
+        (Purge(seq=10), None),
+        (Purge("a", seq=15), None),
+        (Purge(keep=15), None),
+        (Purge(), None),
+        (Delete((15,)), None),
+    ],
+)
+def test_only_a_purge_beyond_the_end_moves_the_next_sequence(
+    request_: Purge | Delete, moves: tuple[int, int] | None
+) -> None:
+    assert removal.moved(request_, 10) == moves
+
+
+@pytest.mark.parametrize("asked", [Purge("a.>", keep=3), Purge(seq=4), Delete((1, 9), erase=True)])
+def test_a_request_survives_its_json(asked: Purge | Delete) -> None:
+    assert removal.from_json(removal.as_json(asked)) == asked
