@@ -16,6 +16,7 @@ from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Counters, DataFile, Inventory
+from retention.stores.index import in_order
 from retention.subject_counts import unpack
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
@@ -55,7 +56,7 @@ class PlainStore:
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
         files, counters = self.versions[snapshot.version]
-        return Inventory(self.stream, "plain", snapshot.version, files, counters)
+        return Inventory(self.stream, "plain", snapshot.version, in_order(files), counters)
 
     def unread(self, snapshot: Snapshot) -> int:
         del snapshot
