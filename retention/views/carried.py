@@ -8,7 +8,8 @@ from retention.passes.outcomes import Outcome, failed
 from retention.views.display import count
 
 if TYPE_CHECKING:
-    from retention.writing.mirror import Mirrored, Taken
+    from retention.writing.mirror import Mirrored
+    from retention.writing.taking import Taken
 
 _NOTHING: dict[str, Any] = {
     "stream": None,
@@ -16,6 +17,7 @@ _NOTHING: dict[str, Any] = {
     "bytes": 0,
     "skipped": 0,
     "missing": 0,
+    "rolled_up": 0,
     "first_seq": None,
     "last_seq": None,
     "origins": [],
@@ -39,7 +41,9 @@ def carried_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
 def _origin_text(taken: Taken) -> str:
     parts = [f"{count(taken.messages, 'message')} up to its sequence {taken.position:,}"]
     if taken.skipped:
-        parts.append(f"{taken.skipped:,} not wanted")
+        parts.append(f"{taken.skipped:,} not stored")
     if taken.missing:
         parts.append(f"{count(taken.missing, 'sequence')} gone there before they came")
+    if taken.rolled_up:
+        parts.append(f"{count(taken.rolled_up, 'older message')} rolled up")
     return f"  from {taken.origin}: {', '.join(parts)}"

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.config import StreamConfig
-from retention.writing.known import Room, Stored
+from retention.writing.known import UNCAPPED, Room, Stored
+from retention.writing.replaced import kinds_of
+from retention.writing.rollups import NONE
 from retention.writing.screen import Refusal, Screen, refuse_records, refuse_sizes
 
 
@@ -30,6 +32,7 @@ class Admission:
         self._stored = stored
         self._since_ns = as_of_ns - config.duplicate_window_ns
         self._seen: set[str] = set()
+        self._rolls_up = config.allow_rollup_hdrs and not config.deny_purge
         self._room = self._counted() if config.discard == "new" else None
 
     def admit(self, seqs: np.ndarray, rows: pa.Table) -> pa.Table:
@@ -66,24 +69,29 @@ class Admission:
 
     def _counted(self) -> Room:
         cap = self._config.max_msgs_per_subject
+        if cap <= 0 and self._rolls_up:
+            cap = UNCAPPED
         subjects = pa.array(list(self._stored.last_seqs()), pa.string())
         sizes = self._config.max_bytes > 0
         return self._stored.room(cap if cap > 0 else None, subjects, sizes=sizes)
 
     def _fill(self, room: Room, rows: pa.Table, seqs: np.ndarray, places: np.ndarray) -> None:
-        taken = rows.select(["subject", "size"]).take(pa.array(places))
-        columns = (taken["subject"].to_pylist(), taken["size"].to_pylist())
-        for row, subject, size in zip(places.tolist(), *columns, strict=True):
-            reason = self._no_room(room, subject, size)
+        taken = rows.select(["subject", "size", "headers"]).take(pa.array(places))
+        kinds = kinds_of(taken["headers"])
+        columns = (taken["subject"].to_pylist(), taken["size"].to_pylist(), kinds.tolist())
+        for row, subject, size, kind in zip(places.tolist(), *columns, strict=True):
+            reason = self._no_room(room, subject, size, kind)
             if reason is not None:
                 raise Stalled(int(seqs[row]), Refusal(row, reason, 10077))
             room.take(subject, size)
+            if self._rolls_up:
+                room.roll_up(subject, kind)
 
-    def _no_room(self, room: Room, subject: str, size: int) -> str | None:
+    def _no_room(self, room: Room, subject: str, size: int, kind: int) -> str | None:
         config = self._config
         kept = room.kept.get(subject, deque())
         at_cap = 0 < config.max_msgs_per_subject <= len(kept)
-        if at_cap and config.discard_new_per_subject:
+        if at_cap and config.discard_new_per_subject and kind == NONE:
             return "maximum messages per subject exceeded"
         if 0 < config.max_msgs <= room.count and not at_cap:
             return "maximum messages exceeded"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,48 +17,36 @@ STREAM_SOURCE = "Nats-Stream-Source"
 
 _FIRST_LINE = b"NATS/1.0\r\n"
 _ONLY_FIRST_LINE = b"NATS/1.0\r\n\r\n"
-_EXPECTED = "Nats-Expected-"
-_OF_MIRRORS = (_EXPECTED,)
-_OF_SOURCES = (_EXPECTED, "Nats-Batch-", f"{STREAM_SOURCE}:")
+_OF_MIRRORS = ("Nats-Expected-", "Nats-Batch-")
+_OF_SOURCES = (*_OF_MIRRORS, f"{STREAM_SOURCE}:")
 """How the lines begin that a mirror and a source leave behind."""
 
-Carry = Callable[[pa.Table], pa.Table]
-"""Raw rows of an origin → rows of shape `FILE_COLUMNS` as the target stores them; a source's are without `seq`."""
+
+def mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
+    """Messages as a mirror keeps them, shape `FILE_COLUMNS`: sequence and time stay."""
+    stored = {
+        "seq": raw["seq"],
+        "subject": _renamed(raw["subject"], view, config),
+        "headers": _without(raw["headers"], _OF_MIRRORS),
+        "payload": raw["payload"],
+        "ts_ns": raw["ts_ns"],
+        "origin_ts_ns": raw["origin_ts_ns"],
+    }
+    return rows.complete(pa.table(stored), config.storage)
 
 
-def mirrored(view: View, config: StreamConfig) -> Carry:
-    """Messages as a mirror keeps them: sequence and time stay."""
-
-    def carry(raw: pa.Table) -> pa.Table:
-        stored = {
-            "seq": raw["seq"],
-            "subject": _renamed(raw["subject"], view, config),
-            "headers": _without(raw["headers"], _OF_MIRRORS),
-            "payload": raw["payload"],
-            "ts_ns": raw["ts_ns"],
-            "origin_ts_ns": raw["origin_ts_ns"],
-        }
-        return rows.complete(pa.table(stored), config.storage)
-
-    return carry
-
-
-def sourced(view: View, config: StreamConfig, as_of_ns: int) -> Carry:
-    """Messages as a stream with sources stores them: anew at `as_of_ns`, with where they come from as a header."""
-
-    def carry(raw: pa.Table) -> pa.Table:
-        blocks = _with_source(_without(raw["headers"], _OF_SOURCES), raw, view)
-        now = pa.repeat(pa.scalar(as_of_ns, pa.int64()), raw.num_rows)
-        stored = {
-            "subject": _renamed(raw["subject"], view, config),
-            "headers": clamped(blocks, config),
-            "payload": raw["payload"],
-            "ts_ns": pa.chunked_array([now]),
-            "origin_ts_ns": raw["ts_ns"],
-        }
-        return rows.complete(pa.table(stored), config.storage)
-
-    return carry
+def sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> pa.Table:
+    """Messages as a stream with sources stores them, without `seq`: anew, with where they come from as a header."""
+    blocks = _with_source(_without(raw["headers"], _OF_SOURCES), raw, view)
+    now = pa.repeat(pa.scalar(as_of_ns, pa.int64()), raw.num_rows)
+    stored = {
+        "subject": _renamed(raw["subject"], view, config),
+        "headers": clamped(blocks, config),
+        "payload": raw["payload"],
+        "ts_ns": pa.chunked_array([now]),
+        "origin_ts_ns": raw["ts_ns"],
+    }
+    return rows.complete(pa.table(stored), config.storage)
 
 
 def _renamed(subjects: pa.ChunkedArray, view: View, config: StreamConfig) -> pa.ChunkedArray:

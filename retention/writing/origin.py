@@ -22,6 +22,7 @@ from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
 from retention.subjects import matching_mask
 from retention.units import parse_instant
+from retention.writing.rollups import asks_to_roll_up
 from retention.writing.sifting import sifted
 from schemas.messages import FILE_COLUMNS
 
@@ -155,16 +156,25 @@ class View:
         Raises:
             DamagedError: a file cannot be read.
         """
+        yield from self._read(first, last, tally, _SHAPE)
+
+    def rolls_up(self, first: int, last: int) -> bool:
+        """Whether one of the wanted messages names a roll-up."""
+        shape = pa.schema([_SHAPE.field(name) for name in ("seq", "subject", "headers")])
+        tables = self._read(first, last, Tally(), shape)
+        return any(asks_to_roll_up(table["headers"]) for table in tables)
+
+    def _read(self, first: int, last: int, tally: Tally, shape: pa.Schema) -> Iterator[pa.Table]:
         spans = self.spans
         wanted = partial(self._wanted, first=first, last=last, tally=tally)
         for span in np.flatnonzero((spans.max_seq >= first) & (spans.min_seq <= last)):
             files = self._files(int(span))
-            parts = (part for file in files for part in sifted(file, _COLUMNS, wanted))
-            shaped = (part.cast(_SHAPE) for part in parts)
+            parts = (part for file in files for part in sifted(file, shape.names, wanted))
+            shaped = (part.cast(shape) for part in parts)
             if len(files) == 1:
                 yield from shaped
             else:  # files of other writers may interleave: those are held together
-                yield pa.concat_tables([_SHAPE.empty_table(), *shaped]).sort_by("seq")
+                yield pa.concat_tables([shape.empty_table(), *shaped]).sort_by("seq")
 
     def _files(self, span: int) -> list[DataFile]:
         begin, end = (int(number) for number in self.spans.first_file[span : span + 2])

@@ -22,14 +22,17 @@ import pyarrow.acero
 import pyarrow.dataset
 
 from retention import steps
+from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.parquet_files import stats_table, write_messages
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.passes.position import Position, locate
+from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rows import complete, sizes
+from retention.rules.removal import Delete, Purge
 from retention.staging import Staged, Staging, numbered
 from retention.stores import delta_outlook
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
@@ -38,6 +41,8 @@ from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing.append import BatchIdentity, append
+from retention.writing.mirror import carry_over
+from retention.writing.origin import origins_of
 from schemas.files import LOGGED_FILES
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
 
@@ -168,6 +173,28 @@ def roll_up(folder: Path) -> None:
     opened_at(folder).new_stream("ORDERS").publish([line.encode() for line in lines], "app", 7)
 
 
+def with_origin(folder: Path, format_: str, **limits: Any) -> None:
+    """ORDERS is still empty; what it takes from has three segments."""
+    streams = warehouse_with(folder, format_, NOW, segment_span="10s", **limits)
+    lay(streams.new_stream("ORIGIN").opened, even_segments(3, 10))
+
+
+def mirroring(folder: Path, format_: str) -> None:
+    with_origin(folder, format_, subjects=[], mirror={"name": "ORIGIN"})
+
+
+def sourcing(folder: Path, format_: str) -> None:
+    with_origin(folder, format_, sources=[{"name": "ORIGIN", "filter_subject": "s.1"}])
+
+
+def carry(folder: Path) -> None:
+    """In two parts."""
+    warehouse = opened_at(folder)
+    target = warehouse.new_stream("ORDERS").opened
+    origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
+    carry_over(target, origins, NOW, part_bytes=400)
+
+
 def publish_oddly(folder: Path) -> None:
     line = json.dumps({"subject": "a", "data": "x", "ts_ns": START}).encode()
     opened_at(folder).new_stream(ODD_NAME).publish([line], "app", 1)
@@ -195,6 +222,25 @@ def undo(folder: Path) -> None:
         warehouse.undo(run.removesuffix(".begun.json"))
     except UsageError as error:
         assert "was undone already" in str(error)  # noqa: PT017
+
+
+def purge(folder: Path) -> None:
+    """First some rows of many files, then everything, with the next sequence moved behind what was never stored."""
+    opened = opened_at(folder).stream("ORDERS").opened
+    with Engines("local") as engines:
+        for request in (Purge("s.1", keep=2), Purge(seq=60)):
+            remove_now(opened, request, engines)
+
+
+def erase(folder: Path) -> None:
+    """Of a message and of the file that an earlier run has left of it, nothing stays; a Delta table only deletes."""
+    opened = opened_at(folder).stream("ORDERS").opened
+    request = Delete((17, 22), erase=opened.config.format != "delta")
+    with Engines("local") as engines:
+        try:
+            remove_now(opened, request, engines)
+        except UsageError as error:
+            assert "there is no message 17" in str(error)  # noqa: PT017
 
 
 def lose_a_race(folder: Path) -> None:
@@ -226,10 +272,14 @@ SCENARIOS = {
     "first-publish": Scenario(empty, publish_oddly, ODD_NAME),
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
+    "mirror": Scenario(mirroring, carry),
+    "source": Scenario(sourcing, carry),
     "apply": Scenario(due, apply),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "undo": Scenario(applied, undo),
+    "purge": Scenario(due, purge),
+    "erase": Scenario(applied, erase),
 }
 
 
@@ -246,7 +296,9 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "messages": digest(stream),
         "next_seq": counters.next_seq.get(0),
         "open_base": counters.open_base.get(0),
-        "batches": {name: counters.batches.get(name) for name in ("app", "mine", "rival")},
+        "batches": {
+            name: counters.batches.get(name) for name in ("app", "mine", "rival", "mirror")
+        },
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),

@@ -7,13 +7,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from retention import headers
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.parquet_files import read_columns, stats_table
+from retention.parquet_files import describe, read_columns, stats_table, write_messages
 from retention.passes.outcomes import Outcome
 from retention.ports import Snapshot, Swap
+from retention.rows import complete
 from retention.units import HOUR, SECOND
 from retention.warehouse import Warehouse
 from retention.writing.mirror import Mirrored, carry_over
@@ -455,3 +457,73 @@ def test_files_of_others_that_interleave_or_are_unsorted_come_in_order(tmp_path:
     lay(warehouse.stream("O").opened, odd)
     assert came(warehouse.mirror()).messages == 6
     assert seqs(warehouse, "M") == [1, 2, 3, 5, 9, 10]
+
+
+ROLLING = {**ORIGIN, "allow_rollup_hdrs": True}
+"""As an origin it has carried them out; here they are laid, with what they replaced."""
+
+
+def with_roll_ups(warehouse: Warehouse) -> None:
+    """Two values of a before a roll-up of a, b before and behind one of everything."""
+    asked = {3: "sub", 5: "all"}
+    raw = {
+        "seq": list(range(1, 8)),
+        "subject": ["o.a", "o.b", "o.a", "o.a", "o.b", "o.a", "o.b"],
+        "ts_ns": [START] * 7,
+        "headers": [
+            headers.build([("Nats-Rollup", asked[seq])]) if seq in asked else None
+            for seq in range(1, 8)
+        ],
+        "payload": [b"x"] * 7,
+    }
+    store = warehouse.stream("O").opened.store
+    store.create()
+    file = store.stage(0, 1)
+    write_messages(file.location, [complete(pa.table(raw), "file")])
+    swap = Swap(
+        LOGGED_FILES.empty_table(),
+        stats_table([describe(file).stats]),
+        {"run": "laid"},
+        {0: 8},
+        {0: 1},
+    )
+    store.commit(swap, store.snapshot())
+
+
+@pytest.mark.parametrize("name", ["M", "S"])
+def test_roll_ups_are_stored_and_take_only_where_the_target_allows_them(
+    tmp_path: Path, format_: str, name: str
+) -> None:
+    for allowed, expected in ((False, [1, 2, 3, 4, 5, 6, 7]), (True, [5, 6, 7])):
+        folder = tmp_path / str(allowed)
+        own = {"allow_rollup_hdrs": allowed}
+        targets = ({**mirror_of(), **own}, {**sourcing(), **own})
+        warehouse = opened(folder, ROLLING, *targets, format=format_)
+        with_roll_ups(warehouse)
+        assert came(warehouse.mirror([name])).messages == len(expected)
+        assert seqs(warehouse, name) == expected
+        assert next_seq(warehouse, name) == 8
+
+
+def test_a_carried_roll_up_takes_what_is_stored_on_record(tmp_path: Path, format_: str) -> None:
+    own = {"name": "S", "subjects": ["s.>"], "sources": [{"name": "O"}], "allow_rollup_hdrs": True}
+    warehouse = opened(tmp_path, ROLLING, own, format=format_)
+    warehouse.stream("O").publish([line("o.a"), line("o.b")])
+    warehouse.mirror()
+    warehouse.stream("O").publish([line("o.a", Nats_Rollup="sub"), line("o.c")])
+    done = came(warehouse.mirror())
+    assert (done.messages, done.origins[0].rolled_up) == (2, 1)
+    assert seqs(warehouse, "S") == [2, 3, 4]
+    (run,) = warehouse.stream("S").history()
+    assert run["removed_messages"] == 1
+    warehouse.undo(run["run"])
+    assert seqs(warehouse, "S") == [1, 2, 3, 4]
+
+
+def test_room_that_a_roll_up_makes_counts(tmp_path: Path) -> None:
+    own = {"allow_rollup_hdrs": True, "max_msgs": 2, "discard": "new"}
+    warehouse = opened(tmp_path, ROLLING, {**sourcing(), **own})
+    warehouse.stream("O").publish([line("o.a"), line("o.c", Nats_Rollup="all"), line("o.c")])
+    assert came(warehouse.mirror()).messages == 2
+    warehouse.stream("O").publish([line("o.a")])
+    assert "maximum messages" in refusal(warehouse.mirror())
