@@ -227,3 +227,17 @@ def test_undo_brings_back_what_was_rolled_up_and_keeps_what_was_published(
     after = held(warehouse)
     assert after.slice(0, 30).equals(before)
     assert after["seq"].to_pylist() == list(range(1, 32))
+
+
+def test_a_run_is_not_undone_under_a_later_roll_up_of_the_same_segments(tmp_path: Path) -> None:
+    warehouse = warehouse_with(tmp_path, "parquet", NOW, allow_rollup_hdrs=True, max_age="60s")
+    stream = warehouse.stream("ORDERS")
+    lay(stream.opened, even_segments(1, 10))
+    warehouse.apply(as_of=START + 65 * SECOND)
+    run = warehouse.history()[0]["run"]
+    stream.publish([json.dumps({"subject": "s.1", "headers": SUB})])
+    with pytest.raises(RefusedError, match="undo that one first"):
+        warehouse.undo(run)
+    warehouse.undo(warehouse.history()[0]["run"])
+    warehouse.undo(run)
+    assert held(warehouse)["seq"].to_pylist() == list(range(1, 12))
