@@ -44,6 +44,8 @@ class Announced:
     sequences: tuple[int, int] | None
     """The first that markers use, also markers evicted again, and the next after the last; None: none was stored."""
     read: ReadCount
+    refused: frozenset[int] = frozenset()
+    """Sequences of the messages that stay because no marker could be stored for them."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,9 @@ class Announcer:
             Answer(number, removed_ranges(one, own), None, one.read)
             for number, ((one, _), own) in enumerate(zip(told, parts, strict=True))
         ]
+        refused = frozenset(done.refused.tolist())
         asked = replace(decided, ask=np.ones(len(spans), dtype=bool))
-        return Announced(asked, answers, done.markers, self._used(done.next_seq), read)
+        return Announced(asked, answers, done.markers, self._used(done.next_seq), read, refused)
 
 
 def expired(span: SpanRows, question: Question, *, reached: bool) -> Expired:

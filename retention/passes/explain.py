@@ -12,16 +12,15 @@ import pyarrow.compute as pc
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
+from retention.passes.arithmetic import Facts, arithmetic, sentence
 from retention.passes.exchange import fetched
 from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
-from retention.policy import Policy
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
+from retention.passes.verdicts import reached, stop_of
+from retention.rules import RULES
 from retention.rules.judge import STAYS, judge, settled
 from retention.rules.spans import Spans
 from retention.segments import Inventory
-from retention.units import MINUTE, SECOND, format_duration, format_instant, format_size
-from schemas.messages import NEVER
 
 
 @dataclass(frozen=True)
@@ -44,24 +43,6 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
         return asdict(self) | {"arithmetic": list(self.arithmetic)}
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What the rules compare about one message."""
-
-    seq: int
-    subject: str
-    ts_ns: int
-    size: int
-    deadline_ns: int | None
-    newer: int
-    """Messages with higher sequences."""
-    bytes_with_newer: int
-    newer_on_subject: int
-    as_of_ns: int
-    scan_end: int | None
-    """The message at which the age scan ends, if that comes before this one."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +91,8 @@ def explanation(seen: Look, found: Found) -> Explanation:
         size=facts.size,
         goes=goes,
         rule=rule if goes else None,
-        sentence=_sentence(stream, policy, facts, rule, goes=goes),
-        arithmetic=_arithmetic(policy, facts),
+        sentence=sentence(stream, policy, facts, rule, goes=goes),
+        arithmetic=arithmetic(policy, facts),
     )
 
 
@@ -145,12 +126,12 @@ def find(
     )
 
 
-def _facts(seen: Look, found: Found) -> _Facts:
+def _facts(seen: Look, found: Found) -> Facts:
     spans, rows, row = seen.decided.spans, found.rows, found.row
     message = rows.slice(row, 1).to_pylist()[0]
     same = pc.equal(rows["subject"], message["subject"]).to_numpy()
     scan_end = _scan_end(seen)
-    return _Facts(
+    return Facts(
         seq=message["seq"],
         subject=message["subject"],
         ts_ns=message["ts_ns"],
@@ -163,7 +144,15 @@ def _facts(seen: Look, found: Found) -> _Facts:
         newer_on_subject=int(same[row + 1 :].sum()) + found.newer_on_subject,
         as_of_ns=seen.plan.as_of_ns,
         scan_end=scan_end if scan_end is not None and scan_end < message["seq"] else None,
+        marker=_marker_for(seen, message["seq"]),
+        refused=message["seq"] in seen.refused,
     )
+
+
+def _marker_for(seen: Look, seq: int) -> int | None:
+    markers = seen.plan.markers
+    stored: list[int] = markers.filter(pc.equal(markers["replaces"], seq))["seq"].to_pylist()
+    return stored[0] if stored else None
 
 
 def _newer_on_subject(opened: OpenedStream, seen: Look, span: int, subject: str) -> int:
@@ -193,11 +182,20 @@ def _ends_by_metadata(seen: Look) -> bool:
     return bool(spans.max_ts_ns[age.reach - 1] > age.cutoff_ns)
 
 
-def _rule(seen: Look, found: Found, facts: _Facts) -> str | None:
+def _rule(seen: Look, found: Found, facts: Facts) -> str | None:
     """The first rule that lets the message go by itself, segments aside."""
+    for answer in seen.answers:
+        if answer.span == found.span:
+            return _answered(reached(answer, stop_of(seen.answers)), facts.seq)
     verdicts, _ = judge(found.rows, fetched(seen.decided.question(found.span)))
     verdict = int(settled(verdicts, reached=facts.scan_end is None)[found.row])
     return None if verdict == STAYS else RULES[verdict]
+
+
+def _answered(removed: pa.Table, seq: int) -> str | None:
+    first, last = removed["first_seq"].to_numpy(), removed["last_seq"].to_numpy()
+    inside = np.flatnonzero((first <= seq) & (seq <= last))
+    return RULES[removed["rule"][int(inside[0])].as_py()] if len(inside) else None
 
 
 def _is_planned(seen: Look, partition: int, seq: int) -> bool:
@@ -211,86 +209,3 @@ def _is_planned(seen: Look, partition: int, seq: int) -> bool:
         & (seq <= planned["max_seq"].to_numpy())
     )
     return bool(inside.any())
-
-
-def _arithmetic(policy: Policy, facts: _Facts) -> tuple[str, ...]:
-    """A line for each rule of the policy, in the order of a pass."""
-    refuses = ": discard is new, so this limit refuses new messages and never removes stored ones"
-    lines = []
-    if policy.max_msgs is not None:
-        lines.append(
-            MAX_MSGS + (refuses if policy.discard == "new" else _count_line(policy.max_msgs, facts))
-        )
-    if policy.max_bytes is not None:
-        lines.append(
-            MAX_BYTES
-            + (refuses if policy.discard == "new" else _bytes_line(policy.max_bytes, facts))
-        )
-    if policy.max_msgs_per_subject is not None:
-        lines.append(MAX_MSGS_PER_SUBJECT + _subject_line(policy.max_msgs_per_subject, facts))
-    if policy.max_age_ns is not None:
-        lines.append(MAX_AGE + _age_line(policy.max_age_ns, facts))
-    if policy.allow_msg_ttl:
-        lines.append(MSG_TTL + _ttl_line(facts))
-    return tuple(lines)
-
-
-def _count_line(limit: int, facts: _Facts) -> str:
-    return f" {limit:,}: {_messages(facts.newer)} newer than it"
-
-
-def _bytes_line(limit: int, facts: _Facts) -> str:
-    return f" {format_size(limit)} ({limit:,} bytes): it and everything newer take {facts.bytes_with_newer:,} bytes"
-
-
-def _subject_line(limit: int, facts: _Facts) -> str:
-    return f" {limit:,}: {_messages(facts.newer_on_subject)} newer on its subject"
-
-
-def _age_line(max_age_ns: int, facts: _Facts) -> str:
-    age_ns = facts.as_of_ns - facts.ts_ns
-    line = f" {format_duration(max_age_ns)}: it is {_age(age_ns)} old, stored {format_instant(facts.ts_ns)}"
-    if age_ns < max_age_ns:
-        return f"{line}, and goes at {format_instant(facts.ts_ns + max_age_ns)}"
-    if facts.deadline_ns == NEVER:
-        return f"{line}, but its Nats-TTL is never, so age does not remove it"
-    if facts.scan_end is not None:
-        return (
-            f"{line}, but the scan from the oldest sequence ended before it, at message {facts.scan_end:,}, which is "
-            "young enough to stay"
-        )
-    return line
-
-
-def _ttl_line(facts: _Facts) -> str:
-    if facts.deadline_ns is None:
-        return ": it has no Nats-TTL"
-    if facts.deadline_ns == NEVER:
-        return ": its Nats-TTL is never"
-    if facts.deadline_ns < facts.ts_ns:
-        return ": its Nats-TTL reaches beyond the year 2262, which the server takes for long past"
-    lived, deadline = facts.as_of_ns - facts.deadline_ns, format_instant(facts.deadline_ns)
-    if lived < 0:
-        return f": its Nats-TTL ends at {deadline}, in {_age(-lived)}"
-    return f": its Nats-TTL ended at {deadline}, {_age(lived)} ago"
-
-
-def _messages(count: int) -> str:
-    return "1 message is" if count == 1 else f"{count:,} messages are"
-
-
-def _age(age_ns: int) -> str:
-    """An age for reading: whole seconds, unless it is shorter than a minute."""
-    whole = age_ns if abs(age_ns) < MINUTE else age_ns // SECOND * SECOND
-    return format_duration(whole) if whole >= 0 else f"-{format_duration(-whole)}"
-
-
-def _sentence(stream: str, policy: Policy, facts: _Facts, rule: str | None, *, goes: bool) -> str:
-    named = f"{stream} {facts.seq:,} ({facts.subject})"
-    lines = _arithmetic(policy, facts)
-    if rule is None:
-        return f"{named} stays: {'; '.join(lines) if lines else 'no limit is set'}."
-    because = next(line for line in lines if line.startswith((f"{rule} ", f"{rule}:")))
-    if goes:
-        return f"{named} goes: {because}."
-    return f"{named} stays: {because}; but whole_segments is set, and its segment is open or holds messages that stay."

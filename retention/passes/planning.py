@@ -46,6 +46,8 @@ class Look:
     """None: a plan from a head, for which the table was not opened."""
     later: Later = _NOTHING
     """What the inventory does not have."""
+    refused: frozenset[int] = frozenset()
+    """Sequences of the messages that stay because no delete marker could be stored for them."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def _look_at(rows: Rows, decided: OnePass, as_of_ns: int, *, every_row: bool) ->
     plan = make_plan(inventory, policy, as_of_ns, told.decided, told.answers)
     read = plan.read + told.read
     plan = replace(plan, markers=told.markers, sequences=told.sequences, read=read)
-    return Look(inventory, told.decided, list(told.answers), plan)
+    return Look(inventory, told.decided, list(told.answers), plan, refused=told.refused)
 
 
 def _announced(

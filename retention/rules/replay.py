@@ -26,6 +26,8 @@ class Replayed:
     """Those that are left at the end; shape `PLANNED_MARKERS`."""
     next_seq: int
     """The next sequence to assign; markers that were evicted again have used theirs."""
+    refused: Array
+    """Sequences of the messages that stay because no marker could be stored for them."""
 
 
 def replay(
@@ -96,7 +98,8 @@ class _Scans:
         replaced = self._rows.select(["subject", "seq"]).take(of_row)
         columns = [pa.array(seqs), replaced["subject"], replaced["seq"]]
         table = pa.table(columns, names=PLANNED_MARKERS.names).cast(PLANNED_MARKERS)
-        return Replayed(self._verdicts, table, self._next_seq)
+        refused = self._rows["seq"].to_numpy()[self._refused]
+        return Replayed(self._verdicts, table, self._next_seq, refused)
 
     def _deadlines(self, absent: int) -> Array:
         return pc.fill_null(self._rows["deadline_ns"], absent).to_numpy()

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from retention.passes.announcing import Announcer, without_markers
+from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.plan import Plan
 from retention.passes.probe import Rule, Told
 from retention.passes.verdicts import make_plan
@@ -192,7 +192,9 @@ def answers(world: World, decided: OnePass) -> list[Answer]:
     return asks(world, answer, decided.spans, questions)
 
 
-def asks(world: World, rule: Rule[Told], spans: Spans, questions: Sequence[Question]) -> list[Told]:
+def asks(
+    world: World, rule: Rule[Question, Told], spans: Spans, questions: Sequence[Question]
+) -> list[Told]:
     """Put questions to a world's rows, as `probe.Rows` does to files."""
     return [rule(_span_rows(world, spans, question.span), question) for question in questions]
 
@@ -207,19 +209,28 @@ def _span_rows(world: World, spans: Spans, span: int) -> SpanRows:
     return SpanRows(rows.take(pa.array(order)), of_row, ReadCount())
 
 
-def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
+def announced(world: World, policy: Policy, as_of_ns: int) -> Announced:
+    """A pass as far as metadata, rows and markers decide it."""
     decided = decide(world, policy, as_of_ns)
     told = without_markers(decided, answers(world, decided))
-    if policy.subject_delete_marker_ttl_ns is not None:
-        announcer = Announcer(
-            world.inventory,
-            policy,
-            as_of_ns,
-            NEXT_SEQ,
-            lambda: digests(world, world.inventory),
-            partial(asks, world),
-        )
-        told = announcer.announce(decided, told.answers)
+    if policy.subject_delete_marker_ttl_ns is None:
+        return told
+    announcer = Announcer(
+        world.inventory,
+        policy,
+        as_of_ns,
+        NEXT_SEQ,
+        lambda: digests(world, world.inventory),
+        partial(asks, world),
+    )
+    return announcer.announce(decided, told.answers)
+
+
+def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
+    return planned(world, policy, as_of_ns, announced(world, policy, as_of_ns))
+
+
+def planned(world: World, policy: Policy, as_of_ns: int, told: Announced) -> Plan:
     plan = make_plan(world.inventory, policy, as_of_ns, told.decided, told.answers)
     return replace(plan, markers=told.markers, sequences=told.sequences)
 

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from retention.passes.explain import Explanation, Found, explanation
 from retention.passes.planning import Look
-from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from tests.support.laws import law
 from tests.support.worlds import (
+    NEXT_SEQ,
     Message,
     World,
-    answers,
-    decide,
+    announced,
     instants,
+    planned,
     policies,
     removed_by,
     rows_of,
@@ -25,10 +25,9 @@ from tests.support.worlds import (
 
 
 def look(world: World, policy: Policy, as_of: int) -> Look:
-    decided = decide(world, policy, as_of)
-    told = answers(world, decided)
-    plan = make_plan(world.inventory, policy, as_of, decided, told)
-    return Look(world.inventory, decided, told, plan)
+    told = announced(world, policy, as_of)
+    plan = planned(world, policy, as_of, told)
+    return Look(world.inventory, told.decided, list(told.answers), plan, refused=told.refused)
 
 
 def explained(world: World, seen: Look) -> list[Explanation]:
@@ -95,3 +94,21 @@ def test_a_message_that_never_expires_says_so() -> None:
 
 def test_a_message_that_no_limit_touches_says_so() -> None:
     assert one(Policy(), 1, message(1)).sentence == "WORLD 1 (a) stays: no limit is set."
+
+
+MARKING = Policy(allow_msg_ttl=True, subject_delete_marker_ttl_ns=10**9)
+
+
+def test_the_last_of_a_subject_is_announced_by_a_marker() -> None:
+    laid = World(((1, (Message(1, "a", 1, 50, never=False, deadline_ns=5),)),), open_base=1)
+    [told] = explained(laid, look(laid, MARKING, 25))
+    assert told.goes
+    assert told.sentence.endswith(f"; delete marker {NEXT_SEQ:,} announces it.")
+
+
+def test_what_no_marker_can_announce_stays_and_says_so() -> None:
+    laid = World(((1, (Message(1, "a", 1, 50, never=False, deadline_ns=5),)),), open_base=1)
+    full = replace(MARKING, max_msgs=1, discard="new")
+    [told] = explained(laid, look(laid, full, 25))
+    assert (told.goes, told.rule) == (False, None)
+    assert "marker that would announce it does not fit" in told.sentence
