@@ -36,6 +36,8 @@ class Step(StrEnum):
     """A data file's subject counts are written."""
     COPY_WRITTEN = "run.copy-written"
     """A copy without the removed rows is written and read back."""
+    ERASED = "run.erased"
+    """No file holds what a run has erased (Parquet)."""
     STAGED_DISCARDED = "staged.discarded"
     """Staged files that no commit named are deleted."""
     CONSUMERS_KEPT = "import.consumers-kept"

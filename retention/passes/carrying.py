@@ -11,6 +11,7 @@ from retention.errors import CommitUnknownError
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
 from retention.passes.additions import Additions, stage_additions
+from retention.passes.erasing import erase
 from retention.passes.history import History
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned
@@ -69,6 +70,7 @@ def carry_out(
     except BaseException:
         opened.store.discard([row["path"] for row in added.stats])
         raise
+    erase(opened, plan.request)
     work = Work(added.read, added.bytes, plan.version, version)
     report = report_of(opened, plan, run, work, started)
     _finish(history, plan, report, {**planned.next_seq, **_sequences_after(plan)})

@@ -72,6 +72,12 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         RefusedError: with the server's error code.
     """
     config = opened.config
+    if config.format == "delta" and isinstance(request, Delete) and request.erase:
+        raise RefusedError(
+            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
+            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
+            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
+        )
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109
     elif config.deny_purge and isinstance(request, Purge):

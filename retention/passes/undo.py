@@ -88,6 +88,10 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any
         )
     if not outcome["removed_messages"]:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
+    if outcome.get("request", {}).get("erase"):
+        raise UsageError(
+            f"{opened.name}: run {run} erased what it deleted, which cannot be undone; import a backup if you have one"
+        )
     return outcome
 
 

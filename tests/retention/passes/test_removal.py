@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from retention.engines.choice import Engines
@@ -13,6 +15,7 @@ from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.passes.run import remove_now
 from retention.rules.removal import Delete, Purge, Request
 from retention.segments import ReadCount
+from retention.steps import Step, watched_by
 from retention.stores.lease import lease
 from retention.stream import Stream
 from retention.warehouse import Warehouse
@@ -285,3 +288,71 @@ def test_only_one_run_removes_at_a_time(tmp_path: Path) -> None:
         pytest.raises(BusyError),
     ):
         removed(streams, Purge())
+
+
+SECRET = b"the secret of message 3"
+
+
+def with_secret(folder: Path, format_: str = "parquet") -> Warehouse:
+    """Message 3 has a payload that is found wherever it lies."""
+    log = [replace(one, payload=SECRET if one.seq == 3 else b"x") for one in LOG]
+    return nine(folder, format_, [File(1, log[:5]), File(6, log[5:])])
+
+
+def holding(folder: Path, seq: int) -> list[Path]:
+    """All files on the disk in which a message stands."""
+    found = [path for path in folder.rglob("*.parquet") if "subjects" not in path.parts]
+    return [path for path in found if seq in pq.ParquetFile(path).read(["seq"])["seq"].to_pylist()]
+
+
+def test_an_erased_message_is_in_no_file_although_an_earlier_run_left_one(tmp_path: Path) -> None:
+    streams = with_secret(tmp_path)
+    removed(streams, Delete((1,)))
+    assert len(holding(tmp_path, 3)) == 2
+    report = removed(streams, Delete((3,), erase=True))
+    assert holding(tmp_path, 3) == []
+    assert len(list((tmp_path / "streams").rglob("subjects/**/*.parquet"))) == 2
+    assert seqs(streams) == [2, 4, 5, 6, 7, 8, 9]
+    with pytest.raises(UsageError, match="cannot be undone"):
+        streams.undo(report.run)
+
+
+def test_erasing_leaves_the_grace_of_other_messages_alone(tmp_path: Path) -> None:
+    streams = with_secret(tmp_path)
+    other = removed(streams, Delete((7,)))
+    removed(streams, Delete((3,), erase=True))
+    assert len(holding(tmp_path, 7)) == 1
+    assert streams.undo(other.run)["restored_messages"] == 1
+
+
+def test_a_delete_without_erasure_keeps_the_file_for_its_undo(tmp_path: Path) -> None:
+    removed(with_secret(tmp_path), Delete((3,)))
+    assert len(holding(tmp_path, 3)) == 1
+
+
+def test_erasure_is_refused_where_older_versions_of_the_table_are_read(tmp_path: Path) -> None:
+    streams = with_secret(tmp_path, "delta")
+    with pytest.raises(RefusedError, match="time travel"):
+        removed(streams, Delete((3,), erase=True))
+    assert seqs(streams) == ALL
+
+
+def test_a_killed_erasure_is_finished_by_the_next_run(tmp_path: Path) -> None:
+    streams = with_secret(tmp_path)
+
+    def killed(step: Step) -> None:
+        if step == Step.MOVES_NOTED and len(streams_left(tmp_path)) > 1:
+            raise KeyboardInterrupt
+
+    with watched_by(killed), pytest.raises(KeyboardInterrupt):
+        removed(streams, Delete((3,), erase=True))
+    assert len(holding(tmp_path, 3)) == 1
+    removed(streams, Purge("nope"))
+    assert holding(tmp_path, 3) == []
+    (erased,) = [record for record in streams.history() if record["kind"] == "delete"]
+    assert (erased["status"], erased["settled"]) == ("done", True)
+
+
+def streams_left(folder: Path) -> list[Path]:
+    """Data files in the trash, and one more."""
+    return [folder, *(folder / "streams" / "ORDERS" / "_retention" / "trash").rglob("*.parquet")]
