@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from retention.stores import delta_outlook
 from tests.support.sandboxes import NOW, Commands, commands, lines
 from tests.support.trees import overwrite
 
@@ -62,6 +63,8 @@ COMMON = {
     "streams/ORDERS/messages/partition=N/segment=N/*.parquet",
 }
 DELTA = {
+    "streams/ORDERS/_retention/ledger/*.blocks",
+    "streams/ORDERS/_retention/ledger/ledger.json",
     "streams/ORDERS/_retention/stats/*.parquet",
     "streams/ORDERS/messages/_delta_log/N.checkpoint.parquet",
     "streams/ORDERS/messages/_delta_log/N.json",
@@ -90,6 +93,14 @@ class Made:
     folder: Path
     before: tuple[int, ...]
     trials: tuple[Trial, ...]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ledgers() -> Iterator[None]:
+    """However few its files are, a stream keeps a ledger of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_outlook, "WORTH_FILES", 1)
+        yield
 
 
 @pytest.fixture(scope="module", params=["delta", "parquet"])
