@@ -51,7 +51,7 @@ class Step(StrEnum):
     LEDGER_KEPT = "ledger.kept"
     """The ledger names its packs; those that it named before are not deleted yet (Delta)."""
     DUE_KEPT = "due.kept"
-    """It is remembered until when nothing is due (Delta)."""
+    """It is remembered until when nothing is due."""
     UNDO_KEPT = "run.undo-kept"
     """The list of the files that a run removes, or of those that it adds, is written."""
     HISTORY_BEGUN = "history.begun"
@@ -74,6 +74,8 @@ class Step(StrEnum):
     """It is noted up to which entry everything is moved (Parquet)."""
     LIST_WRITTEN = "parquet.list-written"
     """The full list stands beside a hundredth log entry (Parquet)."""
+    DIRECTORIES_KEPT = "parquet.directories-kept"
+    """It is remembered how directories looked in which every file is known (Parquet)."""
     FOREIGN_TAKEN_IN = "parquet.foreign-taken-in"
     """Files of another writer are in the log (Parquet)."""
 

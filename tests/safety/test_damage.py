@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.stores import delta_outlook
+from retention.stores import delta_outlook, parquet_walk
 from tests.support.sandboxes import NOW, Commands, commands, lines
 from tests.support.trees import overwrite
 
@@ -71,6 +71,7 @@ DELTA = {
     "streams/ORDERS/messages/_delta_log/_last_checkpoint",
 }
 PARQUET = {
+    "streams/ORDERS/_retention/directories.arrow",
     "streams/ORDERS/_retention/log/N.json",
     "streams/ORDERS/_retention/log/moved",
     "streams/ORDERS/_retention/moves.lock",
@@ -97,9 +98,11 @@ class Made:
 
 @pytest.fixture(scope="module", autouse=True)
 def ledgers() -> Iterator[None]:
-    """However few its files are, a stream keeps a ledger of them."""
+    """However few its files are, a stream remembers what it knows of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delta_outlook, "WORTH_FILES", 1)
+        patch.setattr(parquet_walk, "WORTH_FILES", 1)
+        patch.setattr(parquet_walk, "COARSE_NS", 50_000_000)
         yield
 
 

@@ -30,7 +30,7 @@ from retention.passes.orphans import orphans
 from retention.ports import Swap
 from retention.rows import complete, sizes
 from retention.staging import Staged, Staging, numbered
-from retention.stores import delta_outlook
+from retention.stores import delta_outlook, parquet_walk
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
@@ -150,8 +150,9 @@ def apply(folder: Path) -> None:
 
 
 def apply_with_ledger(folder: Path) -> None:
-    """However few its files are, a ledger of them is kept."""
-    delta_outlook.WORTH_FILES = 1
+    """However few and young its files are, a ledger of them is kept, or how their directories look."""
+    delta_outlook.WORTH_FILES = parquet_walk.WORTH_FILES = 1
+    parquet_walk.COARSE_NS = -(10**9)
     apply(folder)
 
 
