@@ -62,6 +62,8 @@ class Step(StrEnum):
     """Everything is checked, nothing is committed (Delta)."""
     DELTA_COMMITTED = "delta.committed"
     """The log has the commit (Delta)."""
+    GRACE_FOLLOWED = "delta.grace-followed"
+    """The table's properties say how long removed files stay, as the configuration does (Delta)."""
     CHECKPOINT_WRITTEN = "delta.checkpoint-written"
     """The log has a checkpoint (Delta)."""
     ENTRY_SYNCED = "parquet.entry-synced"

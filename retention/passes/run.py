@@ -98,6 +98,9 @@ def _carry_out(
         work = _Work(version_before=plan.version, version_after=plan.version)
         report = _report(opened, plan, run, work, started)
         _finish(history, report, planned.next_seq)
+        if planned.snapshot is not None:
+            # What a killed run left undone behind its commit is done now.
+            opened.store.finish()
         return report
     snapshot = planned.snapshot or _pinned(opened, plan)
     plan = replace(plan, version=snapshot.version)

@@ -20,6 +20,7 @@ import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded whe
 import pyarrow as pa
 import pyarrow.acero
 import pyarrow.dataset
+from deltalake import DeltaTable
 
 from retention import steps
 from retention.errors import UsageError
@@ -122,6 +123,13 @@ def idle(folder: Path, format_: str) -> None:
     lay(streams.stream("ORDERS").opened, even_segments(4, 10))
 
 
+def due_with_another_grace(folder: Path, format_: str) -> None:
+    """A segment is due, and removed files are to stay for another time than when the table was made."""
+    streams = warehouse_with(folder, format_, NOW)
+    lay(streams.stream("ORDERS").opened, even_segments(3, 10))
+    warehouse_with(folder, format_, NOW, max_age="60s", grace="3d")
+
+
 def applied(folder: Path, format_: str) -> None:
     due(folder, format_)
     apply(folder)
@@ -195,6 +203,7 @@ SCENARIOS = {
     "import": Scenario(with_backup, import_backup),
     "apply": Scenario(due, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
+    "changed-grace": Scenario(due_with_another_grace, apply),
     "undo": Scenario(applied, undo),
 }
 
@@ -210,6 +219,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     ended = [record for record in history.outcomes() if record["status"] == "done"]
     found = {
         "messages": digest(stream),
+        "properties": properties_of(folder, opened.name),
         "next_seq": counters.next_seq.get(0),
         "open_base": counters.open_base.get(0),
         "batches": {name: counters.batches.get(name) for name in ("app", "mine", "rival")},
@@ -223,6 +233,14 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         apply(folder)
         found["again"] = next(iter(history.outcomes()))["removed_messages"]
     return found
+
+
+def properties_of(folder: Path, stream: str) -> dict[str, str]:
+    """What a Delta table says about itself."""
+    messages = folder / "streams" / stream / "messages"
+    if not (messages / "_delta_log").is_dir():
+        return {}
+    return dict(DeltaTable(str(messages)).metadata().configuration)
 
 
 def digest(stream: Stream) -> list[Any]:
