@@ -63,6 +63,10 @@ class Places:
             reached(Step.MOVES_NOTED)
         return state
 
+    def unfinished(self, state: State) -> int:
+        """How many commits are there of which nobody has noted that all moves are done."""
+        return state.version - self._finished(state)
+
     def foreign(self, state: State, since: int = 0) -> list[str]:
         """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted.
 
