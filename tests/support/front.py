@@ -20,6 +20,8 @@ from tests.support.faults import Call
 
 SLOW_S = 0.5
 _ENTRY = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
+_WRITTEN_AT = re.compile(rb"<LastModified>(.*?)<")
+_KEY = re.compile(rb"<Key>(.*?)<")
 _NOT_PASSED_ON = ("connection", "transfer-encoding", "content-length", "date", "server")
 
 
@@ -193,7 +195,7 @@ def _stale(content: bytes) -> bytes:
     entries = _ENTRY.findall(content)
     if not entries:
         return content
-    newest = max(entries, key=lambda entry: re.findall(rb"<LastModified>(.*?)<|<Key>(.*?)<", entry))
+    newest = max(entries, key=lambda entry: [found.findall(entry) for found in (_WRITTEN_AT, _KEY)])
     return content.replace(newest, b"").replace(
         b"<KeyCount>%d<" % len(entries), b"<KeyCount>%d<" % (len(entries) - 1)
     )
