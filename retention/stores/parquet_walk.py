@@ -14,6 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from retention import files
+from retention.failing import telling
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 
@@ -80,7 +81,15 @@ def walk(directory: str, seen: Seen | None = None, since: int = 0) -> Walked:
         directory: `messages/` of a stream.
         seen: directories that look as they did then are not listed.
         since: leave out directories of segments below this base.
+
+    Raises:
+        StorageError: a directory cannot be read.
     """
+    with telling(directory):
+        return _walk(directory, seen, since)
+
+
+def _walk(directory: str, seen: Seen | None, since: int) -> Walked:
     before = {} if seen is None else seen.stamps
     inner = _inner(before)
     listed: dict[str, list[str]] = {}
@@ -100,8 +109,12 @@ def walk(directory: str, seen: Seen | None = None, since: int = 0) -> Walked:
 
 
 def is_unchanged(directory: str, seen: Seen) -> bool:
-    """Whether no file can have come or gone since: no directory is to be listed again."""
-    with suppress(FileNotFoundError):
+    """Whether no file can have come or gone since: no directory is to be listed again.
+
+    Raises:
+        StorageError: a directory cannot be read.
+    """
+    with suppress(FileNotFoundError), telling(directory, FileNotFoundError):
         return all(
             _stamp(f"{directory}/{inside}") == stamp for inside, stamp in seen.stamps.items()
         )

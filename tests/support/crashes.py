@@ -166,9 +166,9 @@ def apply_with_ledger(folder: Path) -> None:
 
 def undo(folder: Path) -> None:
     warehouse = opened_at(folder)
-    run = next(path.name for path in sorted((folder / "runs/ORDERS").glob("*.begun.json")))
+    applied = min(one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply")
     try:
-        warehouse.undo(run.removesuffix(".begun.json"))
+        warehouse.undo(applied)
     except UsageError as error:
         assert "was undone already" in str(error)  # noqa: PT017
 

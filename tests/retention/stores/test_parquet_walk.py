@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from retention.engines.choice import Engines
+from retention.errors import StorageError
 from retention.parquet_files import write_messages
 from retention.passes.planning import plan_pass
 from retention.ports import Snapshot
@@ -198,3 +200,10 @@ def test_a_pass_that_was_told_when_something_is_due_does_not_open_the_log(tmp_pa
     found = snapshot()
     assert found is not None
     assert found.handle.state.files.num_rows == 3 + 1
+
+
+@pytest.mark.parametrize("act", ["scandir", "stat"])
+def test_a_directory_that_the_storage_keeps_from_us_is_told(place: Stage, act: str) -> None:
+    broken = OSError(errno.EIO, os.strerror(errno.EIO))
+    with patch.object(os, act, side_effect=broken), pytest.raises(StorageError, match="messages"):
+        parquet_walk.walk(f"{place.root}/messages")
