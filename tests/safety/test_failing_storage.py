@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,18 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
         print_tally(TALLY)
 
 
+@cache
+def trial_of(crew: Crew, name: str, format_: str) -> Trial:
+    """The same trial for every test."""
+    return Trial(crew, name, format_)
+
+
 class Trial:
     """One command on one format: what it meets, and copies of that in which something fails."""
 
     def __init__(self, crew: Crew, name: str, format_: str) -> None:
         self.crew, self.name, self.format = crew, name, format_
-        self.base = Path(tempfile.mkdtemp(prefix=f"{name}-{format_}-", dir=crew.folder))
+        self.base = crew.folder / f"{name}-{format_}"
         assert crew.run(do="prepare", scenario=name, folder=self.base, format=format_) == 0
         calm = self.copy("calm")
         told = self.ask(calm, "act", plan=[])
@@ -115,7 +121,7 @@ class Trial:
 def test_what_fails_once_changes_nothing_in_the_end(
     crew: Crew, name: str, format_: str, record_testsuite_property: Any
 ) -> None:
-    trial = Trial(crew, name, format_)
+    trial = trial_of(crew, name, format_)
     faults = list(trial.faults())
     with ThreadPoolExecutor(WORKERS) as pool:
         wrongs = [wrong for found in pool.map(trial.wrongs, faults) for wrong in found]
@@ -125,7 +131,7 @@ def test_what_fails_once_changes_nothing_in_the_end(
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_slow_disk_changes_nothing_at_all(crew: Crew, format_: str) -> None:
-    trial = Trial(crew, "apply", format_)
+    trial = trial_of(crew, "apply", format_)
     slow = trial.copy("slow")
     assert trial.ask(slow, "act", plan=[], slow_s=0.005)["error"] is None
     found = trial.ask(slow, "outcome")
