@@ -15,7 +15,7 @@ demo: setup  ## See it work on the flights of 2013
 	@$(BIN)/python -m scripts.demo
 
 test: check  ## Run every check and every test
-	$(BIN)/pytest -m "law or not ($(QUICK))"
+	$(BIN)/pytest -n 2 --dist loadfile -m "law or not ($(QUICK))"
 
 check: setup  ## Check format, lint, types, imports and all tests that need no Spark (seconds)
 	$(BIN)/ruff format --check

@@ -47,7 +47,7 @@ def _policy(opened: OpenedStream) -> Iterator[Finding]:
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:
     name = opened.name
-    found = survey(Layout(opened.root, name), opened.config.format)
+    found = survey(Layout(opened.root, name), opened.config.format, opened.config.grace_ns)
     if found is None:
         yield ok("table", "nothing was written yet", name)
         return
@@ -55,6 +55,7 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
     yield ok("table", f"opens at version {found.version} with {count:,} files", name)
     yield _data_files(found, name)
     yield _statistics(found, name)
+    yield from _put_off(found, name)
     if found.vectors:
         yield _vectors(opened, found.vectors)
     if count > MANY_FILES:
@@ -62,6 +63,25 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
             "segments",
             f"{count:,} files make every plan slow",
             "raise segment_size and segment_span, and append in larger batches",
+            name,
+        )
+
+
+def _put_off(found: Survey, name: str) -> Iterator[Finding]:
+    """What a run does behind its commit, and an interrupted one leaves to the next."""
+    if found.unmoved:
+        yield warning(
+            "moves",
+            f"{found.unmoved:,} commits have files that are not in their places, which only other readers miss",
+            "run `retention apply`: whoever opens the stream next finishes them",
+            name,
+        )
+    if found.grace:
+        listed = ", ".join(f"{key} = {value}" for key, value in found.grace.items())
+        yield warning(
+            "grace",
+            f"the table does not say what the configuration's grace wants: {listed}",
+            "run `retention apply`: a run that removes something writes it; until then VACUUM follows the table",
             name,
         )
 

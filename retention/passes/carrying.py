@@ -59,6 +59,9 @@ def carry_out(
         work = Work(version_before=plan.version, version_after=plan.version)
         report = report_of(opened, plan, run, work, started)
         _finish(history, plan, report, planned.next_seq)
+        if planned.snapshot is not None:
+            # What a killed run left undone behind its commit is done now.
+            opened.store.finish()
         return report
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, version=snapshot.version)

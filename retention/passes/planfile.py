@@ -51,6 +51,13 @@ def load_plans(location: str) -> list[Plan]:
         DamagedError: what is read is not what was written.
     """
     document = _document(location)
+    try:
+        return _plans(location, document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(location, f"a part of it is not what was written ({error})") from error
+
+
+def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     tables = {part: _part(location, part, document["sha256"][part]) for part in _PARTS}
     plans = [_plan(header, number, tables) for number, header in enumerate(document["plans"])]
     for plan, header in zip(plans, document["plans"], strict=True):

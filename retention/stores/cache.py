@@ -118,7 +118,7 @@ class StatisticsCache:
             with files.open_input(files.join(self._directory, name)) as source:
                 opened = pq.ParquetFile(source, page_checksum_verification=True)
                 rows = opened.read(FILE_STATS.names).cast(FILE_STATS)
-        except (OSError, KeyError, pa.ArrowException):
+        except (OSError, ValueError, KeyError, pa.ArrowException):
             # Whatever cannot be read is learned again from the data files.
             return None
         self._remember(name, rows)

@@ -58,6 +58,8 @@ class DeltaStore(FileStore):
         """Open the table once."""
         self._check_format()
         handle, live = delta_table.read_handle(self._layout)
+        grace_ns = self._settings.grace_ns
+        self._grace_differs = bool(delta_grace.differing(handle.table, grace_ns))
         return Snapshot(
             handle.table.version(),
             handle.table_id,
@@ -99,8 +101,6 @@ class DeltaStore(FileStore):
             # Which sequence is next rests on every file: those that no log describes are read now.
             self.inventory(snapshot)
         self._cache.add(swap.add)
-        grace_ns = self._settings.grace_ns
-        self._grace_differs = bool(delta_grace.differing(snapshot.handle.table, grace_ns))
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)
 

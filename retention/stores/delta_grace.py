@@ -8,6 +8,8 @@ import re
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
+from retention.steps import Step, reached
+
 _log = logging.getLogger(__name__)
 
 _REMOVED = "delta.deletedFileRetentionDuration"
@@ -49,6 +51,7 @@ def follow(stream: str, table: DeltaTable, grace_ns: int) -> None:
     listed = ", ".join(f"{name} = {value}" for name, value in changed.items())
     try:
         table.alter.set_table_properties(changed, post_commithook_properties=_NO_HOOKS)
+        reached(Step.GRACE_FOLLOWED)
     except (DeltaError, OSError) as error:
         _log.warning("stream %s: %s was not set: %s", stream, listed, error)
         return

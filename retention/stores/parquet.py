@@ -56,8 +56,8 @@ class ParquetStore(FileStore):
         self._places = Places(layout, self._log)
 
     def mark(self) -> Mark | None:
-        """None: other writers put files into the directories without a log entry."""
-        return None
+        """The newest log entry and the directories' times; None unless they tell that no file came without an entry."""
+        return self._places.mark()
 
     def outlook(self, mark: Mark) -> None:
         """None: the log is all there is to read."""
@@ -69,7 +69,7 @@ class ParquetStore(FileStore):
         """Open the table once; moves that a run left unfinished are finished first."""
         self._check_format()
         state = self._places.finish_moves()
-        handle = ParquetHandle(state, self._places.foreign(state))
+        handle = ParquetHandle(state, self._places.newcomers(state))
         return Snapshot(state.version, state.table_id, state.files, state.counters, handle)
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
@@ -143,7 +143,7 @@ class ParquetStore(FileStore):
                 self._log.append(entry(self._now_ms()), handle.state.table_id)
                 reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
-            handle.foreign = self._places.foreign(handle.state)
+            handle.foreign = self._places.newcomers(handle.state)
         return read
 
     def _refuse_new(self, handle: ParquetHandle, swap: Swap) -> None:

@@ -120,6 +120,14 @@ class ParquetLog:
         """The newest version, -1 if there is none."""
         return max(self._versions()[0], default=-1)
 
+    def seal(self, version: int) -> str | None:
+        """What tells an entry from another table's of that version: length and time; None if it is not there."""
+        try:
+            length, modified_ms = files.stat(self._place(version, "json"))
+        except FileNotFoundError:
+            return None
+        return f"{length}/{modified_ms}"
+
     def find(self, run: str) -> int | None:
         """The version of a run's entry, None if it has none."""
         versions = reversed(self._versions()[0])

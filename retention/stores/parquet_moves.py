@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -11,10 +10,13 @@ import pyarrow.compute as pc
 
 from retention import files
 from retention.errors import BusyError
+from retention.ports import Mark
 from retention.steps import Step, reached
+from retention.stores import parquet_walk
 from retention.stores.layout import Layout
 from retention.stores.lease import held
 from retention.stores.parquet_log import ParquetLog, State
+from retention.stores.parquet_walk import Basis, Directories, is_unchanged, walk
 
 PATIENCE_S = 5.0
 """How long to wait for a mover that may stand still for good; whoever gives up goes on without the moves."""
@@ -27,6 +29,7 @@ class Places:
         self._layout = layout
         self._log = log
         self._done = layout.own("log", "moved")
+        self._directories = Directories(layout)
 
     def staged(self, path: str) -> str:
         """Where a file is written before its commit."""
@@ -60,6 +63,10 @@ class Places:
             reached(Step.MOVES_NOTED)
         return state
 
+    def unfinished(self, state: State) -> int:
+        """How many commits are there of which nobody has noted that all moves are done."""
+        return state.version - self._finished(state)
+
     def foreign(self, state: State, since: int = 0) -> list[str]:
         """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted.
 
@@ -67,7 +74,46 @@ class Places:
             state: what is live.
             since: leave out segments below this base.
         """
-        found = pa.array(_walk(self._layout.messages, since), pa.string())
+        return self._unknown(walk(self._layout.messages, since=since).paths(), state)
+
+    def newcomers(self, state: State) -> list[str]:
+        """What `foreign` says, but only directories that changed since they were last seen are listed."""
+        if state.files.num_rows < parquet_walk.WORTH_FILES:
+            return self.foreign(state)
+        seen = self._directories.recall()
+        if seen is not None and not (
+            seen.basis.table_id == state.table_id and self._holds(seen.basis)
+        ):
+            seen = None
+        walked = walk(self._layout.messages, seen)
+        unknown = self._unknown(walked.paths(), state)
+        seal = self._log.seal(state.version)
+        if seal is not None:
+            # Where nothing can be remembered, the next opening lists everything again.
+            with suppress(OSError):
+                basis = Basis(state.table_id, state.version, seal)
+                self._directories.keep(basis, walked, unknown, seen)
+        return unknown
+
+    def mark(self) -> Mark | None:
+        """What tells this state from every other, if no directory has changed since it was last seen."""
+        version, seen = self._log.newest(), self._directories.recall()
+        seal = self._log.seal(version)
+        if seen is None or seal is None or not self._holds(seen.basis):
+            return None
+        if self._moved_up_to(seen.basis.table_id) != version:
+            return None
+        unchanged = is_unchanged(self._layout.messages, seen)
+        return Mark(version, f"{seal}/{seen.digest}") if unchanged else None
+
+    def _holds(self, basis: Basis) -> bool:
+        """Whether the log still has that entry: one that was put back to an earlier state knows fewer files."""
+        return self._log.seal(basis.version) == basis.seal
+
+    def _unknown(self, paths: list[str], state: State) -> list[str]:
+        if not paths:
+            return []
+        found = pa.array(paths, pa.string())
         ours = pa.chunked_array(
             [*state.files["path"].chunks, pa.array(self._unmoved(state), pa.string())]
         )
@@ -92,33 +138,11 @@ class Places:
             yield (trash, final) if stays else (final, trash)
 
     def _finished(self, state: State) -> int:
+        return self._moved_up_to(state.table_id)
+
+    def _moved_up_to(self, wanted: str) -> int:
         """Up to which version of this very table everything is moved; -1 if nothing is known."""
         version, _, table_id = (
             (files.read_bytes(self._done) or b"").decode(errors="replace").partition(" ")
         )
-        return int(version) if version.isdigit() and table_id == state.table_id else -1
-
-
-def _walk(directory: str, since: int) -> list[str]:
-    """Parquet files below a directory, relative to it; hidden names and those that begin with _ are left out.
-
-    Directories of segments below the base `since` are left out, too.
-    """
-    found: list[str] = []
-    pending = [""]
-    while pending:
-        inside = pending.pop()
-        try:
-            entries = os.scandir(f"{directory}/{inside}")
-        except FileNotFoundError:
-            continue
-        with entries:
-            for entry in entries:
-                base = entry.name.removeprefix("segment=")
-                if entry.name[0] in "._" or (base.isdigit() and int(base) < since):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f"{inside}{entry.name}/")
-                elif entry.name.endswith(".parquet"):
-                    found.append(inside + entry.name)
-    return found
+        return int(version) if version.isdigit() and table_id == wanted else -1

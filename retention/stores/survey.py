@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
-from retention.stores import delta_table, index
+from retention.stores import delta_grace, delta_table, index
 from retention.stores.cache import StatisticsCache
 from retention.stores.layout import Layout, check_format
 from retention.stores.parquet_log import ParquetLog
@@ -29,6 +30,10 @@ class Survey:
     """Files that the next plan opens once, because no statistics of them are kept."""
     vectors: int
     """Files of which a deletion vector of another writer hides rows."""
+    unmoved: int
+    """Commits of which files were not brought to their places yet (Parquet)."""
+    grace: Mapping[str, str]
+    """Properties of the table that the configuration's grace wants otherwise, as it wants them (Delta)."""
 
     def wrong_lengths(self) -> list[tuple[str, int | None, int]]:
         """Files that are missing or have another length: location, what is there, what was committed."""
@@ -38,7 +43,7 @@ class Survey:
         return [row for row in rows if row[1] != row[2]]
 
 
-def survey(layout: Layout, format_: str) -> Survey | None:
+def survey(layout: Layout, format_: str, grace_ns: int) -> Survey | None:
     """Look a table over; None if nothing was ever written.
 
     Raises:
@@ -47,10 +52,10 @@ def survey(layout: Layout, format_: str) -> Survey | None:
         DamagedError: the log cannot be read.
     """
     check_format(layout, format_)
-    return _delta(layout) if format_ == "delta" else _parquet(layout)
+    return _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout)
 
 
-def _delta(layout: Layout) -> Survey | None:
+def _delta(layout: Layout, grace_ns: int) -> Survey | None:
     if not delta_table.exists(layout):
         return None
     handle, live = delta_table.read_handle(layout)
@@ -64,6 +69,8 @@ def _delta(layout: Layout) -> Survey | None:
         [layout.live(path) for path in logged["path"].to_pylist()],
         missing.num_rows,
         len(handle.vectors),
+        0,
+        delta_grace.differing(handle.table, grace_ns),
     )
 
 
@@ -80,6 +87,8 @@ def _parquet(layout: Layout) -> Survey | None:
         [places.find(path) for path in state.files["path"].to_pylist()],
         len(set(places.foreign(state)) - log.names_ever()),
         0,
+        places.unfinished(state),
+        {},
     )
 
 

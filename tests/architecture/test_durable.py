@@ -16,6 +16,7 @@ EFFECTS = {
     "table.create_write_transaction",
     "DeltaTable.create",
     "create_checkpoint",
+    "alter.set_table_properties",
     "symlink_to",
     "session.sql",
 }

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from retention.cli.main import app
 from retention.doctor import machine, place
 from retention.doctor.machine import TESTED
 from retention.passes.history import history_of
+from retention.steps import Step, watched_by
 from retention.stores import trial
 from retention.stores.lease import lease
 from tests.support.buckets import BUCKET, object_store
@@ -111,6 +113,44 @@ def test_files_that_nothing_accounts_for_are_counted(orders: Commands) -> None:
     found = examined(orders)["ORDERS", "leftovers"]
     assert found["result"] == "warning"
     assert "0" * 32 in found["detail"]
+
+
+def test_interrupted_moves_are_a_warning_until_somebody_opens_the_stream(tmp_path: Path) -> None:
+    orders = commands(tmp_path / "w", ORDERS, format="parquet")
+    with watched_by(killed_at(Step.ENTRY_LINKED, 2)), pytest.raises(Interrupted):
+        orders.run("publish", "ORDERS", stdin="\n".join(lines(72)))
+    found = examined(orders)["ORDERS", "moves"]
+    assert found["result"] == "warning"
+    assert found["detail"].startswith("1 commits")
+    orders.json("apply", "--yes", "ORDERS")
+    assert ("ORDERS", "moves") not in examined(orders)
+
+
+def test_a_table_that_says_another_grace_is_a_warning_until_a_run_follows(tmp_path: Path) -> None:
+    orders = commands(tmp_path / "w", ORDERS, format="delta")
+    orders.json("publish", "ORDERS", stdin="\n".join(lines(72)))
+    assert ("ORDERS", "grace") not in examined(orders)
+    orders = commands(tmp_path / "w", ORDERS, format="delta", grace="3d")
+    found = examined(orders)["ORDERS", "grace"]
+    assert found["result"] == "warning"
+    assert "delta.deletedFileRetentionDuration = interval 259200 seconds" in found["detail"]
+    orders.json("apply", "--yes", "ORDERS")
+    assert ("ORDERS", "grace") not in examined(orders)
+
+
+class Interrupted(BaseException):
+    """Stands for SIGKILL."""
+
+
+def killed_at(step: Step, nth: int) -> Callable[[Step], None]:
+    left = [nth]
+
+    def watcher(reached: Step) -> None:
+        left[0] -= reached == step
+        if reached == step and not left[0]:
+            raise Interrupted
+
+    return watcher
 
 
 def test_the_holder_of_a_lease_is_named(orders: Commands) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from retention.stores import delta_outlook, parquet_walk
 from tests.support.sandboxes import NOW, Commands, commands, lines
 from tests.support.trees import overwrite
 
@@ -62,12 +63,15 @@ COMMON = {
     "streams/ORDERS/messages/partition=N/segment=N/*.parquet",
 }
 DELTA = {
+    "streams/ORDERS/_retention/ledger/*.blocks",
+    "streams/ORDERS/_retention/ledger/ledger.json",
     "streams/ORDERS/_retention/stats/*.parquet",
     "streams/ORDERS/messages/_delta_log/N.checkpoint.parquet",
     "streams/ORDERS/messages/_delta_log/N.json",
     "streams/ORDERS/messages/_delta_log/_last_checkpoint",
 }
 PARQUET = {
+    "streams/ORDERS/_retention/directories.arrow",
     "streams/ORDERS/_retention/log/N.json",
     "streams/ORDERS/_retention/log/moved",
     "streams/ORDERS/_retention/moves.lock",
@@ -90,6 +94,16 @@ class Made:
     folder: Path
     before: tuple[int, ...]
     trials: tuple[Trial, ...]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ledgers() -> Iterator[None]:
+    """However few its files are, a stream remembers what it knows of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_outlook, "WORTH_FILES", 1)
+        patch.setattr(parquet_walk, "WORTH_FILES", 1)
+        patch.setattr(parquet_walk, "COARSE_NS", 50_000_000)
+        yield
 
 
 @pytest.fixture(scope="module", params=["delta", "parquet"])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from retention.checks import checked
 from retention.errors import DamagedError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.opened import OpenedStream
@@ -146,7 +147,12 @@ def test_a_log_that_names_a_path_outside_is_refused(orders: Commands, tmp_path: 
     root = orders.folder / "streams/ORDERS"
     logs = [*root.glob("messages/_delta_log/*1.json"), *root.glob("_retention/log/*1.json")]
     text = logs[0].read_text()
-    logs[0].write_text(text.replace("partition=0/segment=1/", "partition=0/segment=1/../../../../"))
+    outside = text.replace("partition=0/segment=1/", "partition=0/segment=1/../../../../")
+    if logs[0].parent.name == "log":
+        # Whoever names such a path on purpose has the entry's check agree with it.
+        entry = {name: value for name, value in json.loads(outside).items() if name != "check"}
+        outside = json.dumps(checked(entry))
+    logs[0].write_text(outside)
     victim = root.parent / "precious.parquet"
     victim.write_bytes(b"not ours")
     for words in READS:

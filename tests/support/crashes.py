@@ -20,6 +20,7 @@ import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded whe
 import pyarrow as pa
 import pyarrow.acero
 import pyarrow.dataset
+from deltalake import DeltaTable
 
 from retention import steps
 from retention.engines.choice import Engines
@@ -34,7 +35,7 @@ from retention.ports import Swap
 from retention.rows import complete, sizes
 from retention.rules.removal import Delete, Purge
 from retention.staging import Staged, Staging, numbered
-from retention.stores import delta_outlook
+from retention.stores import delta_outlook, parquet_walk
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
@@ -145,6 +146,13 @@ def dying(folder: Path, format_: str) -> None:
     stream.publish([json.dumps(lines[0] | {"ts_ns": START + 20 * SECOND}).encode()], "app", 2)
 
 
+def due_with_another_grace(folder: Path, format_: str) -> None:
+    """A segment is due, and removed files are to stay for another time than when the table was made."""
+    streams = warehouse_with(folder, format_, NOW)
+    lay(streams.stream("ORDERS").opened, even_segments(3, 10))
+    warehouse_with(folder, format_, NOW, max_age="60s", grace="3d")
+
+
 def applied(folder: Path, format_: str) -> None:
     due(folder, format_)
     apply(folder)
@@ -210,16 +218,17 @@ def apply(folder: Path) -> None:
 
 
 def apply_with_ledger(folder: Path) -> None:
-    """However few its files are, a ledger of them is kept."""
-    delta_outlook.WORTH_FILES = 1
+    """However few and young its files are, a ledger of them is kept, or how their directories look."""
+    delta_outlook.WORTH_FILES = parquet_walk.WORTH_FILES = 1
+    parquet_walk.COARSE_NS = -(10**9)
     apply(folder)
 
 
 def undo(folder: Path) -> None:
     warehouse = opened_at(folder)
-    run = next(path.name for path in sorted((folder / "runs/ORDERS").glob("*.begun.json")))
+    applied = min(one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply")
     try:
-        warehouse.undo(run.removesuffix(".begun.json"))
+        warehouse.undo(applied)
     except UsageError as error:
         assert "was undone already" in str(error)  # noqa: PT017
 
@@ -277,6 +286,7 @@ SCENARIOS = {
     "apply": Scenario(due, apply),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
+    "changed-grace": Scenario(due_with_another_grace, apply),
     "undo": Scenario(applied, undo),
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
@@ -294,6 +304,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     ended = [record for record in history.outcomes() if record["status"] == "done"]
     found = {
         "messages": digest(stream),
+        "properties": properties_of(folder, opened.name),
         "next_seq": counters.next_seq.get(0),
         "open_base": counters.open_base.get(0),
         "batches": {
@@ -309,6 +320,14 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         apply(folder)
         found["again"] = next(iter(history.outcomes()))["removed_messages"]
     return found
+
+
+def properties_of(folder: Path, stream: str) -> dict[str, str]:
+    """What a Delta table says about itself."""
+    messages = folder / "streams" / stream / "messages"
+    if not (messages / "_delta_log").is_dir():
+        return {}
+    return dict(DeltaTable(str(messages)).metadata().configuration)
 
 
 def digest(stream: Stream) -> list[Any]:

@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -328,7 +329,7 @@ def _of_table(storage: Storage, operation: str, real: Callable[..., Any]) -> Cal
     def replacement(table: DeltaTable, *arguments: Any, **options: Any) -> Any:
         opened = arguments[0] if arguments else options.get("table_uri")
         place = str(opened) if operation == "delta open" else table.table_uri
-        place = place.removeprefix("file://")
+        place = unquote(place.removeprefix("file://"))
         if not storage.mine(place):
             return real(table, *arguments, **options)
         inside = f"{place.rstrip('/')}/_delta_log"

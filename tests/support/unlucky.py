@@ -59,7 +59,11 @@ ACTS: dict[str, tuple[Scenario, Callable[[Path], Any]]] = {
 
 
 def carry_out(case: dict[str, Any]) -> None:
-    """Carry one case out: `do` is prepare, act, held, again or outcome."""
+    """Carry one case out: `do` is prepare, act, or what is told afterwards.
+
+    Of those `held` is only what a stream holds, `outcome` also all else that must not differ, and `again` the same
+    after a second try.
+    """
     folder = Path(case["folder"])
     scenario, act = ACTS[case["scenario"]]
     if case["do"] == "prepare":
@@ -68,12 +72,12 @@ def carry_out(case: dict[str, Any]) -> None:
     found: Any
     if case["do"] == "act":
         found = _failing(folder, act, case)
-    elif case["do"] == "held":
-        found = crashes.digest(crashes.opened_at(folder).new_stream(scenario.stream))
     else:
+        found = {"held": crashes.digest(crashes.opened_at(folder).new_stream(scenario.stream))}
         if case["do"] == "again":
             act(folder)
-        found = crashes.outcome_of(folder, scenario)
+        if case["do"] != "held":
+            found |= crashes.outcome_of(folder, scenario)
     Path(case["result"]).write_text(json.dumps(found), encoding="utf-8")
 
 
