@@ -16,6 +16,7 @@ from retention.errors import DamagedError, RefusedError
 from retention.formats.nats_backup import (
     DIRECTORY_ARCHIVE,
     DIRECTORY_CONFIG,
+    RAW_ROWS,
     Totals,
     write_backup,
 )
@@ -25,7 +26,7 @@ from retention.rows import Storage
 from retention.segments import Counters
 from retention.units import format_instant
 from retention.views.latest import last_seqs
-from retention.views.messages import Selection, messages_of
+from retention.views.messages import columns_in_order
 from retention.views.state import Held, held_by
 from retention.writing.imports import kept_consumers
 from schemas.files import FILE_STATS
@@ -102,7 +103,7 @@ def _written(opened: OpenedStream, archive: str) -> dict[str, Any]:
     state = _state(held_by(found, next_seq), len(last_seqs(opened.store, found)), len(consumers))
 
     def write() -> None:
-        messages = messages_of(opened.store, found, Selection())
+        messages = columns_in_order(opened.store, found, RAW_ROWS.names)
         checked = _checked(opened.name, messages, state, opened.config.storage)
         write_backup(archive, state, consumers, checked)
 
@@ -135,8 +136,9 @@ def _checked(
     """The tables, and at their end an error if they are not what the state says."""
     totals = Totals()
     for table in tables:
-        totals.add(table)
-        yield table
+        if table.num_rows:
+            totals.add(table)
+            yield table
     if totals.messages != state["messages"]:
         raise DamagedError(
             f"{stream}: its files hold {totals.messages:,} messages where its statistics count {state['messages']:,}; "

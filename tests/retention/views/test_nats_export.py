@@ -13,7 +13,7 @@ from retention.formats import archive
 from retention.formats.nats_backup import RAW_ROWS, Backup, read_backup
 from retention.stream import Stream
 from retention.views import nats_export
-from retention.views.messages import messages_of
+from retention.views.messages import columns_in_order
 from retention.writing.imports import CONSUMERS
 from tests.retention.writing.test_imports import CONSUMER, messages
 from tests.retention.writing.test_imports import backup as backup_of
@@ -134,12 +134,12 @@ def test_messages_that_are_missing_leave_nothing(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.publish(lines(30))
-    whole = messages_of
+    whole = columns_in_order
 
     def without_the_last(*arguments: Any) -> Iterator[pa.Table]:
         return iter(list(whole(*arguments))[:-1])
 
-    monkeypatch.setattr(nats_export, "messages_of", without_the_last)
+    monkeypatch.setattr(nats_export, "columns_in_order", without_the_last)
     with pytest.raises(DamagedError, match="its statistics count 30"):
         stream.export_nats_backup(tmp_path / "out" / "x.arc")
     assert list((tmp_path / "out").iterdir()) == []
