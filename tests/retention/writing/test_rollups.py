@@ -97,6 +97,13 @@ def test_batches_leave_what_one_message_after_the_other_leaves(tmp_path: Path, s
     assert sum(outcome["by_rule"]["rollup"] for outcome in outcomes) == removed
 
 
+def test_a_summary_counts_what_was_answered_and_what_went(orders: OpenedStream) -> None:
+    publish(orders, [line("a"), line("b"), line("a")])
+    published = publish(orders, [line("a"), line("a", SUB), line("c")])
+    assert published.summary() == "3 messages stored as 4 to 6; 2 older ones rolled up"
+    assert published.appended.messages == 2
+
+
 def test_sequences_go_on_behind_messages_that_were_never_written(orders: OpenedStream) -> None:
     assert answers(publish(orders, [line("a"), line("a"), line("a", SUB)])) == [1, 2, 3]
     assert answers(publish(orders, [line("b")])) == [4]
