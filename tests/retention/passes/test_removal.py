@@ -12,6 +12,7 @@ import pytest
 
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
+from retention.passes import removal
 from retention.passes.run import remove_now
 from retention.rules.removal import Delete, Purge, Request
 from retention.segments import ReadCount
@@ -149,6 +150,15 @@ def test_a_purge_with_a_filter_reads_only_files_that_hold_some(tmp_path: Path) -
     plan = streams.stream("ORDERS").purge("a").plan
     assert plan.read.files == 1
     assert (plan.segments.dropped, plan.segments.rewritten, plan.segments.kept) == (1, 1, 2)
+
+
+def test_digests_are_read_some_files_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = nine(tmp_path, "parquet")
+    whole = streams.stream("ORDERS").purge("s.c").plan
+    monkeypatch.setattr(removal, "_AT_ONCE", 2)
+    assert streams.stream("ORDERS").purge("s.c").plan.plan_id == whole.plan_id
 
 
 def test_segments_that_rules_drop_only_whole_are_purged_row_by_row(tmp_path: Path) -> None:
