@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,6 +42,7 @@ from retention.writing.append import BatchIdentity, append
 from retention.writing.mirror import carry_over
 from retention.writing.origin import origins_of
 from schemas.files import LOGGED_FILES
+from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
@@ -362,20 +361,5 @@ def _in_a_fork(case: dict[str, Any]) -> None:
         Path(case["result"]).write_text(json.dumps(found), encoding="utf-8")
 
 
-def main() -> None:
-    """Answer each case, a line of JSON on standard input, with a line: how its process ended."""
-    for line in sys.stdin:
-        pid = os.fork()
-        if not pid:
-            try:
-                _in_a_fork(json.loads(line))
-            except BaseException:
-                traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(1)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(_in_a_fork)
