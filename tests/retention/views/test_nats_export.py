@@ -179,7 +179,7 @@ def test_consumers_that_cannot_be_read_are_named(
 def test_large_tables_are_copied_in_slices(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream.import_nats_backup(backup_of(tmp_path, messages(*range(1, 40))))
+    stream.import_nats_backup(backup_of(tmp_path, messages(*range(1, 13))))
     plain = exported(stream, tmp_path, "plain.arc").path.read_bytes()
     monkeypatch.setattr(archive, "_PARSED_BYTES", 50)
     assert exported(stream, tmp_path).path.read_bytes() == plain
