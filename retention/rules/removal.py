@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ class Purge:
     """Only messages below it; without a filter, the next sequence is at least this one afterwards."""
     keep: int | None = None
     """So many of the highest sequences stay; never together with `seq`."""
+    erase: ClassVar[bool] = False
+    """What a purge removes can be brought back."""
 
     @property
     def rule(self) -> str:

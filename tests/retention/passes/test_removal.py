@@ -186,6 +186,12 @@ def test_a_protected_stream_refuses_with_the_servers_code(
     assert not streams.history()
 
 
+def test_a_stream_that_passes_leave_alone_can_be_purged(tmp_path: Path) -> None:
+    streams = nine(tmp_path, "parquet", retention="interest")
+    removed(streams, Purge("s.c"))
+    assert seqs(streams) == NOT_C
+
+
 def test_each_protection_is_about_its_own_kind_of_removal(tmp_path: Path) -> None:
     removed(nine(tmp_path / "a", "parquet", deny_purge=True), Delete((1,)))
     removed(nine(tmp_path / "b", "parquet", deny_delete=True), Purge())
