@@ -160,6 +160,23 @@ def test_a_removal_is_on_record_with_its_rule_and_the_next_sequence(orders: Open
     assert history(orders).last_as_of_ns() is None
 
 
+def test_the_next_one_settles_a_removal_that_ended_behind_its_commit(orders: OpenedStream) -> None:
+    publish(orders, [line("a"), line("b")])
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    store_of(orders).after_commit.append(die)
+    with pytest.raises(KeyboardInterrupt):
+        publish(orders, [line("a", SUB)])
+    [run] = history(orders).unfinished()
+    publish(orders, [line("b", SUB)])
+    settled = history(orders).done(run)
+    assert settled is not None
+    assert (settled["status"], settled["removed_messages"]) == ("done", 1)
+    assert contents(orders) == [(3, "a"), (4, "b")]
+
+
 def test_nothing_older_is_no_removal(orders: OpenedStream) -> None:
     publish(orders, [line("b")])
     publish(orders, [line("a"), line("a", SUB)])
