@@ -272,7 +272,6 @@ SCENARIOS = {
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
     "mirror": Scenario(mirroring, carry),
-    "source": Scenario(sourcing, carry),
     "apply": Scenario(due, apply),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
@@ -280,6 +279,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+if TWICE:
+    SCENARIOS["source"] = Scenario(sourcing, carry)
 
 
 def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
