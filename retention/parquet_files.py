@@ -102,7 +102,7 @@ def read_columns(
     table = table.cast(
         pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
     )
-    return _in_sequence_order(table), ReadCount(1, compressed_bytes(opened, columns))
+    return in_sequence_order(table), ReadCount(1, compressed_bytes(opened, columns))
 
 
 def describe(file: DataFile) -> Description:
@@ -165,7 +165,8 @@ def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
     return text or octets or instants
 
 
-def _in_sequence_order(table: pa.Table) -> pa.Table:
+def in_sequence_order(table: pa.Table) -> pa.Table:
+    """The rows ascending by `seq`, as they are if there is none or some are null."""
     if "seq" not in table.column_names or table["seq"].null_count:
         return table
     seqs = table["seq"].to_numpy()

@@ -1,16 +1,26 @@
-"""Reading some rows of a data file, by their sequences, from no more row groups than hold them."""
+"""Reading a data file by row groups: some rows from those that hold them, or all rows, one group at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.parquet_files import damaged, open_messages, seq_bounds
+from retention.parquet_files import (
+    damaged,
+    in_sequence_order,
+    open_messages,
+    read_columns,
+    seq_bounds,
+)
 from retention.segments import DataFile
 from schemas.messages import FILE_COLUMNS
+
+_UNKNOWN = (0, 2**63 - 1)
+"""Bounds of a row group whose statistics do not say: any other overlaps."""
 
 
 def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Table:
@@ -19,9 +29,29 @@ def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Ta
     Raises:
         DamagedError: the file cannot be read to its end.
     """
-    shape = pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
+    shape = _shape(columns)
     picked = [batch.cast(shape) for batch in _picked(file, seqs, columns)]
     return pa.concat_tables([shape.empty_table(), *picked]).sort_by("seq")
+
+
+def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """All rows of a file, ascending by `seq`: a row group at a time if the groups follow each other, else at once.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
+    opened = open_messages(file)
+    groups = range(opened.metadata.num_row_groups)
+    bounds = [seq_bounds(opened, group) or _UNKNOWN for group in groups]
+    if any(later[0] <= earlier[1] for earlier, later in pairwise(bounds)):
+        yield read_columns(file, columns)[0]
+        return
+    try:
+        for group in groups:
+            rows = opened.read_row_group(group, columns=list(columns)).select(columns)
+            yield in_sequence_order(rows.cast(_shape(columns)))
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(file, error) from error
 
 
 def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -45,3 +75,7 @@ def _may_hold(opened: pq.ParquetFile, group: int, seqs: np.ndarray) -> bool:
         return True
     lowest, highest = bounds
     return bool(np.searchsorted(seqs, lowest) < np.searchsorted(seqs, highest, side="right"))
+
+
+def _shape(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 from retention.cli.output import say
 from retention.cli.settings import Settings
+from retention.pace import LOGGER
 from retention.passes.outcomes import Outcome, Watch
 
 
@@ -26,7 +28,8 @@ def progress(
         done: what to say about a stream's value.
     """
     if not sys.stderr.isatty():
-        yield lambda outcome: say(_line(settings, outcome, done))
+        with _telling(say):
+            yield lambda outcome: say(_line(settings, outcome, done))
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,7 +48,23 @@ def progress(
                 bar.console.print(_traceback(outcome.error), markup=False)
             bar.update(task, advance=1, description=f"{verb}: {outcome.stream} done")
 
-        yield watch
+        with _telling(lambda line: bar.console.print(line, markup=False)):
+            yield watch
+
+
+@contextmanager
+def _telling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Show what long work within one stream says of itself."""
+    logger, handler = logging.getLogger(LOGGER), logging.Handler()
+    handler.emit = lambda record: tell(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _line(settings: Settings, outcome: Outcome[Any], done: Callable[[Any], str]) -> str:

@@ -128,7 +128,7 @@ def _after_asking(
     (decided,) = _planned(warehouse, name, request)
     if decided.value is None:
         return [Outcome(name, error=decided.error)]
-    lost = " It cannot be undone." if getattr(request, "erase", False) else ""
+    lost = " It cannot be undone." if request.erase else ""
     if not agreed([decided], f"Remove them?{lost}"):
         return None
     return warehouse.apply_plans([decided.value])

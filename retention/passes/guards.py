@@ -72,7 +72,7 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         RefusedError: with the server's error code.
     """
     config = opened.config
-    if config.format == "delta" and isinstance(request, Delete) and request.erase:
+    if config.format == "delta" and request.erase:
         raise RefusedError(
             f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
             "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "

@@ -126,6 +126,11 @@ def _document(location: str) -> dict[str, Any]:
             f"{location}: written in plan format {version}, this program knows formats up to {FORMAT_VERSION}; "
             "apply it with the program that wrote it, or plan again"
         )
+    if version < FORMAT_VERSION:
+        raise RefusedError(
+            f"{location}: written in plan format {version}, which knew fewer rules than this program (format "
+            f"{FORMAT_VERSION}); nothing was changed; plan again"
+        )
     return document
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from retention.engines.choice import Engines
@@ -18,9 +19,12 @@ from retention.passes.verdicts import make_removal
 from retention.rules import removal
 from retention.rules.judge import Answer
 from retention.rules.removal import Delete, Removal, Request
-from retention.rules.spans import Spans, spans_of
+from retention.rules.spans import Array, Spans, spans_of
 from retention.segments import Inventory
 from schemas.plan import REMOVED_RANGES
+
+_AT_ONCE = 512
+"""Files whose subject digests are held together."""
 
 
 def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Planned:
@@ -62,8 +66,16 @@ def _decided(opened: OpenedStream, inventory: Inventory, request: Request) -> Re
         return removal.delete(spans, request)
     if request.subject is None:
         return removal.purge(spans, request, spans.messages)
-    counts = opened.store.subject_counts(inventory.files)
-    return removal.purge(spans, request, removal.matching(counts, spans, request.subject))
+    return removal.purge(spans, request, _matched(opened, inventory, spans, request.subject))
+
+
+def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: str) -> Array:
+    """The messages of each span that match, from the digests of some files at a time."""
+    found = np.zeros(len(spans), dtype=np.int64)
+    for at in range(0, inventory.files.num_rows, _AT_ONCE):
+        counts = opened.store.subject_counts(inventory.files.slice(at, _AT_ONCE))
+        found += removal.matching(counts, spans.span_of_file[at:], len(spans), subject)
+    return found
 
 
 def _check_there(

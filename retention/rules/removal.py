@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,8 @@ class Purge:
     """Only messages below it; without a filter, the next sequence is at least this one afterwards."""
     keep: int | None = None
     """So many of the highest sequences stay; never together with `seq`."""
+    erase: ClassVar[bool] = False
+    """What a purge removes can be brought back."""
 
     @property
     def rule(self) -> str:
@@ -174,24 +177,25 @@ class Removal:
     def _question(self, span: int) -> Meant:
         request = self.request
         if isinstance(request, Delete):
-            first, last = self.spans.min_seq[span], self.spans.max_seq[span]
-            mine = tuple(seq for seq in request.seqs if first <= seq <= last)
-            return Meant(span, request.rule, seqs=mine)
+            first = bisect_left(request.seqs, self.spans.min_seq[span])
+            end = bisect_right(request.seqs, self.spans.max_seq[span])
+            return Meant(span, request.rule, seqs=request.seqs[first:end])
         lowest = self.cut.rest if self.cut.rest and span == self.cut.whole else None
         return Meant(span, request.rule, request.subject, request.seq, lowest)
 
 
-def matching(counts: pa.Table, spans: Spans, subject: str) -> Array:
+def matching(counts: pa.Table, span_of_file: Array, spans: int, subject: str) -> Array:
     """How many messages of each span are on subjects that match a filter, from subject digests.
 
     Args:
-        counts: `file`, a row number of the inventory, `subject` and `messages`.
-        spans: the stream.
+        counts: `file`, a row number of `span_of_file`, `subject` and `messages`.
+        span_of_file: the span of each file.
+        spans: the number of spans.
         subject: the filter.
     """
     mine = counts.filter(matching_mask(counts["subject"], (subject,)))
-    found = np.zeros(len(spans), dtype=np.int64)
-    np.add.at(found, spans.span_of_file[mine["file"].to_numpy()], mine["messages"].to_numpy())
+    found = np.zeros(spans, dtype=np.int64)
+    np.add.at(found, span_of_file[mine["file"].to_numpy()], mine["messages"].to_numpy())
     return found
 
 

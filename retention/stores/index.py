@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from retention import parquet_files
 from retention.errors import DamagedError, ForeignRowsError
+from retention.pace import paced
 from retention.segments import Counters, DataFile, ReadCount
 from schemas.files import FILE_STATS
 
@@ -36,7 +37,8 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
         DamagedError: a file cannot be read, or has another length than the log says.
     """
     with ThreadPoolExecutor(_READERS) as pool:
-        described = list(pool.map(parquet_files.describe, found))
+        reading = pool.map(parquet_files.describe, found)
+        described = list(paced(reading, len(found), "reading files that no log describes"))
     read = sum((one.read for one in described), ReadCount())
     rows = parquet_files.stats_table([one.stats for one in described])
     for file, length, expected in zip(

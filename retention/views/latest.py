@@ -16,7 +16,7 @@ from retention.ports import Store
 from retention.rules.spans import spans_of
 from retention.subjects import matching_mask
 from retention.units import format_instant
-from retention.views.messages import check_filter
+from retention.views.messages import check_filter, files_of_span
 from retention.views.payloads import preview
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import MESSAGES
@@ -116,10 +116,8 @@ def picked(
     end = np.searchsorted(seqs, spans.max_seq, side="right")
     for span in np.flatnonzero(first < end).tolist():
         wanted = seqs[first[span] : end[span]]
-        inside = files.slice(
-            int(spans.first_file[span]), int(spans.first_file[span + 1] - spans.first_file[span])
-        )
-        parts = [pick_rows(file, wanted, columns) for file in store.data_files(inside)]
+        inside = files_of_span(store, files, spans, span)
+        parts = [pick_rows(file, wanted, columns) for file in inside]
         yield pa.concat_tables(parts).sort_by("seq")
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
+from retention.picking import rows_in_order
 from retention.ports import Store
 from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
@@ -42,7 +43,12 @@ def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]
     if not opened.store.exists():
         return iter(())
     files = opened.store.inventory(opened.store.snapshot()).files
-    return messages_of(opened.store, files, wanted)
+    spans = spans_of(files)
+    tables = (
+        _select(_rows(opened.store, files, spans, span), wanted)
+        for span in _candidates(spans, wanted)
+    )
+    return tables if wanted.last is None else _newest(tables, wanted.last)
 
 
 def check_filter(subject: str | None) -> None:
@@ -54,14 +60,19 @@ def check_filter(subject: str | None) -> None:
         )
 
 
-def messages_of(store: Store, files: pa.Table, wanted: Selection) -> Iterator[pa.Table]:
-    """The same from an inventory's files, at whose version the stream is read."""
+def columns_in_order(store: Store, files: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Some columns of all messages in an inventory's files, in order; `seq` is among them.
+
+    What is held is a row group, or a span of files that another writer's shuffle left interleaved.
+    """
     spans = spans_of(files)
-    tables = (
-        _select(_rows(store, files, spans, int(span)), wanted)
-        for span in _candidates(spans, wanted)
-    )
-    return tables if wanted.last is None else _newest(tables, wanted.last)
+    for span in range(len(spans)):
+        inside = files_of_span(store, files, spans, span)
+        if len(inside) == 1:
+            yield from rows_in_order(inside[0], columns)
+        else:
+            parts = [read_columns(file, columns)[0] for file in inside]
+            yield pa.concat_tables(parts).sort_by("seq")
 
 
 def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:
@@ -76,10 +87,15 @@ def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:
 
 
 def _rows(store: Store, files: pa.Table, spans: Spans, span: int) -> pa.Table:
-    first, end = (int(number) for number in spans.first_file[span : span + 2])
-    parts = [_rows_of(file) for file in store.data_files(files.slice(first, end - first))]
+    parts = [_rows_of(file) for file in files_of_span(store, files, spans, span)]
     rows = pa.concat_tables(parts)
     return rows if len(parts) == 1 else rows.sort_by("seq")
+
+
+def files_of_span(store: Store, files: pa.Table, spans: Spans, span: int) -> list[DataFile]:
+    """Where an inventory's files that make up a span can be opened."""
+    first, end = (int(number) for number in spans.first_file[span : span + 2])
+    return store.data_files(files.slice(first, end - first))
 
 
 def _rows_of(file: DataFile) -> pa.Table:

@@ -16,6 +16,7 @@ from retention.errors import DamagedError, RefusedError
 from retention.formats.nats_backup import (
     DIRECTORY_ARCHIVE,
     DIRECTORY_CONFIG,
+    RAW_ROWS,
     Totals,
     write_backup,
 )
@@ -25,7 +26,7 @@ from retention.rows import Storage
 from retention.segments import Counters
 from retention.units import format_instant
 from retention.views.latest import last_seqs
-from retention.views.messages import Selection, messages_of
+from retention.views.messages import columns_in_order
 from retention.views.state import Held, held_by
 from retention.writing.imports import kept_consumers
 from schemas.files import FILE_STATS
@@ -67,17 +68,18 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
         DamagedError: a file of the stream cannot be read, or holds another number of messages than it must.
     """
     archive, request = _places(str(target))
-    for place in (archive, request):
-        if files.length(place) is not None:
-            raise RefusedError(
-                f"{place}: is there already, and an export overwrites nothing; nothing was written; name another "
-                "place, or remove that file"
-            )
-    written = _written(opened, archive)
-    content = {"config": server_config(opened.config), "state": written}
-    files.replace(request, json.dumps(content, indent=2, ensure_ascii=False).encode())
+    if files.length(archive) is not None:
+        raise _in_the_way(archive)
+    written = _written(opened, archive, request)
     numbers = {name: written[name] for name in ("messages", "bytes", "first_seq", "last_seq")}
     return Exported(opened.name, archive, request, **numbers, consumers=written["consumer_count"])
+
+
+def _in_the_way(place: str) -> RefusedError:
+    return RefusedError(
+        f"{place}: is there already, and an export overwrites nothing; nothing was written; name another place, or "
+        "remove that file"
+    )
 
 
 def _places(target: str) -> tuple[str, str]:
@@ -87,13 +89,10 @@ def _places(target: str) -> tuple[str, str]:
     return target, f"{target}.json"
 
 
-def _written(opened: OpenedStream, archive: str) -> dict[str, Any]:
-    """Write the archive; the state that it begins with."""
-    found, next_seq, counters = (
-        FILE_STATS.empty_table(),
-        opened.config.first_seq or FIRST_SEQ,
-        Counters(),
-    )
+def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]:
+    """Write what the request takes, then the archive, which is there when all is; the state that it begins with."""
+    found, counters = FILE_STATS.empty_table(), Counters()
+    next_seq = opened.config.first_seq or FIRST_SEQ
     if opened.store.exists():
         position = locate(opened)
         found, next_seq = position.inventory.files, position.next_seq
@@ -101,17 +100,27 @@ def _written(opened: OpenedStream, archive: str) -> dict[str, Any]:
     consumers = kept_consumers(opened, counters)
     state = _state(held_by(found, next_seq), len(last_seqs(opened.store, found)), len(consumers))
 
-    def write() -> None:
-        messages = messages_of(opened.store, found, Selection())
-        checked = _checked(opened.name, messages, state, opened.config.storage)
-        write_backup(archive, state, consumers, checked)
+    def rows() -> Iterator[pa.Table]:
+        messages = columns_in_order(opened.store, found, RAW_ROWS.names)
+        yield from _checked(opened.name, messages, state, opened.config.storage)
+        _keep_request(request, {"config": server_config(opened.config), "state": state})
 
     try:
-        write()
+        write_backup(archive, state, consumers, rows())
     except _OtherBytesError as error:
         state["bytes"] = error.args[0]
-        write()
+        write_backup(archive, state, consumers, rows())
     return state
+
+
+def _keep_request(place: str, request: dict[str, Any]) -> None:
+    """An export that was killed may have left the same."""
+    content = json.dumps(request, indent=2, ensure_ascii=False).encode()
+    found = files.read_bytes(place)
+    if found is None:
+        files.replace(place, content)
+    elif found != content:
+        raise _in_the_way(place)
 
 
 def _state(held: Held, subjects: int, consumers: int) -> dict[str, Any]:
@@ -135,8 +144,9 @@ def _checked(
     """The tables, and at their end an error if they are not what the state says."""
     totals = Totals()
     for table in tables:
-        totals.add(table)
-        yield table
+        if table.num_rows:
+            totals.add(table)
+            yield table
     if totals.messages != state["messages"]:
         raise DamagedError(
             f"{stream}: its files hold {totals.messages:,} messages where its statistics count {state['messages']:,}; "

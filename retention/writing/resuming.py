@@ -39,7 +39,8 @@ def first_of(stream: str, view: View, done: int | None, next_seq: int) -> int:
     if next_seq - 1 > may_hold:
         raise RefusedError(
             f"{stream}: as a mirror of {view.origin.source.name} it can hold sequences up to {may_hold:,}, and its "
-            f"last is {next_seq - 1:,}: others wrote to it; nothing was copied; mirror into a new stream"
+            f"next is {next_seq:,}: others wrote to it, or purged it beyond its end; nothing was copied; mirror into a "
+            "new stream"
         )
     # A backup of the origin may have been imported: the mirror goes on behind it.
     return max(view.start(done), next_seq)

@@ -9,10 +9,12 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from retention.engines.choice import EngineName
+from retention.engines.choice import EngineName, Engines
 from retention.errors import DamagedError
 from retention.passes import exchange
 from retention.passes.planfile import save_plans
+from retention.passes.run import remove_now
+from retention.rules.removal import Delete, Purge, Request
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.trees import scramble
@@ -76,6 +78,31 @@ def laid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def copied(laid: Path, target: Path, engine: EngineName, limits: dict[str, Any]) -> Warehouse:
     shutil.copytree(laid, target, dirs_exist_ok=True)
     return warehouse_with(target, laid.name, NOW, engine, **limits)
+
+
+REQUESTS: dict[str, Request] = {
+    "a purge by sequence": Purge(seq=97),
+    "a purge that keeps the newest": Purge(keep=111),
+    "a purge of some subjects": Purge("s.*", seq=130),
+    "a purge that keeps the newest of a subject": Purge("s.1", keep=7),
+    "a delete": Delete((1, 41, 42, 43, 200)),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+def test_both_engines_remove_the_same_by_hand(
+    spark: SparkSession, laid: Path, tmp_path: Path, request_: Request
+) -> None:
+    left, plans = [], []
+    for name in ENGINES:
+        warehouse = copied(laid, tmp_path / name, name, {})
+        with Engines(name) as engines:
+            report = remove_now(warehouse.stream("ORDERS").opened, request_, engines)
+        assert report.removed_messages > 0
+        left.append(held(warehouse))
+        plans.append((report.by_rule, report.segments, report.files_read, report.bytes_read))
+    assert left[0].equals(left[1])
+    assert plans[0] == plans[1]
 
 
 @pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)

@@ -4,63 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from retention.steps import CRASH_AT, STEPS_LOG, Step
 from tests.support.crashes import SCENARIOS, TWICE
+from tests.support.crew import WORKERS, Crew
 
-ROOT = Path(__file__).parents[2]
-WORKERS = 2
 KILLED = -9
 FORMATS = ("delta", "parquet")
 
 
-class Crew:
-    """Processes that run cases in forks of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-        for _ in range(WORKERS):
-            self._free.put(
-                subprocess.Popen(
-                    [sys.executable, "-m", "tests.support.crashes"],
-                    cwd=ROOT,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-
-    def run(self, **case: Any) -> int:
-        worker = self._free.get()
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        try:
-            worker.stdin.write(json.dumps(case, default=str) + "\n")
-            worker.stdin.flush()
-            return int(worker.stdout.readline())
-        finally:
-            self._free.put(worker)
-
-    def stop(self) -> None:
-        for _ in range(WORKERS):
-            worker = self._free.get()
-            worker.communicate()
-
-
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    hired = Crew(tmp_path_factory.mktemp("crashes"))
+    hired = Crew("tests.support.crashes", tmp_path_factory.mktemp("crashes"))
     yield hired
     hired.stop()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from retention.formats.nats_backup import read_backup
 from retention.stream import Stream
 from retention.warehouse import open_warehouse
 from tests.support import nats_oracle
-from tests.support.nats_oracle import Message, Nats, ServerError
+from tests.support.nats_oracle import Message, Nats
 from tests.support.sandboxes import configured
 
 pytestmark = pytest.mark.live
 
 Json = dict[str, Any]
 
+NUMBERS = itertools.count(1)
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
 NOW = START + 1_000 * SECOND
@@ -58,8 +59,19 @@ def running() -> Iterator[Nats]:
 @pytest.fixture
 def nats(running: Nats) -> Iterator[Nats]:
     yield running
-    with suppress(ServerError):
-        running.delete("S")
+    for name in running.request("STREAM.NAMES", {})["streams"] or []:
+        running.delete(name)
+
+
+def made(nats: Nats, config: Json, messages: list[Message], **more: Any) -> Json:
+    """The info of a new stream of `S.>`, under a name of its own: names come back with their past at times."""
+    name = f"S{next(NUMBERS)}"
+    return nats.restore(name, {"subjects": ["S.>"], **config}, messages, **more)
+
+
+def made_of(nats: Nats, config: Json, state: Json, archive: Path) -> Json:
+    """The info of a stream that the server makes of an archive, under a new name."""
+    return nats.restore_archive({**config, "name": f"S{next(NUMBERS)}"}, state, archive)
 
 
 def stored(*seqs: int) -> list[Message]:
@@ -71,13 +83,14 @@ def stored(*seqs: int) -> list[Message]:
 
 
 def imported(nats: Nats, folder: Path, table_format: str, config: Json) -> Stream:
-    """The server's stream `S`, backed up and imported; there it is deleted."""
-    nats.snapshot("S", folder / "S.arc")
-    own = {name: value for name, value in config.items() if name != "metadata"}
+    """A stream of the server, backed up and imported; there it is deleted."""
+    name = config["name"]
+    nats.snapshot(name, folder / "S.arc")
+    own = {key: value for key, value in config.items() if key != "metadata"}
     path = configured(folder, own, format=table_format, segment_size=2_000)
-    stream = open_warehouse(path, clock=lambda: NOW).new_stream("S")
+    stream = open_warehouse(path, clock=lambda: NOW).new_stream(name)
     stream.import_nats_backup(folder / "S.arc")
-    nats.delete("S")
+    nats.delete(name)
     return stream
 
 
@@ -85,12 +98,13 @@ def restored(nats: Nats, stream: Stream, folder: Path) -> Json:
     """The info of the stream that the server makes of an export."""
     done = stream.export_nats_backup(folder / "out.arc")
     request = json.loads(Path(done.request).read_text())
-    return nats.restore_archive(request["config"], request["state"], Path(done.file))
+    return made_of(nats, request["config"], request["state"], Path(done.file))
 
 
-def consumers(nats: Nats) -> Json:
-    names = nats.request("CONSUMER.NAMES.S", {})["consumers"] or []
-    infos = {name: nats.request(f"CONSUMER.INFO.S.{name}", {}) for name in names}
+def consumers(nats: Nats, info: Json) -> Json:
+    stream = info["config"]["name"]
+    names = nats.request(f"CONSUMER.NAMES.{stream}", {})["consumers"] or []
+    infos = {name: nats.request(f"CONSUMER.INFO.{stream}.{name}", {}) for name in names}
     return {name: {key: info[key] for key in SHOWN} for name, info in infos.items()}
 
 
@@ -101,17 +115,18 @@ def test_a_stream_comes_back_as_it_was(
 ) -> None:
     given = stored(3, 4, 6, 9, 10, 200)
     kept = {"acked": ACKED, "fresh": FRESH}
-    nats.restore("S", {"storage": storage, "max_msgs": 500}, given, last_seq=220, consumers=kept)
-    before, consumed, messages = nats.info("S"), consumers(nats), nats.survivors("S")
+    config = {"storage": storage, "max_msgs": 500}
+    before = made(nats, config, given, last_seq=220, consumers=kept)
+    consumed, messages = consumers(nats, before), survivors(nats, before)
     stream = imported(nats, tmp_path, table_format, before["config"])
     after = restored(nats, stream, tmp_path)
-    assert nats.survivors("S") == messages == given
+    assert survivors(nats, after) == messages == given
     assert after["state"] == before["state"]
-    assert without_metadata(after["config"]) == without_metadata(before["config"])
-    assert consumers(nats) == consumed
+    assert nameless(after["config"]) == nameless(before["config"])
+    assert consumers(nats, after) == consumed
     assert consumed["acked"]["num_ack_pending"] == 2
     assert consumed["fresh"]["num_pending"] == 2
-    nats.snapshot("S", tmp_path / "again.arc")
+    nats.snapshot(after["config"]["name"], tmp_path / "again.arc")
     assert rows(tmp_path / "again.arc").equals(rows(tmp_path / "S.arc"))
 
 
@@ -119,25 +134,24 @@ def test_after_a_pass_it_is_the_servers_own_backup_under_the_same_limits(
     nats: Nats, tmp_path: Path
 ) -> None:
     limits = {"max_msgs_per_subject": 3, "max_msgs": 5}
-    config = nats.restore("S", {}, stored(*range(3, 30)), consumers={"acked": ACKED})["config"]
-    nats.snapshot("S", tmp_path / "S.arc")
+    config = made(nats, {}, stored(*range(3, 30)), consumers={"acked": ACKED})["config"]
+    nats.snapshot(config["name"], tmp_path / "S.arc")
     nats.update(config | limits)
-    answer = nats.snapshot("S", tmp_path / "theirs.arc")
-    nats.delete("S")
-    theirs = (answer["config"], answer["state"], tmp_path / "theirs.arc")
-    wanted = nats.restore_archive(*theirs)
-    messages, consumed = nats.survivors("S"), consumers(nats)
-    nats.delete("S")
+    answer = nats.snapshot(config["name"], tmp_path / "theirs.arc")
+    nats.delete(config["name"])
+    wanted = made_of(nats, answer["config"], answer["state"], tmp_path / "theirs.arc")
+    messages, consumed = survivors(nats, wanted), consumers(nats, wanted)
+    nats.delete(wanted["config"]["name"])
     own = {"name": "S", "subjects": ["S.>"], **limits}
     path = configured(tmp_path, own, format="delta", segment_size=300)
     stream = open_warehouse(path, clock=lambda: NOW).new_stream("S")
     stream.import_nats_backup(tmp_path / "S.arc")
     stream.plan().apply()
     after = restored(nats, stream, tmp_path)
-    assert nats.survivors("S") == messages
+    assert survivors(nats, after) == messages
     assert after["state"] == wanted["state"]
-    assert without_metadata(after["config"]) == without_metadata(wanted["config"])
-    assert consumers(nats) == consumed
+    assert nameless(after["config"]) == nameless(wanted["config"])
+    assert consumers(nats, after) == consumed
 
 
 def test_what_is_published_here_is_served_there(nats: Nats, tmp_path: Path) -> None:
@@ -149,10 +163,10 @@ def test_what_is_published_here_is_served_there(nats: Nats, tmp_path: Path) -> N
         {"subject": "S.a", "headers": {"Nats-TTL": "never"}, "ts_ns": START + 2},
     ]
     stream.publish([json.dumps(line) for line in lines])
-    state, info = stream.state(), restored(nats, stream, tmp_path)["state"]
+    state, info = stream.state(), restored(nats, stream, tmp_path)
     for name in ("messages", "bytes", "first_seq", "last_seq", "num_subjects"):
-        assert info[name] == getattr(state, name)
-    assert nats.survivors("S") == [
+        assert info["state"][name] == getattr(state, name)
+    assert survivors(nats, info) == [
         Message(1, "S.a", START, headers.build([("A", "b")]), b"x"),
         Message(2, "S.é", START + 1, b"", b"\xff"),
         Message(3, "S.a", START + 2, headers.build([("Nats-TTL", "never")]), b""),
@@ -163,8 +177,7 @@ def test_what_is_published_here_is_served_there(nats: Nats, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("last_seq", [0, 41])
 def test_an_empty_stream_goes_on_where_it_was(nats: Nats, tmp_path: Path, last_seq: int) -> None:
-    nats.restore("S", {}, [], last_seq=last_seq)
-    before = nats.info("S")
+    before = made(nats, {}, [], last_seq=last_seq)
     stream = imported(nats, tmp_path, "delta", before["config"])
     after = restored(nats, stream, tmp_path)
     assert after["state"]["last_seq"] == before["state"]["last_seq"] == last_seq
@@ -175,5 +188,10 @@ def rows(path: Path) -> pa.Table:
     return pa.concat_tables(read_backup(path).batches())
 
 
-def without_metadata(config: Json) -> Json:
-    return {name: value for name, value in config.items() if name != "metadata"}
+def survivors(nats: Nats, info: Json) -> list[Message]:
+    return nats.survivors(info["config"]["name"])
+
+
+def nameless(config: Json) -> Json:
+    """A configuration without what a server says of itself, and what is new in each stream."""
+    return {key: value for key, value in config.items() if key not in ("metadata", "name")}

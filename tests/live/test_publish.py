@@ -50,7 +50,7 @@ def some_headers(chance: random.Random, name: str, *, roll_ups: bool) -> dict[st
     number = str(chance.randrange(8))
     possible = {
         "Nats-Msg-Id": f"id{chance.randrange(12)}",
-        "Nats-TTL": chance.choice(["never", "1h", "5", "0", "00", "soon", "0.5s"]),
+        "Nats-TTL": chance.choice(["never", "1h", "500", "0", "00", "soon", "0.5s"]),
         "Nats-Expected-Stream": chance.choice([name, name, "OTHER"]),
         "Nats-Expected-Last-Sequence": number,
         "Nats-Expected-Last-Subject-Sequence": number,

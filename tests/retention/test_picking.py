@@ -9,7 +9,7 @@ import pytest
 
 from retention import parquet_files
 from retention.errors import DamagedError
-from retention.picking import pick_rows
+from retention.picking import pick_rows, rows_in_order
 from retention.segments import DataFile
 from schemas.messages import FILE_COLUMNS
 
@@ -55,3 +55,19 @@ def test_only_row_groups_that_may_hold_one_are_read(tmp_path: Path) -> None:
     assert picked(file, 20, 29) == [(20, b"20"), (29, b"29")]
     with pytest.raises(DamagedError):
         picked(file, 19)
+
+
+def in_order(file: DataFile) -> list[list[int]]:
+    return [rows["seq"].to_pylist() for rows in rows_in_order(file, ("seq", "payload"))]
+
+
+def test_all_rows_come_a_row_group_at_a_time(tmp_path: Path) -> None:
+    file = file_of(tmp_path, list(range(ROWS)))
+    assert in_order(file) == [list(range(at, at + 10)) for at in range(0, ROWS, 10)]
+    shuffled = file_of(tmp_path, [3, 1, 2, 5, 4, 6], group=3)
+    assert in_order(shuffled) == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_row_groups_that_do_not_follow_each_other_are_read_at_once(tmp_path: Path) -> None:
+    assert in_order(file_of(tmp_path, [4, 5, 6, 1, 2, 3], group=3)) == [[1, 2, 3, 4, 5, 6]]
+    assert in_order(file_of(tmp_path, [1, 3, 5, 2, 4, 6], group=3)) == [[1, 2, 3, 4, 5, 6]]

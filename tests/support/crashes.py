@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -45,6 +43,7 @@ from retention.writing.append import BatchIdentity, append
 from retention.writing.mirror import carry_over
 from retention.writing.origin import origins_of
 from schemas.files import LOGGED_FILES
+from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
@@ -282,7 +281,6 @@ SCENARIOS = {
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
     "mirror": Scenario(mirroring, carry),
-    "source": Scenario(sourcing, carry),
     "apply": Scenario(due, apply),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
@@ -291,6 +289,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+if TWICE:
+    SCENARIOS["source"] = Scenario(sourcing, carry)
 
 
 def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
@@ -381,20 +381,5 @@ def _in_a_fork(case: dict[str, Any]) -> None:
         Path(case["result"]).write_text(json.dumps(found), encoding="utf-8")
 
 
-def main() -> None:
-    """Answer each case, a line of JSON on standard input, with a line: how its process ended."""
-    for line in sys.stdin:
-        pid = os.fork()
-        if not pid:
-            try:
-                _in_a_fork(json.loads(line))
-            except BaseException:
-                traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(1)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(_in_a_fork)

@@ -57,6 +57,18 @@ def written(folder: Path, format_: str) -> None:
     save_plans(str(folder / "plan.json"), [warehouse.stream(STREAM).plan(AS_OF).plan])
 
 
+def dying(folder: Path, format_: str) -> None:
+    """The last values of two subjects are due, and will be announced; both are among those published later."""
+    warehouse_with(folder, format_, NOW, allow_msg_ttl=True, subject_delete_marker_ttl="1s")
+    soon: list[dict[str, str]] = [{"Nats-TTL": "1s"}, {"Nats-TTL": "1s"}, {}, {"Nats-TTL": "1s"}]
+    lines = [
+        {"subject": f"s.{n % 3}", "data": "x", "ts_ns": START + n * SECOND, "headers": headers}
+        for n, headers in enumerate(soon)
+    ]
+    stream = opened_at(folder).new_stream(STREAM)
+    stream.publish([json.dumps(line).encode() for line in lines], "first", 1)
+
+
 def empty(folder: Path, format_: str) -> None:
     """A stream that only the configuration knows."""
     warehouse_with(folder, format_, NOW)
@@ -155,12 +167,13 @@ class Side:
     act: Act
     formats: tuple[str, ...] = ("delta", "parquet")
     prepare: Prepare = written
-    meets: tuple[Prepare, ...] = (written, empty)
+    meets: tuple[Prepare, ...] = (written, empty, dying)
 
 
 MINE: Mapping[str, Side] = {
     "apply": Side(apply),
     "apply-plan": Side(apply_plan),
+    "marking-apply": Side(apply, prepare=dying),
     "undo": Side(undo),
     "publish": Side(publish),
     "first-publish": Side(publish, prepare=empty),
@@ -178,8 +191,10 @@ THEIRS: Mapping[str, Side] = {
     "foreign-append": Side(bring, meets=(written,)),
     "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written,)),
     "foreign-compaction": Side(compact, formats=("delta",), meets=(written,)),
-    "recreation": Side(lambda folder: recreate(folder, 1)),
-    "recreation-to-the-same-version": Side(lambda folder: recreate(folder, 2)),
+    "recreation": Side(lambda folder: recreate(folder, 1), meets=(written, empty)),
+    "recreation-to-the-same-version": Side(
+        lambda folder: recreate(folder, 2), meets=(written, empty)
+    ),
 }
 """What happens meanwhile."""
 

@@ -69,6 +69,12 @@ def test_a_newer_format_is_refused_by_number(saved: str) -> None:
         load_plans(saved)
 
 
+def test_an_older_format_is_refused_by_number(saved: str) -> None:
+    edited(saved, format_version=1)
+    with pytest.raises(RefusedError, match=r"plan format 1, .*plan again"):
+        load_plans(saved)
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", "[1]", '{"kind": "x", "format_version": 1}', "flights"]
 )

@@ -12,6 +12,7 @@ import pytest
 
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
+from retention.passes import removal
 from retention.passes.run import remove_now
 from retention.rules.removal import Delete, Purge, Request
 from retention.segments import ReadCount
@@ -151,6 +152,15 @@ def test_a_purge_with_a_filter_reads_only_files_that_hold_some(tmp_path: Path) -
     assert (plan.segments.dropped, plan.segments.rewritten, plan.segments.kept) == (1, 1, 2)
 
 
+def test_digests_are_read_some_files_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = nine(tmp_path, "parquet")
+    whole = streams.stream("ORDERS").purge("s.c").plan
+    monkeypatch.setattr(removal, "_AT_ONCE", 2)
+    assert streams.stream("ORDERS").purge("s.c").plan.plan_id == whole.plan_id
+
+
 def test_segments_that_rules_drop_only_whole_are_purged_row_by_row(tmp_path: Path) -> None:
     streams = nine(tmp_path, "delta", whole_segments=True, max_msgs=100)
     removed(streams, Purge("s.c"))
@@ -174,6 +184,12 @@ def test_a_protected_stream_refuses_with_the_servers_code(
         removed(streams, asked)
     assert seqs(streams) == ALL
     assert not streams.history()
+
+
+def test_a_stream_that_passes_leave_alone_can_be_purged(tmp_path: Path) -> None:
+    streams = nine(tmp_path, "parquet", retention="interest")
+    removed(streams, Purge("s.c"))
+    assert seqs(streams) == NOT_C
 
 
 def test_each_protection_is_about_its_own_kind_of_removal(tmp_path: Path) -> None:

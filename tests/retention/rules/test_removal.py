@@ -34,7 +34,9 @@ def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
             for subject in sorted(set(LOG[first:end]))
         ]
         columns = zip(("file", "subject", "messages"), zip(*counts, strict=True), strict=True)
-        matched = removal.matching(pa.table(dict(columns)), spans, request.subject)
+        matched = removal.matching(
+            pa.table(dict(columns)), spans.span_of_file, len(spans), request.subject
+        )
     decided = removal.purge(spans, request, matched)
     gone = [seq for at in np.flatnonzero(decided.whole) for seq in seqs_of(files[at])]
     for question in decided.questions():

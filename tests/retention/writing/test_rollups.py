@@ -97,6 +97,13 @@ def test_batches_leave_what_one_message_after_the_other_leaves(tmp_path: Path, s
     assert sum(outcome["by_rule"]["rollup"] for outcome in outcomes) == removed
 
 
+def test_a_summary_counts_what_was_answered_and_what_went(orders: OpenedStream) -> None:
+    publish(orders, [line("a"), line("b"), line("a")])
+    published = publish(orders, [line("a"), line("a", SUB), line("c")])
+    assert published.summary() == "3 messages stored as 4 to 6; 2 older ones rolled up"
+    assert published.appended.messages == 2
+
+
 def test_sequences_go_on_behind_messages_that_were_never_written(orders: OpenedStream) -> None:
     assert answers(publish(orders, [line("a"), line("a"), line("a", SUB)])) == [1, 2, 3]
     assert answers(publish(orders, [line("b")])) == [4]
@@ -151,6 +158,23 @@ def test_a_removal_is_on_record_with_its_rule_and_the_next_sequence(orders: Open
     assert history(orders).next_seq(0) == 6
     assert store_of(orders).swaps[-1].metadata["run"] == record["run"]
     assert history(orders).last_as_of_ns() is None
+
+
+def test_the_next_one_settles_a_removal_that_ended_behind_its_commit(orders: OpenedStream) -> None:
+    publish(orders, [line("a"), line("b")])
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    store_of(orders).after_commit.append(die)
+    with pytest.raises(KeyboardInterrupt):
+        publish(orders, [line("a", SUB)])
+    [run] = history(orders).unfinished()
+    publish(orders, [line("b", SUB)])
+    settled = history(orders).done(run)
+    assert settled is not None
+    assert (settled["status"], settled["removed_messages"]) == ("done", 1)
+    assert contents(orders) == [(3, "a"), (4, "b")]
 
 
 def test_nothing_older_is_no_removal(orders: OpenedStream) -> None:
