@@ -30,6 +30,8 @@ class Swap:
     next_seq: Mapping[int, int] = field(default_factory=dict)
     open_base: Mapping[int, int] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
+    compared: bool = False
+    """Whether rows told that no sequence of an added file is in one that stays; else their ranges must not meet."""
 
     @property
     def assigns_sequences(self) -> bool:

@@ -6,14 +6,17 @@ import hashlib
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
 from retention.passes.settling import settle_interrupted
-from retention.ports import Swap
+from retention.ports import Snapshot, Swap
 from retention.steps import Step, reached
+from retention.stores import doubles, index, swaps
+from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
@@ -61,6 +64,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         snapshot = opened.store.snapshot()
         _check_untouched(opened, history, run, removed)
+        compared = _compared(opened, snapshot, removed, added)
         record = {
             "kind": "undo",
             "undoes": run,
@@ -74,6 +78,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             remove=added.select(LOGGED_FILES.names),
             add=removed,
             metadata={"run": undo, "undoes": run},
+            compared=compared,
         )
         version = opened.store.commit(swap, snapshot)
         history.finish(undo, record | {"status": "done", "version_after": version})
@@ -111,6 +116,36 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
                 f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
                 "that one first"
             )
+
+
+def _compared(opened: OpenedStream, snapshot: Snapshot, removed: pa.Table, added: pa.Table) -> bool:
+    """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
+
+    Returns:
+        Whether there was anything to compare.
+
+    Raises:
+        ForeignRowsError: a sequence that would come back is there again.
+    """
+    stays = pc.invert(pc.is_in(snapshot.files["path"], value_set=added["path"].combine_chunks()))
+    rest = snapshot.files.filter(stays)
+    partitions = removed["partition"].unique().to_pylist()
+    if not any(_meets(removed, rest, partition) for partition in partitions):
+        return False
+    live = opened.store.inventory(snapshot).files
+    live = live.filter(pc.is_in(live["path"], value_set=rest["path"].combine_chunks()))
+    together = index.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
+    overlaps = index.refuse_overlaps(opened.name, together)
+    layout = Layout(opened.root, opened.name)
+    doubles.refuse_doubles(layout, overlaps, opened.store.data_files)
+    return True
+
+
+def _meets(removed: pa.Table, rest: pa.Table, partition: int) -> bool:
+    back, there = (
+        table.filter(pc.equal(table["partition"], partition)) for table in (removed, rest)
+    )
+    return any(True for _ in swaps.overlapping(back, there, back.slice(0, 0)))
 
 
 def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:

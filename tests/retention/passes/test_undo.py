@@ -5,9 +5,25 @@ from typing import Any
 
 import pytest
 
-from retention.errors import RefusedError, UsageError, VerificationError
+from retention.engines.choice import Engines
+from retention.errors import ForeignRowsError, RefusedError, UsageError, VerificationError
+from retention.parquet_files import describe, stats_table, write_messages
+from retention.passes.run import remove_now
+from retention.ports import Swap
+from retention.rules.removal import Delete, Purge, Request
 from retention.warehouse import Warehouse
-from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
+from schemas.files import LOGGED_FILES
+from tests.support.laying import (
+    SECOND,
+    START,
+    File,
+    Laid,
+    even_segments,
+    held,
+    lay,
+    rows_of,
+    warehouse_with,
+)
 
 FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
 
@@ -83,3 +99,39 @@ def test_after_grace_undo_is_refused_and_changes_nothing(warehouse: Path, format
     with pytest.raises(VerificationError):
         streams.undo(run)
     assert held(streams).equals(after)
+
+
+def interleaved(warehouse: Path, format_: str) -> Warehouse:
+    """Two files of one segment, the first with `a` alone, the second with `b`, each around the other."""
+    streams = warehouse_with(warehouse, format_, START + 100 * SECOND)
+    log = [Laid(seq, "ab"[seq % 2], START + seq * SECOND) for seq in range(1, 10)]
+    lay(streams.stream("ORDERS").opened, [File(1, log[::2]), File(1, log[1::2])])
+    return streams
+
+
+@FORMATS
+@pytest.mark.parametrize("asked", [Purge("a"), Purge("b", keep=2), Delete((2, 3))])
+def test_files_whose_sequences_interleave_come_back(
+    warehouse: Path, format_: str, asked: Request
+) -> None:
+    streams = interleaved(warehouse, format_)
+    before = held(streams)
+    with Engines("local") as engines:
+        run = remove_now(streams.stream("ORDERS").opened, asked, engines).run
+    streams.undo(run)
+    assert held(streams).equals(before)
+    assert streams.stream("ORDERS").state().messages == 9
+
+
+def test_a_message_that_is_there_again_keeps_its_file_from_coming_back(warehouse: Path) -> None:
+    streams = interleaved(warehouse, "parquet")
+    opened = streams.stream("ORDERS").opened
+    with Engines("local") as engines:
+        run = remove_now(opened, Purge("a"), engines).run
+    lay_again = opened.store.stage(0, 1)
+    write_messages(lay_again.location, [rows_of([Laid(4, "a")])])
+    added = stats_table([describe(lay_again).stats])
+    swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "theirs"}, compared=True)
+    opened.store.commit(swap, opened.store.snapshot())
+    with pytest.raises(ForeignRowsError):
+        streams.undo(run)
