@@ -70,7 +70,13 @@ def plan_headline(plan: Plan) -> str:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
     removed = count(plan.removed_messages, "message")
-    return f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)} as of {instant}: {rules}"
+    going = f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)}"
+    return f"{going} as of {instant}: {rules}{_announced(plan.markers.num_rows)}"
+
+
+def _announced(markers: int) -> str:
+    """How many subjects a pass says are gone."""
+    return f"; {count(markers, 'delete marker')} written" if markers else ""
 
 
 def _asked_headline(plan: Plan, request: Request) -> str:
@@ -91,7 +97,7 @@ def report_text(report: Report) -> list[str]:
     removed = count(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
     return [
-        f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}",
+        f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}{_announced(report.markers)}",
         f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
         f"  run {report.run}",
     ]

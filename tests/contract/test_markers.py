@@ -158,3 +158,9 @@ def test_a_refused_marker_leaves_the_message_that_it_stands_for(
     report = apply(stream)
     assert (report.removed_messages, report.markers) == (0, 0)
     assert held(stream) == [(1, "dying"), (2, "kept")]
+
+
+def test_people_are_told_how_many_markers_are_written(devices: Stream) -> None:
+    plan = devices.plan()
+    assert "3 by msg_ttl; 2 delete markers written" in str(plan)
+    assert "3 by msg_ttl; 2 delete markers written" in str(plan.apply())
