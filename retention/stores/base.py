@@ -17,6 +17,7 @@ from retention.stores.layout import (
     Layout,
     StoreSettings,
     check_format,
+    check_inside,
     check_lengths,
     identities,
     new_path,
@@ -66,6 +67,7 @@ class FileStore(ABC):
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """Where the live files can be opened now."""
+        check_inside(self._layout, files["path"])
         found = [
             replace(
                 self._layout.data_file(row, self._place_of_live(row[0])),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
-from retention.errors import DamagedError, RefusedError
+from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.failing import telling
 from retention.segments import DataFile
 from retention.steps import Step, reached
@@ -115,6 +115,20 @@ def identities(table: pa.Table) -> list[tuple[str, int, int]]:
     """Path, partition and segment of each row, as Python values."""
     columns = (table[name].to_pylist() for name in ("path", "partition", "segment"))
     return list(zip(*columns, strict=True))
+
+
+def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
+    """Refuse to open anything outside the table's directory.
+
+    Raises:
+        VerificationError: a path leads out of it.
+    """
+    outside = paths.filter(leaving(paths))
+    if len(outside):
+        raise VerificationError(
+            f"stream {layout.stream}: a record names {outside[0].as_py()}, outside the table's directory; nothing was "
+            "changed; restore the record that it comes from, or plan again"
+        )
 
 
 def check_lengths(layout: Layout, table: pa.Table, found: Sequence[DataFile]) -> None:
