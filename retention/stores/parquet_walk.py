@@ -22,6 +22,8 @@ WORTH_FILES = 1_000
 """Of fewer files nothing is remembered: listing them takes milliseconds."""
 COARSE_NS = 2 * 10**9
 """A directory that was listed so soon after it changed may change again without showing it."""
+_TIMED_NS = 2 * 10**9
+"""A directory that a file was put into shows it within this time, where a file system times directories."""
 _EDITION = 1
 _COLUMNS = pa.schema(
     [
@@ -169,7 +171,7 @@ class Directories:
         own = self._layout.own()
         with tempfile.NamedTemporaryFile(dir=own, prefix=".", suffix=".tmp") as probe:
             now = os.stat(probe.name).st_mtime_ns  # noqa: PTH116
-            if max(_stamp(own)[1:]) < now - COARSE_NS:
+            if max(_stamp(own)[1:]) < now - _TIMED_NS:
                 return 0
         return now - (time.monotonic_ns() - walked.began) - COARSE_NS
 

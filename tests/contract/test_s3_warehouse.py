@@ -132,6 +132,7 @@ def test_a_plan_saved_on_the_object_store_is_applied_once(lake: str) -> None:
     assert files.names(f"{lake}/plans") == [
         "monday",
         "monday.files.parquet",
+        "monday.markers.parquet",
         "monday.removed.parquet",
     ]
     answer(lake, "apply", "--yes", place)

@@ -51,6 +51,7 @@ OFTEN = ("middle byte", "half")
 COMMON = {
     "monday",
     "monday.files.parquet",
+    "monday.markers.parquet",
     "monday.removed.parquet",
     "runs/ORDERS/*.begun.json",
     "runs/ORDERS/*.done.json",

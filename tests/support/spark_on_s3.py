@@ -19,7 +19,7 @@ from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay
 
 NOW = START + 1_000 * SECOND
-PLAN_PARTS = ("", ".files.parquet", ".removed.parquet")
+PLAN_PARTS = ("", ".files.parquet", ".removed.parquet", ".markers.parquet")
 EACH = 40
 ENGINES: tuple[EngineName, ...] = ("local", "spark")
 FILES = [
