@@ -22,7 +22,7 @@ check: setup  ## Check format, lint, types, imports and all tests that need no S
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .import_linter_cache
-	LAW_EXAMPLES=100 $(BIN)/pytest -m "$(QUICK)"
+	LAW_EXAMPLES=100 $(BIN)/pytest -n 2 -m "$(QUICK)"
 
 conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
 	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance
