@@ -87,8 +87,9 @@ class Trial:
                     yield call, kind
 
     def _ends(self) -> list[Call]:
-        """The first and the last call of each operation about each sort of place."""
-        last = {(call.operation, call.place): call for call in self.calls}
+        """The first and the last call of each operation about each sort of place; how many there are of a race varies."""
+        counted = [] if self.name == WITH_A_RIVAL else self.calls
+        last = {(call.operation, call.place): call for call in counted}
         first = {(call.operation, call.place): call for call in reversed(self.calls)}
         return list(dict.fromkeys([*first.values(), *last.values()]))
 
