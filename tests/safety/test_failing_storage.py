@@ -87,7 +87,7 @@ class Trial:
                     yield call, kind
 
     def _ends(self) -> list[Call]:
-        """The first and the last call of each operation about each sort of place; how many there are of a race varies."""
+        """Of each operation about each sort of place the first call and the last; of a race (it varies) the first."""
         counted = [] if self.name == WITH_A_RIVAL else self.calls
         last = {(call.operation, call.place): call for call in counted}
         first = {(call.operation, call.place): call for call in reversed(self.calls)}
