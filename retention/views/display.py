@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.passes.estimate import Bounds, Estimate
+from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
+from retention.passes.ranges import Bounds
 from retention.passes.report import Report
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES
 from retention.rules.removal import Request

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from retention.passes.outcomes import Outcome, failed
 
 if TYPE_CHECKING:
-    from retention.passes.estimate import Estimate
+    from retention.passes.bounds import Estimate
     from retention.passes.plan import Plan
     from retention.passes.report import Report
 

@@ -13,7 +13,7 @@ from retention import kv
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.estimate import bounds_of
+from retention.passes.bounds import bounds_of
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.planning import decide
 from retention.passes.position import FIRST_SEQ, locate

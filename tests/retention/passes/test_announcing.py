@@ -12,26 +12,12 @@ from hypothesis import strategies as st
 from retention.policy import Policy
 from retention.rules.markers import block
 from tests.support.laws import law
-from tests.support.marked import HEADING, marked_update
+from tests.support.marked import marked_update, marking, marking_instants
 from tests.support.worlds import NEXT_SEQ, Message, World, plan_of, removed_by, worlds
-
-marking = st.builds(
-    Policy,
-    max_msgs=st.none() | st.integers(2, 6),
-    max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
-    max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
-    max_age_ns=st.none() | st.integers(3, 12),
-    discard=st.sampled_from(["old", "old", "new"]),
-    allow_msg_ttl=st.just(True),  # noqa: FBT003
-    subject_delete_marker_ttl_ns=st.just(1_900_000_000),
-    max_msg_size=st.sampled_from([None, None, None, None, HEADING, HEADING - 1]),
-    sealed=st.sampled_from([False, False, False, False, False, True]),
-)
-instants = st.integers(8, 25)
 
 
 @law
-@given(worlds, marking, instants)
+@given(worlds, marking, marking_instants)
 def test_a_pass_stores_exactly_the_markers_that_the_server_would(
     world: World, policy: Policy, as_of: int
 ) -> None:
@@ -53,7 +39,7 @@ def test_a_pass_stores_exactly_the_markers_that_the_server_would(
 
 
 @law
-@given(worlds, marking, instants)
+@given(worlds, marking, marking_instants)
 def test_a_marker_stands_where_the_last_value_of_a_subject_died_and_nowhere_else(
     world: World, policy: Policy, as_of: int
 ) -> None:
@@ -72,7 +58,7 @@ def test_a_marker_stands_where_the_last_value_of_a_subject_died_and_nowhere_else
 
 
 @law
-@given(worlds, marking, instants, st.integers(1, 14))
+@given(worlds, marking, marking_instants, st.integers(1, 14))
 def test_the_same_stream_in_other_files_has_the_same_markers(
     world: World, policy: Policy, as_of: int, width: int
 ) -> None:

@@ -5,9 +5,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from retention.passes.estimate import Bounds, Estimate
+from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
+from retention.passes.ranges import Bounds
 from retention.passes.report import Report
 from retention.policy import Policy
 from retention.units import DAY, HOUR
