@@ -42,23 +42,31 @@ class Estimate:
         }
 
 
-def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass) -> Estimate:
-    """Bound the numbers of a pass that metadata has decided as far as it can."""
+def removal_of(
+    inventory: Inventory, policy: Policy, decided: OnePass, lost: Losses
+) -> tuple[Range, Range]:
+    """Messages and bytes that a pass takes of each span."""
     spans = decided.spans
-    lost = losses(decided, policy)
-    possible = (
+    messages = (
         _whole_only(inventory, decided, lost.removed) if policy.whole_segments else lost.removed
     )
-    goes = possible.lower == spans.messages
-    counts = goes | (not policy.whole_segments)
-    loses = Range(np.where(goes, spans.bytes, 0), np.where(possible.upper > 0, spans.bytes, 0))
+    goes = messages.lower == spans.messages
+    size = Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
+    return messages, size
+
+
+def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass) -> Estimate:
+    """Bound the numbers of a pass that metadata has decided as far as it can."""
+    lost = losses(decided, policy)
+    possible, size = removal_of(inventory, policy, decided, lost)
+    counts = (possible.lower == decided.spans.messages) | (not policy.whole_segments)
     least, most = _reads(decided, policy, lost)
     lengths = inventory.files["file_bytes"].to_numpy()
     return Estimate(
         stream=inventory.stream,
         as_of_ns=as_of_ns,
         removed_messages=possible.total(),
-        removed_bytes=loses.total(),
+        removed_bytes=size.total(),
         by_rule={
             rule: Bounds(int(of_rule.lower[counts].sum()), limits.upper)
             for rule, of_rule in lost.by_rule.items()

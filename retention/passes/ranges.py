@@ -90,7 +90,6 @@ def _by_rule(decided: OnePass) -> dict[str, Range]:
     numbers = np.arange(len(spans))
     settled = decided.by_rule(None)
     certain = _reached(decided) | decided.below | decided.spent
-    sure = np.where(certain[:, None], settled, 0)
     counted = np.where(numbers == decided.by_messages.whole, decided.by_messages.rest, 0)
     weighed = (numbers == decided.by_bytes.whole) & (decided.by_bytes.rest > 0)
     nothing = np.zeros(len(spans), np.int64)
@@ -105,15 +104,17 @@ def _by_rule(decided: OnePass) -> dict[str, Range]:
         MAX_AGE: Range(nothing, np.minimum(_most_aged(decided), rest)),
         MSG_TTL: Range(nothing, np.minimum(_most_due(decided), rest)),
     }
-    most = settled.copy()
-    most[:, RULES.index(MSG_TTL)] = np.minimum(_most_due(decided), settled.sum(axis=1))
-    return {
-        rule: Range(
-            np.where(ask, asked[rule].lower, sure[:, at]),
-            np.where(ask, asked[rule].upper, np.where(certain, settled[:, at], most[:, at])),
+    most_due_of_whole = np.minimum(_most_due(decided), settled.sum(axis=1))
+
+    def bounded(rule: str) -> Range:
+        whole = settled[:, RULES.index(rule)]
+        unsure = most_due_of_whole if rule == MSG_TTL else whole
+        least, most = np.where(certain, whole, 0), np.where(certain, whole, unsure)
+        return Range(
+            np.where(ask, asked[rule].lower, least), np.where(ask, asked[rule].upper, most)
         )
-        for at, rule in enumerate(PASS_RULES)
-    }
+
+    return {rule: bounded(rule) for rule in PASS_RULES}
 
 
 def _most_aged(decided: OnePass) -> Array:
