@@ -152,7 +152,7 @@ def test_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_path: 
 
 def again(chance: random.Random, case: Case) -> Case:
     """The same stream under other limits; what a server lets nobody switch off stays on."""
-    limits = random_limits(chance, nats_oracle.messages_of(case.rows))
+    limits = {"max_msg_size": -1} | random_limits(chance, nats_oracle.messages_of(case.rows))
     if case.config["allow_msg_ttl"] or case.config["subject_delete_marker_ttl"]:
         limits |= {name: case.config[name] for name in WITHOUT_TTL}
     return replace(case, config=limits | {"storage": case.config["storage"]})
