@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.passes.forecast import NOTHING_FORETOLD, Forecast
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
@@ -57,6 +58,8 @@ class Plan:
     the last; None: the next sequence stays."""
     request: Request | None = None
     """What people asked for; None: the plan is that of a pass."""
+    forecast: Forecast = NOTHING_FORETOLD
+    """What is due when; neither part of the plan's identity nor of a saved plan."""
 
     @property
     def kind(self) -> str:

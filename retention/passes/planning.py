@@ -12,6 +12,7 @@ from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.exchange import beyond_limit
+from retention.passes.forecast import forecast, remembered
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.position import next_seq
@@ -86,7 +87,10 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     quiet = None if mark is None else due.recall(opened.root, mark, policy)
     if mark is not None and quiet is not None and as_of_ns < quiet.due_ns:
         kept = SegmentCounts(kept=quiet.segments)
-        plan = replace(nothing, table_id=quiet.table_id, version=mark.version, segments=kept)
+        told = remembered(as_of_ns, quiet.due_ns, quiet.foretold)
+        plan = replace(
+            nothing, table_id=quiet.table_id, version=mark.version, segments=kept, forecast=told
+        )
         return Planned(plan, quiet.next_seq, None)
     outlook = None if mark is None else opened.store.outlook(mark)
     seen = None if outlook is None else look_ahead(opened, outlook, as_of_ns, engines)
@@ -94,9 +98,17 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         seen = look(opened, as_of_ns, engines, every_row=False)
         if mark is not None and mark.version == seen.plan.version:
             opened.store.keep(seen.inventory, mark)
+    seen = _foretold(seen)
     if mark is not None:
         _remember(opened, mark, seen)
     return Planned(seen.plan, seen.inventory.counters.next_seq, seen.snapshot)
+
+
+def _foretold(seen: Look) -> Look:
+    """The same with what is due when."""
+    plan = seen.plan
+    told = forecast(seen.inventory, plan.policy, plan.as_of_ns, seen.decided, seen.later)
+    return replace(seen, plan=replace(plan, forecast=told))
 
 
 def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
@@ -109,7 +121,9 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
         # In what lies behind the head, something may be due all the same.
         return
     if instant is not None and plan.as_of_ns < instant:
-        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, dict(counters.next_seq))
+        foretold = tuple(plan.forecast.as_json()["due"])
+        next_seq = dict(counters.next_seq)
+        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq, foretold)
         due.keep(opened.root, mark, plan.policy, quiet)
 
 

@@ -13,7 +13,8 @@ from retention import kv
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.estimate import bounds_of
+from retention.passes.bounds import bounds_of
+from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.passes.guards import refuse_unbuilt
 from retention.passes.planning import decide
 from retention.passes.position import FIRST_SEQ, locate
@@ -75,10 +76,14 @@ class State:
     """Of the table; -1 if there is none yet."""
     bucket: Bucket | None = None
     """None where the stream is no key-value bucket."""
+    forecast: Forecast = NOTHING_FORETOLD
+    """What is due when."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
-        return asdict(self)
+        numbers = asdict(self)
+        del numbers["forecast"]
+        return numbers | self.forecast.as_json()
 
 
 def state_of(opened: OpenedStream, as_of_ns: int) -> State:
@@ -93,15 +98,17 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
     position = locate(opened)
     files = position.inventory.files
     last = last_seqs(opened.store, files)
+    lag, ahead = _behind_and_ahead(opened, position.inventory, as_of_ns)
     return State(
         stream=opened.name,
         **vars(held_by(files, position.next_seq)),
         num_subjects=len(last),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
-        lag=_lag(opened, position.inventory, as_of_ns),
+        lag=lag,
         format=opened.config.format,
         version=position.snapshot.version,
         bucket=_bucket(opened, files, last),
+        forecast=ahead,
     )
 
 
@@ -145,13 +152,17 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
     return Bucket(name, len(last), live, len(last) - live)
 
 
-def _lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
+def _behind_and_ahead(
+    opened: OpenedStream, inventory: Inventory, as_of_ns: int
+) -> tuple[Lag | None, Forecast]:
+    """What a pass now would let go at least, and what is due when."""
     policy = opened.config.policy()
     try:
         refuse_unbuilt(opened.name, policy)
     except RefusedError:
-        return None
+        return None, NOTHING_FORETOLD
     with Engines("local") as engines:
         decided = decide(opened, inventory, policy, as_of_ns, engines)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
-    return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)
+    lag = Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)
+    return lag, forecast(inventory, policy, as_of_ns, decided)

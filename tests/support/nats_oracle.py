@@ -225,6 +225,11 @@ def raw_rows(messages: Sequence[Message]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=RAW_ROWS)
 
 
+def messages_of(rows: pa.Table) -> list[Message]:
+    """A table of shape `RAW_ROWS` as messages."""
+    return [Message(**row | {"headers": row["headers"] or b""}) for row in rows.to_pylist()]
+
+
 def state_of(rows: pa.Table, last_seq: int | None, storage: str) -> Json:
     """The `state.json` of a stream that holds exactly these rows."""
     seqs = rows["seq"].to_pylist()
