@@ -50,6 +50,8 @@ class Snapshot:
     counters: Counters
     handle: Any = None
     """The store's own; a commit made on this snapshot is checked against exactly this version."""
+    follows: bool = True
+    """Whether the table is as the configuration wants it; if not, nothing is remembered that spares opening it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Mark:
     version: int
     seal: str
     """Of the log entry that made this version."""
+    wants: str = ""
+    """What the configuration wants of the table itself: what is remembered under other wishes does not count."""
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,8 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     plan, counters = seen.plan, seen.inventory.counters
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
+    if seen.snapshot is not None and not seen.snapshot.follows:
+        return
     instant = next_due(seen.decided, plan.policy, counters.open_base)
     if seen.later.segments and instant == NEVER and plan.policy.max_age_ns is not None:
         # In what lies behind the head, something may be due all the same.
