@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 from retention.rules.spans import Array
 from schemas.messages import NEVER
 
-MOST_FILES = 16
-"""An append or a rewrite divides what goes into one segment among at most so many files."""
 SMALL_BYTES = 64 << 10
 """Files are not divided for less than this, by the broker's accounting."""
 
