@@ -8,7 +8,8 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
-from retention.parquet_files import ROW_GROUP_ROWS, messages_to, write_messages
+from retention import parquet_files
+from retention.parquet_files import ROW_GROUP_ROWS, messages_to
 from retention.rules.groups import classes_of, group_of, groups_among
 from retention.segments import DataFile
 
@@ -51,7 +52,7 @@ def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> lis
         The files that were written.
     """
     if len(targets) == 1:
-        write_messages(targets[0].location, batches)
+        parquet_files.write_messages(targets[0].location, batches)
         return [*targets]
     written: dict[int, DataFile] = {}
     ends: np.ndarray | None = None
