@@ -34,7 +34,7 @@ pytestmark = pytest.mark.parametrize("format_", ["delta", "parquet"])
 
 def warehouse_at(folder: Path, format_: str, now_ns: int, **settings: Any) -> Warehouse:
     settings = {"layout": "deadline", "allow_msg_ttl": True} | settings
-    return warehouse_with(folder, format_, now_ns, **settings)
+    return warehouse_with(folder, format_, now_ns, "local", **settings)
 
 
 def block(life: str | None) -> bytes | None:

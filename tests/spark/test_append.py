@@ -85,9 +85,9 @@ def test_tasks_divide_by_deadline_as_an_append_in_this_process_does(
         }
         for n in range(600)
     ]
-    settings = {"layout": "deadline", "allow_msg_ttl": True, "segment_size": "400KiB"}
     one, some, theirs = (
-        opened_stream(tmp_path / name, **settings) for name in ("one", "some", "local")
+        opened_stream(tmp_path / name, layout="deadline", allow_msg_ttl=True, segment_size="400KiB")
+        for name in ("one", "some", "local")
     )
     append_frame(one, frame_of(spark, rows).coalesce(1))
     append_frame(some, frame_of(spark, rows).repartition(3))
@@ -95,8 +95,9 @@ def test_tasks_divide_by_deadline_as_an_append_in_this_process_does(
     assert stored(one).equals(expected)
     assert stored(some).equals(expected)
     assert seqs_by_file(one) == seqs_by_file(theirs)
-    assert len(seqs_by_file(theirs)) == 8
-    assert len(seqs_by_file(some)) >= 8
+    # Two segments; of the second, which is smaller, less would be spared.
+    assert len(seqs_by_file(theirs)) == 6
+    assert len(seqs_by_file(some)) > 3
     assert store_of(some).leftovers() == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,7 +27,7 @@ NOW = 1_700_000_000 * SECOND
 lives = st.none() | st.just(NEVER) | st.integers(0, 400 * DAY)
 
 
-def rows_of(given_lives: list[int | None]) -> pa.Table:
+def rows_of(given_lives: Sequence[int | None]) -> pa.Table:
     """A message a second, each with its life in seconds; `NEVER` is no life but a deadline."""
     times = [NOW + number * SECOND for number in range(len(given_lives))]
     deadlines = [
@@ -36,7 +38,7 @@ def rows_of(given_lives: list[int | None]) -> pa.Table:
     return pa.table(columns, names=["ts_ns", "deadline_ns"])
 
 
-def divided(given_lives: list[int | None], size: int, most: int = 16) -> list[int]:
+def divided(given_lives: Sequence[int | None], size: int, most: int = 16) -> list[int]:
     rows = rows_of(given_lives)
     sizes = np.full(len(given_lives), size)
     return group_of(rows, groups_among(classes_of(rows), sizes, most)).tolist()
