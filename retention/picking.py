@@ -54,7 +54,7 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         raise damaged(file, error) from error
 
 
-def in_order(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     """Tables ascending by `seq` from several sources of such tables, whose sequences may interleave.
 
     Of each source about one table is held.

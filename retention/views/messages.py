@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
-from retention.picking import in_order, rows_in_order
+from retention.picking import merged, rows_in_order
 from retention.ports import Store
 from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
@@ -68,7 +68,7 @@ def columns_in_order(store: Store, files: pa.Table, columns: Sequence[str]) -> I
     spans = spans_of(files)
     for span in range(len(spans)):
         inside = files_of_span(store, files, spans, span)
-        yield from in_order([rows_in_order(file, columns) for file in inside])
+        yield from merged([rows_in_order(file, columns) for file in inside])
 
 
 def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:

@@ -20,7 +20,7 @@ from retention.errors import (
 )
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
-from retention.picking import in_order, rows_in_order
+from retention.picking import merged, rows_in_order
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile
 from retention.staging import PARTITION, Staged, Staging
@@ -167,7 +167,7 @@ def _commit(
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
     """The rows of staged files again, without sequences, in order and a part at a time."""
     for _, inside in groupby(files, key=lambda file: file.segment):
-        for rows in in_order([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
+        for rows in merged([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
             yield rows.drop_columns(["seq"])
 
 

@@ -74,6 +74,20 @@ def test_an_age_scan_that_ends_among_interleaved_files_asks_all_of_them() -> Non
     assert removed_by(mixed, plan_of(mixed, replace(TTL, max_age_ns=20), 20)).keys() == {1, 4, 7}
 
 
+def test_a_file_that_the_age_scan_steps_over_is_not_asked() -> None:
+    lasting = tuple(replace(m, never=True) for m in LASTING)
+    policy = replace(TTL, max_age_ns=10)
+    assert asked_files(grouped(LONG, lasting), policy, 20) == []
+    assert removed_by(
+        grouped(LONG, lasting), plan_of(grouped(LONG, lasting), policy, 20)
+    ).keys() == {
+        2,
+        5,
+        8,
+    }
+    assert asked_files(grouped(lasting), policy, 20) == []
+
+
 @law
 @given(worlds, policies, instants)
 def test_a_file_is_asked_for_its_deadlines_only_if_some_are_due_and_some_are_not(
