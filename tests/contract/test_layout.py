@@ -226,7 +226,9 @@ def test_files_with_the_name_of_kin_that_hold_a_message_twice_are_refused(
         warehouse.stream("ORDERS").plan()
 
 
-def test_a_mirror_divides_by_its_own_layout(tmp_path: Path, format_: str) -> None:
+def test_mirrors_divide_by_their_own_layout_whatever_that_of_the_origin(
+    tmp_path: Path, format_: str
+) -> None:
     filled(tmp_path, format_, START, layout="sequence")
     config = json.loads((tmp_path / "retention.yaml").read_text(encoding="utf-8"))
     mirror = {
@@ -235,12 +237,14 @@ def test_a_mirror_divides_by_its_own_layout(tmp_path: Path, format_: str) -> Non
         "layout": "deadline",
         "allow_msg_ttl": True,
     }
+    again = {"name": "AGAIN", "mirror": {"name": "COPY"}, "allow_msg_ttl": True}
     path = tmp_path / "mirrors.json"
-    path.write_text(json.dumps(config | {"streams": [*config["streams"], mirror]}))
+    path.write_text(json.dumps(config | {"streams": [*config["streams"], mirror, again]}))
     warehouse = open_warehouse(path, engine="local", clock=lambda: START)
-    [outcome] = warehouse.mirror(["COPY"])
-    assert outcome.value is not None, outcome.sentence
-    assert held(warehouse, "COPY").equals(held(warehouse))
+    assert all(outcome.value for outcome in warehouse.mirror(["COPY", "AGAIN"]))
+    for name in ("COPY", "AGAIN"):
+        assert held(warehouse, name).equals(held(warehouse))
+    assert files_of(warehouse.stream("AGAIN")).num_rows == 1
     copies = files_of(warehouse.stream("COPY"))
     assert copies.num_rows == len(LIVES)
     assert kin_of(copies["path"]).null_count == 0
