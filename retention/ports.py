@@ -152,6 +152,18 @@ class Store(Protocol):
         """A new file of that segment, with a unique final path, not written yet; its directories exist."""
         ...
 
+    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        """New files of that segment, among which rows are to be divided: those that are not written do not matter."""
+        ...
+
+    def is_apart(self, file: DataFile) -> bool:
+        """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
+        ...
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        """A new file that is to take the place of `source`, as `stage`."""
+        ...
+
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """Where the live files in `files` (any table with the columns of `LOGGED_FILES`) can be opened now."""
         ...

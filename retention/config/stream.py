@@ -37,6 +37,8 @@ from retention.policy import Discard, Policy, Retention
 from retention.units import DAY, MINUTE
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
+MOST_FILES = 16
+"""With `layout: deadline`, an append or a rewrite divides what goes into one segment among at most so many files."""
 
 
 class StorageSettings(Part):
@@ -45,6 +47,7 @@ class StorageSettings(Part):
     format: Literal["delta", "parquet"] = "delta"
     segment_size: Size = 256 * 2**20
     segment_span: Span = DAY
+    layout: Literal["sequence", "deadline"] = "sequence"
     grace: Grace = 7 * DAY
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
@@ -116,6 +119,11 @@ class StreamConfig(StorageSettings, Described):
         for changes in (_derived(self), _implied(self), _sealed(self)):
             self.__dict__.update(changes)
         return self
+
+    @property
+    def most_files(self) -> int:
+        """Among how many files an append or a rewrite may divide a segment's messages, apart by deadline."""
+        return 1 if self.layout == "sequence" or self.whole_segments else MOST_FILES
 
     @property
     def max_age_ns(self) -> int | None:

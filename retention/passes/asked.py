@@ -22,7 +22,7 @@ def explain_asked(
         DamagedError: a file cannot be read.
     """
     inventory = opened.store.inventory(opened.store.snapshot())
-    _, row, rows = find(opened, inventory, spans_of(inventory.files), (partition, seq))
+    _, row, rows, _ = find(opened, inventory, spans_of(inventory.files), (partition, seq))
     message = rows.slice(row, 1).to_pylist()[0]
     facts = _facts(plan, request, seq, message["subject"])
     goes = all(holds for holds, _ in facts)

@@ -19,7 +19,7 @@ from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
 from retention.rules import RULES
 from retention.rules.judge import STAYS, judge, settled
-from retention.rules.spans import Spans
+from retention.rules.spans import Array, Spans, joined
 from retention.segments import Inventory
 
 
@@ -50,10 +50,13 @@ class Found:
     """A message, and where it lies."""
 
     span: int
+    """Of those that no other interleaves with."""
     row: int
     """Its row number in `rows`."""
     rows: pa.Table
     """The narrow columns of the whole span, ascending by `seq`."""
+    file_of_row: Array
+    """For each row, its file's row number in the inventory."""
     newer_on_subject: int
     """Messages on its subject in later spans; 0 if the policy does not limit subjects."""
 
@@ -79,7 +82,7 @@ def explanation(seen: Look, found: Found) -> Explanation:
     """Explain a message from everything that a plan was made from."""
     facts = _facts(seen, found)
     rule = _rule(seen, found, facts)
-    partition = int(seen.decided.spans.partition[found.span])
+    partition = int(joined(seen.decided.spans).partition[found.span])
     goes = rule is not None and _is_planned(seen, partition, facts.seq)
     policy, stream = seen.plan.policy, seen.plan.stream
     return Explanation(
@@ -97,15 +100,22 @@ def explanation(seen: Look, found: Found) -> Explanation:
 
 
 def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
-    span, row, rows = find(opened, seen.inventory, seen.decided.spans, (partition, seq))
-    subject = rows["subject"][row].as_py()
-    return Found(span, row, rows, _newer_on_subject(opened, seen, span, subject))
+    spans = joined(seen.decided.spans)
+    span, row, rows, file_of_row = find(opened, seen.inventory, spans, (partition, seq))
+    newer = _newer_on_subject(
+        opened, seen, int(spans.first_file[span + 1]), rows["subject"][row].as_py()
+    )
+    return Found(span, row, rows, file_of_row, newer)
 
 
 def find(
     opened: OpenedStream, inventory: Inventory, spans: Spans, place: tuple[int, int]
-) -> tuple[int, int, pa.Table]:
-    """Find a message by its partition and sequence: its span, and its row in the narrow columns of the span.
+) -> tuple[int, int, pa.Table, Array]:
+    """Find a message by its partition and sequence: its span, its row in the narrow columns of the span, and these.
+
+    Returns:
+        The span's number, the row's, the narrow columns of the span, and for each row its file's row number in the
+        inventory.
 
     Raises:
         UsageError: no such message is in the stream.
@@ -115,10 +125,10 @@ def find(
     for span in np.flatnonzero(holds):
         first, end = (int(number) for number in spans.first_file[span : span + 2])
         located = opened.store.data_files(inventory.files.slice(first, end - first))
-        rows, _, _ = read_span(tuple(located))
+        rows, file_of_row, _ = read_span(tuple(located))
         row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
         if row < rows.num_rows and rows["seq"][row].as_py() == seq:
-            return int(span), row, rows
+            return int(span), row, rows, file_of_row + first
     held = f"{spans.min_seq[0]:,} to {spans.max_seq[-1]:,}" if len(spans) else "none"
     raise UsageError(
         f"{opened.name}: there is no message {seq} (sequences held: {held}); it was never stored, or an earlier run "
@@ -127,7 +137,7 @@ def find(
 
 
 def _facts(seen: Look, found: Found) -> Facts:
-    spans, rows, row = seen.decided.spans, found.rows, found.row
+    spans, rows, row = joined(seen.decided.spans), found.rows, found.row
     message = rows.slice(row, 1).to_pylist()[0]
     same = pc.equal(rows["subject"], message["subject"]).to_numpy()
     scan_end = _scan_end(seen)
@@ -155,10 +165,9 @@ def _marker_for(seen: Look, seq: int) -> int | None:
     return stored[0] if stored else None
 
 
-def _newer_on_subject(opened: OpenedStream, seen: Look, span: int, subject: str) -> int:
+def _newer_on_subject(opened: OpenedStream, seen: Look, first_newer: int, subject: str) -> int:
     if seen.plan.policy.max_msgs_per_subject is None:
         return 0
-    first_newer = int(seen.decided.spans.first_file[span + 1])
     counts = opened.store.subject_counts(seen.inventory.files.slice(first_newer))
     on_subject = counts.filter(pc.equal(counts["subject"], subject))
     return int(pc.sum(on_subject["messages"], min_count=0).as_py())
@@ -184,11 +193,15 @@ def _ends_by_metadata(seen: Look) -> bool:
 
 def _rule(seen: Look, found: Found, facts: Facts) -> str | None:
     """The first rule that lets the message go by itself, segments aside."""
+    span_of_row = seen.decided.spans.span_of_file[found.file_of_row]
+    span = int(span_of_row[found.row])
     for answer in seen.answers:
-        if answer.span == found.span:
+        if answer.span == span:
             return _answered(reached(answer, stop_of(seen.answers)), facts.seq)
-    verdicts, _ = judge(found.rows, fetched(seen.decided.question(found.span)))
-    verdict = int(settled(verdicts, reached=facts.scan_end is None)[found.row])
+    inside = span_of_row == span
+    verdicts, _ = judge(found.rows.filter(pa.array(inside)), fetched(seen.decided.question(span)))
+    row = int(inside[: found.row].sum())
+    verdict = int(settled(verdicts, reached=facts.scan_end is None)[row])
     return None if verdict == STAYS else RULES[verdict]
 
 

@@ -20,6 +20,7 @@ from retention.passes.probe import Rows
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.ports import Later, Mark, Outlook, Snapshot
+from retention.rules.by_file import by_file
 from retention.rules.due import next_due
 from retention.rules.heads import before, ends_before
 from retention.rules.judge import Answer, answer
@@ -183,7 +184,8 @@ def decide(
     spans = spans_of(inventory.files)
     limit = policy.max_msgs_per_subject
     beyond = None if limit is None else beyond_limit(opened, inventory, spans, limit, engines)
-    return one_pass(spans, policy, as_of_ns, beyond)
+    decided = one_pass(spans, policy, as_of_ns, beyond)
+    return by_file(decided, inventory.files, policy, as_of_ns)
 
 
 def _look_at(rows: Rows, decided: OnePass, as_of_ns: int, *, every_row: bool) -> Look:

@@ -163,6 +163,15 @@ def test_a_marker_that_only_replaces_its_message_evicts_no_other() -> None:
     assert set(removed_by(laid, plan_of(laid, tight, 25))) == {2}
 
 
+def test_markers_of_interleaved_files_stand_in_the_order_of_sequences() -> None:
+    one = (message(1, "a", 1), message(3, "c", 1, deadline_ns=2))
+    other = (message(2, "b", 1, deadline_ns=2), message(4, "d", 1))
+    laid = World(((1, one), (1, other)), open_base=1)
+    for room in (4, 9):
+        plan = plan_of(laid, replace(EVERY_SECOND, max_msgs=room), 25)
+        assert plan.markers["subject"].to_pylist() == ["b", "c"]
+
+
 def test_a_refused_marker_is_not_tried_again_in_the_same_pass() -> None:
     laid = one_file(
         message(1, "a", 1, deadline_ns=2),
