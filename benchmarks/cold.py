@@ -35,7 +35,13 @@ def make_stream(warehouse: Path) -> None:
     (warehouse / "retention.yaml").write_text(json.dumps({"streams": [stream]}))
     now = time.time_ns()
     lines = (
-        json.dumps({"subject": "small.a", "data": "x" * 100, "ts_ns": now - number * DAY_NS // 10})
+        json.dumps(
+            {
+                "subject": "small.a",
+                "data": "x" * 100,
+                "ts_ns": now - number * DAY_NS // 10 + DAY_NS // 20,
+            }
+        )
         for number in range(600, 0, -1)
     )
     retention.open_warehouse(warehouse).stream("SMALL").publish(lines)
