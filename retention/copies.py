@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.apart import HELD_BYTES, Held, write_apart
+from retention.apart import Held, write_apart
 from retention.parquet_files import (
     ROW_GROUP_ROWS,
     compressed_bytes,
@@ -23,6 +23,11 @@ from retention.rows import time_of
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from schemas.messages import FILE_COLUMNS
+
+DECODED_BYTES = 8 << 20
+"""About so much is decoded at a time: memory that stays in use is far cheaper than new memory for each piece."""
+COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
+"""What is read: `time` is made from `ts_ns`, for other writers may have set it finer, otherwise or not at all."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def copy_without(task: Copy) -> Copied:
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
     left = _groups_left(source, task.removed)
-    cost = compressed_bytes(source, FILE_COLUMNS.names, left)
+    cost = compressed_bytes(source, COLUMNS, left)
     return Copied(
         [one.stats for one in written],
         sum((one.read for one in written), ReadCount(1, cost)),
@@ -81,8 +86,7 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
     try:
         for batch in _batches(source, _groups_left(source, task.removed)):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
-            rows = pa.Table.from_batches([batch]).select(FILE_COLUMNS.names)
-            kept = _with_our_time(rows).filter(pa.array(~goes))
+            kept = _with_time(pa.Table.from_batches([batch])).filter(pa.array(~goes))
             if held.takes(kept):
                 yield held.emptied()
     except (OSError, pa.ArrowException) as error:
@@ -92,18 +96,18 @@ def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups; one of them is read at a time, and about `HELD_BYTES` of it decoded."""
+    """The rows of some row groups; one of them is read at a time, and about `DECODED_BYTES` of it decoded."""
     for group in groups:
         found = source.metadata.row_group(group)
-        fitting = HELD_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        fitting = DECODED_BYTES * found.num_rows // max(found.total_byte_size, 1)
         rows = min(max(fitting, 1), ROW_GROUP_ROWS)
-        yield from source.iter_batches(rows, row_groups=[group], columns=FILE_COLUMNS.names)
+        yield from source.iter_batches(rows, row_groups=[group], columns=COLUMNS)
 
 
-def _with_our_time(rows: pa.Table) -> pa.Table:
-    """Shape `FILE_COLUMNS`, `time` as `ts_ns` says: other writers may have set it finer, otherwise or not at all."""
-    at = FILE_COLUMNS.get_field_index("time")
-    return rows.set_column(at, "time", time_of(rows["ts_ns"])).cast(FILE_COLUMNS)
+def _with_time(rows: pa.Table) -> pa.Table:
+    """Shape `FILE_COLUMNS`, with `time` as `ts_ns` says."""
+    timed = rows.append_column("time", time_of(rows["ts_ns"]))
+    return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
 
 
 def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:

@@ -96,7 +96,8 @@ def test_files_whose_writer_chose_other_arrow_types_for_text_and_bytes_are_copie
 def test_a_copy_holds_little_at_a_time_however_large_messages_are(
     source: DataFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "HELD_BYTES", 400)
+    monkeypatch.setattr(copies, "DECODED_BYTES", 400)
+    monkeypatch.setattr(apart, "HELD_BYTES", 400)
     monkeypatch.setattr(apart, "HELD_BYTES", 400)
     seqs, _ = copied(source, (3, 5))
     assert seqs == [seq for seq in range(1, 41) if seq not in (3, 4, 5)]
