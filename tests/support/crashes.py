@@ -226,9 +226,9 @@ def apply_with_ledger(folder: Path) -> None:
 
 def undo(folder: Path) -> None:
     warehouse = opened_at(folder)
-    applied = min(one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply")
+    applied = [one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply"]
     try:
-        warehouse.undo(applied)
+        warehouse.undo(min(applied, default="the run that nobody sees"))
     except UsageError as error:
         assert "was undone already" in str(error)  # noqa: PT017
 
