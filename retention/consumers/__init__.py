@@ -1,0 +1,1 @@
+"""Consumers: what they are set to, what they have been given, and what they have acknowledged."""
