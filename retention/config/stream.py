@@ -33,7 +33,7 @@ from retention.config.parts import (
     SubjectTransform,
 )
 from retention.config.refusals import Refusal, stream_refusals
-from retention.policy import Discard, Policy, Retention
+from retention.policy import Discard, Policy, Retention, Unmatched
 from retention.units import DAY, MINUTE
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
@@ -106,6 +106,7 @@ class StreamConfig(StorageSettings, Described):
     whole_segments: Flag = False
     exclusive: Flag = False
     quiet: Flag = False
+    unmatched: Unmatched = "keep"
     consumers: Consumers = ()
 
     @model_validator(mode="after")
@@ -144,6 +145,7 @@ class StreamConfig(StorageSettings, Described):
             retention=self.retention,
             allow_msg_ttl=self.allow_msg_ttl,
             subject_delete_marker_ttl_ns=self.subject_delete_marker_ttl_ns,
+            unmatched=self.unmatched,
             **self._for_markers(),
         )
 

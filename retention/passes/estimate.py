@@ -10,20 +10,23 @@ import numpy as np
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.guards import refuse_unbuilt
+from retention.passes.hearing import hear
+from retention.passes.left import untouched
 from retention.passes.planning import decide
+from retention.passes.releasing import decide_release
 from retention.policy import Policy
 from retention.rules import (
+    LIMIT_RULES,
     MAX_AGE,
     MAX_BYTES,
     MAX_MSGS,
     MAX_MSGS_PER_SUBJECT,
     MSG_TTL,
-    PASS_RULES,
     RULES,
 )
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array
+from retention.rules.release import Release
+from retention.rules.spans import Array, Spans, spans_of
 from retention.rules.ttl import most_due
 from retention.segments import Inventory
 
@@ -89,8 +92,6 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     Raises:
         RefusedError: files that another writer appended have no statistics yet.
     """
-    policy = opened.config.policy()
-    refuse_unbuilt(opened.name, policy)
     if not opened.store.exists():
         return _nothing(opened.name, as_of_ns)
     snapshot = opened.store.snapshot()
@@ -100,9 +101,23 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             f"{opened.name}: {unread} files have no statistics yet, so nothing can be said about them unopened; run "
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
-    inventory = opened.store.inventory(snapshot)
+    return bounds_now(opened, opened.store.inventory(snapshot), as_of_ns)
+
+
+def bounds_now(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
+    """Bound the numbers of a pass over an inventory.
+
+    Raises:
+        RefusedError: a consumer's state contradicts itself.
+    """
+    policy = opened.config.policy()
+    if policy.retention != "limits":
+        spans = spans_of(inventory.files)
+        interests = hear(opened, inventory).interests
+        released = decide_release(opened, inventory, spans, policy, interests)
+        return released_bounds(inventory, policy, as_of_ns, spans, released)
     with Engines("local") as engines:
-        decided = decide(opened, inventory, policy, as_of_ns, engines)
+        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
     return bounds_of(inventory, policy, as_of_ns, decided)
 
 
@@ -111,7 +126,7 @@ def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OneP
     spans = decided.spans
     by_rule = _by_rule(decided)
     removed = _removed(decided, by_rule)
-    possible = _whole_only(inventory, decided, removed) if policy.whole_segments else removed
+    possible = _whole_only(inventory, decided.spans, removed) if policy.whole_segments else removed
     goes = possible.lower == spans.messages
     counts = goes | (not policy.whole_segments)
     loses = _Range(np.where(goes, spans.bytes, 0), np.where(possible.upper > 0, spans.bytes, 0))
@@ -127,9 +142,42 @@ def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OneP
             for rule, of_rule in by_rule.items()
             if (limits := of_rule.where(possible.upper > 0).total()).upper
         },
-        segments=_segments(decided, possible),
+        segments=_segments(spans, possible),
         files_read=Bounds(int(asked.sum()), int(asked.sum())),
         bytes_read=Bounds(0, int(lengths[asked].sum())),
+    )
+
+
+def released_bounds(
+    inventory: Inventory, policy: Policy, as_of_ns: int, spans: Spans, released: Release
+) -> Estimate:
+    """Bound a pass that begins with a release: limits may take anything of what rows say is left."""
+    limits = policy.limits
+    asked = np.repeat(released.ask, np.diff(spans.first_file))
+    least = np.where(released.whole, spans.messages, 0)
+    by_release = np.where(released.whole | released.ask, spans.messages, 0)
+    most = spans.messages if limits else by_release
+    possible = _Range(least, most)
+    if policy.whole_segments:
+        possible = _whole_only(inventory, spans, possible)
+    goes = possible.lower == spans.messages
+    loses = _Range(np.where(goes, spans.bytes, 0), np.where(possible.upper > 0, spans.bytes, 0))
+    rest = Bounds(0, int(np.where(released.whole, 0, possible.upper).sum()))
+    release = Bounds(
+        int(np.where(goes, least, 0).sum()), int(np.minimum(by_release, possible.upper).sum())
+    )
+    files = Bounds(int(asked.sum()), inventory.files.num_rows if limits else int(asked.sum()))
+    lengths = inventory.files["file_bytes"].to_numpy()
+    by_rule = {policy.retention: release} | dict.fromkeys(limits, rest)
+    return Estimate(
+        stream=inventory.stream,
+        as_of_ns=as_of_ns,
+        removed_messages=possible.total(),
+        removed_bytes=loses.total(),
+        by_rule={rule: bounds for rule, bounds in by_rule.items() if bounds.upper},
+        segments=_segments(spans, possible),
+        files_read=files,
+        bytes_read=Bounds(0, int(lengths.sum() if limits else lengths[asked].sum())),
     )
 
 
@@ -162,7 +210,7 @@ def _by_rule(decided: OnePass) -> dict[str, _Range]:
             np.where(ask, asked[rule].lower, sure[:, at]),
             np.where(ask, asked[rule].upper, np.where(certain, settled[:, at], most[:, at])),
         )
-        for at, rule in enumerate(PASS_RULES)
+        for at, rule in ((RULES.index(rule), rule) for rule in LIMIT_RULES)
     }
 
 
@@ -193,26 +241,25 @@ def _removed(decided: OnePass, by_rule: dict[str, _Range]) -> _Range:
     return _Range(np.minimum(lower, messages), np.minimum(upper, messages))
 
 
-def _whole_only(inventory: Inventory, decided: OnePass, removed: _Range) -> _Range:
+def _whole_only(inventory: Inventory, spans: Spans, removed: _Range) -> _Range:
     """Bounds when only sealed segments that lose every message go."""
-    spans = decided.spans
     sealed = np.zeros(len(spans), dtype=bool)
     for partition, base in inventory.counters.open_base.items():
         sealed |= (spans.partition == partition) & (spans.segment < base)
-    _, of_span = _segment_numbers(decided)
+    _, of_span = _segment_numbers(spans)
     held = np.bincount(of_span, weights=spans.messages)
     surely = sealed & (np.bincount(of_span, weights=removed.lower) == held)[of_span]
     maybe = sealed & (np.bincount(of_span, weights=removed.upper) == held)[of_span]
     return _Range(np.where(surely, spans.messages, 0), np.where(maybe, spans.messages, 0))
 
 
-def _segments(decided: OnePass, removed: _Range) -> dict[str, Bounds]:
-    count, of_span = _segment_numbers(decided)
+def _segments(spans: Spans, removed: _Range) -> dict[str, Bounds]:
+    count, of_span = _segment_numbers(spans)
     if not count:
         return dict.fromkeys(("dropped", "rewritten", "kept"), Bounds(0, 0))
     held, least, most = (
         np.bincount(of_span, weights=weights)
-        for weights in (decided.spans.messages, removed.lower, removed.upper)
+        for weights in (spans.messages, removed.lower, removed.upper)
     )
     dropped = Bounds(int((least == held).sum()), int((most == held).sum()))
     kept = Bounds(int((most == 0).sum()), int((least == 0).sum()))
@@ -225,9 +272,8 @@ def _segments(decided: OnePass, removed: _Range) -> dict[str, Bounds]:
     }
 
 
-def _segment_numbers(decided: OnePass) -> tuple[int, Array]:
+def _segment_numbers(spans: Spans) -> tuple[int, Array]:
     """How many segments there are, and the number of each span's."""
-    spans = decided.spans
     if not len(spans):
         return 0, np.zeros(0, dtype=np.int64)
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)

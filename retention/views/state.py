@@ -10,12 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import kv
-from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.estimate import bounds_of
-from retention.passes.guards import refuse_unbuilt
-from retention.passes.planning import decide
+from retention.passes.estimate import bounds_now
 from retention.passes.position import FIRST_SEQ, locate
 from retention.segments import Inventory
 from retention.views.latest import last_seqs, picked
@@ -69,7 +66,7 @@ class State:
     num_subjects: int
     segments: int
     lag: Lag | None
-    """None where the stream's policy needs a rule that this version does not carry out."""
+    """None where the state of a consumer contradicts itself, so that a pass would be refused."""
     format: str
     version: int
     """Of the table; -1 if there is none yet."""
@@ -146,12 +143,8 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
 
 
 def _lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
-    policy = opened.config.policy()
     try:
-        refuse_unbuilt(opened.name, policy)
+        bounds = bounds_now(opened, inventory, as_of_ns)
     except RefusedError:
         return None
-    with Engines("local") as engines:
-        decided = decide(opened, inventory, policy, as_of_ns, engines)
-    bounds = bounds_of(inventory, policy, as_of_ns, decided)
     return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)

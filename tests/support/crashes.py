@@ -51,7 +51,12 @@ TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
 ODD_NAME = "räume"
-CONSUMERS = {"billing": {"config": {"ack_policy": "explicit"}, "state": {}}}
+STATE = {
+    "delivered": {"consumer_seq": 4, "stream_seq": 9},
+    "ack_floor": {"consumer_seq": 2, "stream_seq": 5},
+    "pending": {"7": {"Sequence": 3, "Timestamp": START}},
+}
+CONSUMERS = {"billing": {"config": {"ack_policy": "explicit"}, "state": STATE}}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""Creating, editing and deleting consumers, so that a pass under way that counts on the old ones is refused."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from retention.errors import BusyError, StalePlanError
+from retention.opened import OpenedStream
+from retention.passes.declared import declared_in, name_of
+from retention.passes.position import next_seq
+from retention.ports import Swap
+from retention.steps import Step, reached
+from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+ATTEMPTS = 20
+
+
+def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
+    """Change a consumer's record, then have the message table's log count it; the new record.
+
+    In that order, and the record says that it is counted only when it is: a release that has read the old record
+    finds the counter raised when it commits, or has committed before.
+
+    Args:
+        opened: the stream; its table is created if it does not exist.
+        consumer: the consumer's name.
+        change: what becomes of its record; an edit says `counted=False`.
+
+    Raises:
+        BusyError: rivals kept coming first.
+        DamagedError: its record cannot be read.
+    """
+    opened.store.create()
+    table = ConsumerTable(opened.root)
+    record = table.update(consumer, change)
+    if record.counted:
+        return record
+    _count(opened, consumer)
+    reached(Step.CONSUMER_COUNTED)
+
+    def settle(found: ConsumerRecord | None) -> ConsumerRecord:
+        if found is None or found.revision != record.revision:
+            return found or record
+        return replace(found, counted=True)
+
+    return table.update(consumer, settle)
+
+
+def edit_declared(opened: OpenedStream) -> None:
+    """Create or edit the consumers that the stream's configuration names; those it does not name stay.
+
+    Raises:
+        RefusedError: one cannot be created from there.
+        BusyError, DamagedError: as `edit`.
+    """
+    if not opened.config.consumers:
+        return
+    inventory = opened.store.inventory(opened.store.snapshot())
+    after = next_seq(opened, inventory)
+    first_seq = pc.min(inventory.files["min_seq"]).as_py() or after
+    for wanted in opened.config.consumers:
+        edit(opened, name_of(wanted), declared_in(opened.name, wanted, first_seq, after))
+
+
+def _count(opened: OpenedStream, consumer: str) -> None:
+    for _ in range(ATTEMPTS):
+        snapshot = opened.store.snapshot()
+        count = snapshot.counters.consumers
+        swap = Swap(
+            remove=LOGGED_FILES.empty_table(),
+            add=FILE_STATS.empty_table(),
+            metadata={"run": f"consumer-{uuid.uuid4().hex}", "consumer": consumer},
+            consumers=(count, count + 1),
+        )
+        try:
+            opened.store.commit(swap, snapshot)
+        except StalePlanError:
+            continue
+        return
+    raise BusyError(
+        f"{opened.name}: {ATTEMPTS} times another consumer was edited first; consumer {consumer} is edited, and the "
+        "table does not count it yet; run again"
+    )

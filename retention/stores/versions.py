@@ -1,0 +1,47 @@
+"""One small document as a log of whole versions: the newest is valid, and rivals exclude each other from the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retention import files
+
+KEPT = 10
+"""So many of the newest versions stay: who is reading one while others write finds it still."""
+_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A directory of numbered files, each created if absent; old ones are deleted, the lowest first."""
+
+    directory: str
+
+    def newest(self) -> tuple[str, int, bytes] | None:
+        """Location, number and content of the newest version; None: there is none."""
+        while numbers := self._numbers():
+            location = self._place(numbers[-1])
+            content = files.read_bytes(location)
+            if content is not None:
+                return location, numbers[-1], content
+        return None
+
+    def add(self, number: int, content: bytes) -> bool:
+        """Create a version; False if a rival has come first, or may have.
+
+        A number that was used and deleted again can be created a second time, by one who stood still in between. Then
+        newer versions are there, for the newest is never deleted: only what is the newest behind its creation counts.
+        """
+        created = files.create_if_absent(self._place(number), content)
+        return created and self._numbers()[-1] == number
+
+    def tidy(self) -> None:
+        """Delete what lies behind the newest versions."""
+        files.delete(self._place(number) for number in self._numbers()[:-KEPT])
+
+    def _numbers(self) -> list[int]:
+        names = (name.partition(".")[0] for name in files.names(self.directory))
+        return sorted(int(name) for name in names if len(name) == _DIGITS and name.isdigit())
+
+    def _place(self, number: int) -> str:
+        return files.join(self.directory, f"{number:0{_DIGITS}d}.json")
