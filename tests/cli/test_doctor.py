@@ -175,7 +175,7 @@ def test_a_consumer_whose_state_contradicts_itself_is_a_problem(tmp_path: Path) 
     command.json("publish", "ORDERS", stdin="\n".join(lines(5)))
     assert examined(command)["ORDERS", "consumers"]["result"] == "ok"
     ahead = ConsumerRecord("billing", {}, new_state(9))
-    table = ConsumerTable(str(command.folder / "warehouse" / "streams" / "ORDERS"))
+    table = ConsumerTable(str(command.folder / "streams/ORDERS"))
     table.update("billing", lambda _: ahead)
     assert "consumer billing" in examined(command, 4)["ORDERS", "consumers"]["detail"]
 
