@@ -1,1 +1,3 @@
-"""Consumers: what they are set to, what they have been given, and what they have acknowledged."""
+"""Consumers: who has to have a message before interest and work-queue retention let it go."""
+
+from __future__ import annotations
