@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from retention.config.fields import Count, Duration, Flag, Part, Sequence
+from retention.fields import Count, Duration, Flag, Part, Sequence
 
 
 class SubjectTransform(Part):

@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
-from retention.config.fields import (
+from retention.config.origins import origin_refusals
+from retention.config.parts import (
+    ConsumerLimits,
+    Consumers,
+    Described,
+    Placement,
+    Republish,
+    StreamSource,
+    SubjectTransform,
+)
+from retention.config.refusals import stream_refusals
+from retention.fields import (
     UNLIMITED,
     Budget,
     ByteLimit,
@@ -21,18 +31,8 @@ from retention.config.fields import (
     Size,
     SmallByteLimit,
     Span,
+    refused,
 )
-from retention.config.origins import origin_refusals
-from retention.config.parts import (
-    ConsumerLimits,
-    Consumers,
-    Described,
-    Placement,
-    Republish,
-    StreamSource,
-    SubjectTransform,
-)
-from retention.config.refusals import Refusal, stream_refusals
 from retention.policy import Discard, Policy, Retention
 from retention.units import DAY, MINUTE
 
@@ -153,12 +153,6 @@ class StreamConfig(StorageSettings, Described):
             return {}
         longest = _none_if_unlimited(self.max_msg_size)
         return {"storage": self.storage, "max_msg_size": longest, "sealed": self.sealed}
-
-
-def refused(refusals: list[Refusal]) -> PydanticCustomError:
-    """All refusals of one stream as one error, from which a reader of files takes them apart."""
-    text = "; ".join(f"{refusal.keys[0]}: {refusal.text}" for refusal in refusals)
-    return PydanticCustomError("refusals", "{text}", {"text": text, "refusals": refusals})
 
 
 def _none_if_unlimited(limit: int) -> int | None:
