@@ -70,8 +70,11 @@ def _refusals(details: Iterable[ErrorDetails]) -> Iterator[Refusal]:
 
 
 def _mistake(refusal: Refusal, values: Mapping[str, Any], place: Place) -> Mistake:
-    written = [key for key in refusal.keys if key in values]
-    return Mistake((*place, (written or refusal.keys)[0]), refusal.text)
+    inner: Any = values
+    for part in refusal.within:
+        inner = inner[part]
+    written = [key for key in refusal.keys if key in inner]
+    return Mistake((*place, *refusal.within, (written or refusal.keys)[0]), refusal.text)
 
 
 def _mistakes(model: type[BaseModel], detail: ErrorDetails, place: Place) -> Iterator[Mistake]:

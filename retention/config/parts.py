@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from retention.fields import Count, Duration, Flag, Part, Sequence
@@ -71,7 +69,3 @@ class Described(Part):
     description: str = ""
     metadata: dict[str, str] = Field(default_factory=dict)
     template_owner: str = ""
-
-
-Consumers = tuple[dict[str, Any], ...]
-"""Consumer configurations, kept as they are written."""

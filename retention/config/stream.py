@@ -9,7 +9,6 @@ from pydantic import model_validator
 from retention.config.origins import origin_refusals
 from retention.config.parts import (
     ConsumerLimits,
-    Consumers,
     Described,
     Placement,
     Republish,
@@ -17,6 +16,8 @@ from retention.config.parts import (
     SubjectTransform,
 )
 from retention.config.refusals import stream_refusals
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.consumers.refusals import consumers_refusals
 from retention.fields import (
     UNLIMITED,
     Budget,
@@ -106,15 +107,17 @@ class StreamConfig(StorageSettings, Described):
     whole_segments: Flag = False
     exclusive: Flag = False
     quiet: Flag = False
-    consumers: Consumers = ()
+    consumers: tuple[ConsumerConfig, ...] = ()
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
         refusals = [*stream_refusals(self), *origin_refusals(self)]
-        if refusals:
-            raise refused(refusals)
         for changes in (_derived(self), _implied(self), _sealed(self)):
             self.__dict__.update(changes)
+        refusals += consumers_refusals(self, self.consumers)
+        if refusals:
+            raise refused(refusals)
+        self.__dict__["consumers"] = tuple(resolved(one, self) for one in self.consumers)
         return self
 
     @property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from retention.fields import Bytes, Count, Duration, Flag, Moment, Part, Sequence
+from retention.fields import Bytes, Count, Duration, Flag, Instant, Moment, Part, Sequence
 from retention.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ConsumerConfig(Part):
     max_ack_pending: Count = 0
     deliver_policy: DeliverPolicy = "all"
     opt_start_seq: Sequence = 0
-    opt_start_time: Moment = None
+    opt_start_time: Instant | None = None
     filter_subject: str = ""
     filter_subjects: tuple[str, ...] = ()
     inactive_threshold: Duration = 0
@@ -100,6 +100,11 @@ class ConsumerConfig(Part):
     def is_durable(self) -> bool:
         """Whether it stays when nobody uses it."""
         return bool(self.durable_name)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether another stream made it to take from this one; limits on consumers leave it out."""
+        return self.direct or self.sourcing
 
     @property
     def is_push(self) -> bool:

@@ -1,0 +1,53 @@
+"""What an update may change of a consumer, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.fields import Refusal, refusal
+
+if TYPE_CHECKING:
+    from retention.config.stream import StreamConfig
+
+CREATE_FAILED = 10012
+FIXED = (
+    "deliver_policy",
+    "mem_storage",
+    "direct",
+    "sourcing",
+    "opt_start_seq",
+    "opt_start_time",
+    "ack_policy",
+    "replay_policy",
+    "idle_heartbeat",
+    "flow_control",
+    "max_waiting",
+)
+"""What a consumer keeps from its creation on (server: checkNewConsumerConfig)."""
+
+
+def updated(
+    existing: ConsumerConfig, consumer: ConsumerConfig, stream: StreamConfig
+) -> ConsumerConfig:
+    """The consumer after an update that is not refused: as asked, but paused as before.
+
+    What is not said of inactivity follows from whether the consumer was durable, as on the server.
+    """
+    as_durable = consumer.model_copy(update={"durable_name": existing.durable_name})
+    own = {"durable_name": consumer.durable_name, "pause_until": existing.pause_until}
+    return resolved(as_durable, stream).model_copy(update=own)
+
+
+def update_refusals(asked: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:
+    """What differs between two resolved configurations and can never be updated."""
+    told = existing.model_dump(mode="json")
+    for key in FIXED:
+        if getattr(asked, key) != getattr(existing, key):
+            text = f"cannot be updated; leave it at {told[key]!r}, or name another consumer"
+            yield refusal(key, text, CREATE_FAILED)
+    if asked.is_push != existing.is_push:
+        kind, other = ("push", "pull") if existing.is_push else ("pull", "push")
+        text = f"a {kind} consumer cannot become a {other} consumer; name another consumer"
+        yield refusal("deliver_subject", text, CREATE_FAILED)
