@@ -19,7 +19,8 @@ def work_queue_refusals(
     """Why a new consumer cannot be on a stream with work-queue retention; nothing on others."""
     if stream.retention != "workqueue" or consumer.is_internal:
         return
-    if consumer.ack_policy not in {"explicit", "flow_control"}:
+    pulls_without_acks = consumer.ack_policy == "none" and not consumer.is_push  # 10084 says so
+    if consumer.ack_policy not in {"explicit", "flow_control"} and not pulls_without_acks:
         text = "a work queue lets go what is acknowledged one by one; write explicit"
         yield refusal("ack_policy retention", text, 10098)
     if consumer.deliver_policy != "all":
