@@ -32,8 +32,8 @@ def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
             yield refusal(key, text)
         elif has_look_alike(wanted):
             text = (
-                f"{wanted!r} has a token that begins like a wildcard and is none, and servers take"
-                " it for both; write * or > alone, or the token without it"
+                f"{wanted!r} has a token that begins with a wildcard and is none, which servers match"
+                " now this way, now that; write the wildcard alone, or leave it out"
             )
             yield refusal(key, text, None)
     for first, second in combinations(consumer.filters, 2):

@@ -138,7 +138,7 @@ def _acks_by_flow_control(consumer: ConsumerConfig) -> Iterator[Refusal]:
     if consumer.ack_wait or consumer.backoff:
         yield refusal("ack_wait backoff", f"{policy} knows no waits; leave it out", 10221)
     if consumer.max_deliver > 0:
-        yield refusal("max_deliver", f"{policy} delivers once; leave it out", 10222)
+        yield refusal("max_deliver", f"{policy} knows no redelivery; leave it out", 10222)
 
 
 def _limits(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
@@ -172,5 +172,5 @@ def _room(
 ) -> Iterator[Refusal]:
     count = sum(not other.is_internal for other in others)
     if 0 < stream.max_consumers <= count and not consumer.is_internal:
-        text = f"the stream has {count} consumers, and max_consumers allows no more; raise that"
+        text = f"max_consumers: {stream.max_consumers} is reached; raise it, or remove a consumer"
         yield refusal("durable_name name max_consumers", text, 10026)

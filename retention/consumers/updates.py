@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.fields import Refusal, refusal
+from retention.units import format_duration
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig
@@ -42,12 +44,19 @@ def updated(
 
 def update_refusals(asked: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:
     """What differs between two resolved configurations and can never be updated."""
-    told = existing.model_dump(mode="json")
-    for key in FIXED:
-        if getattr(asked, key) != getattr(existing, key):
-            text = f"cannot be updated; leave it at {told[key]!r}, or name another consumer"
-            yield refusal(key, text, CREATE_FAILED)
     if asked.is_push != existing.is_push:
         kind, other = ("push", "pull") if existing.is_push else ("pull", "push")
         text = f"a {kind} consumer cannot become a {other} consumer; name another consumer"
         yield refusal("deliver_subject", text, CREATE_FAILED)
+        return
+    for key in FIXED:
+        if getattr(asked, key) != getattr(existing, key):
+            text = (
+                f"cannot be updated; leave it at {_told(existing, key)}, or name another consumer"
+            )
+            yield refusal(key, text, CREATE_FAILED)
+
+
+def _told(consumer: ConsumerConfig, key: str) -> str:
+    value = consumer.model_dump(mode="json")[key]
+    return format_duration(value) if key == "idle_heartbeat" else json.dumps(value).strip('"')
