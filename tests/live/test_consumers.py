@@ -13,7 +13,9 @@ import pytest
 from retention.config import parse_stream
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.refusals import refusals
+from retention.consumers.subscriptions import Subscription, stream_of
 from retention.consumers.updates import updated
+from retention.errors import UsageError
 from tests.support.misconfigured import Json, Row, rows
 from tests.support.nats_oracle import Nats, ServerError, server
 
@@ -101,6 +103,43 @@ def first_code(
 ) -> int | None:
     found = refusals(consumer, parse_stream(stream, "S"), others, existing)
     return next((refusal.code for refusal in found if refusal.code), None)
+
+
+TAKING: list[Json] = [
+    {"name": "ORDERS", "subjects": ["orders.*", "refunds.>"]},
+    {"name": "EU", "subjects": ["eu.>"]},
+    {"name": "US", "subjects": ["us.*.a"]},
+    {"name": "COPY", "mirror": {"name": "EU"}},
+]
+SUBJECTS = [
+    "orders.paid",
+    "orders.*",
+    "orders.>",
+    "orders",
+    "refunds.a.b",
+    "*.paid",
+    "*.*.a",
+    ">",
+    "us.>",
+    "COPY",
+]
+
+
+def test_the_server_and_we_find_the_same_streams_by_a_subject(nats: Nats) -> None:
+    for config in TAKING:
+        nats.request(f"STREAM.CREATE.{config['name']}", config)
+    try:
+        found = {one: nats.request("STREAM.NAMES", {"subject": one})["streams"] for one in SUBJECTS}
+    finally:
+        for config in reversed(TAKING):
+            nats.delete(config["name"])
+    streams = [parse_stream(config, "S") for config in TAKING]
+    for subject, names in found.items():
+        try:
+            ours = [stream_of(Subscription(subject), streams).name]
+        except UsageError as error:
+            ours = [one.name for one in streams if f" {one.name}" in str(error)]
+        assert sorted(ours) == sorted(names or []), subject
 
 
 VALUES: dict[str, list[Any]] = {

@@ -9,18 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from retention.config.mistakes import read_model
 from retention.config.stream import StreamConfig
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.refusals import refusals
+from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
+from retention.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "semantics" / "consumers.md"
 INVALID_JSON = 10025
 NOT_REFUSED = "none"
 _TABLE = re.compile(r"^\| asked \|.*\n\|[-|]+\|\n(?:\|.*\n)+", re.M)
+_SUBSCRIBED = re.compile(_TABLE.pattern.replace("asked", "subscribed"), re.M)
 _CODE = re.compile(r" \(server error \d+\)$")
 
 Json = dict[str, Any]
+
+ORDERS: Json = {"name": "S", "subjects": ["orders.>"]}
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,25 @@ def rows() -> Iterator[Row]:
             yield _row(dict(zip(_cells(head), _cells(line), strict=True)))
 
 
+def subscriptions() -> Iterator[Row]:
+    """Every row of the table of subscriptions; nobody asks a server about them."""
+    for line in _SUBSCRIBED.findall(PAGE.read_text(encoding="utf-8"))[0].splitlines()[2:]:
+        asked, there, why = _cells(line)
+        existing = json.loads(there.strip("`") or "null")
+        yield Row(json.loads(asked.strip("`")), ORDERS, None, existing, None, why)
+
+
+def refusal_of(row: Row) -> str:
+    """The words of our first refusal of a subscription."""
+    try:
+        wanted = TypeAdapter(Subscription).validate_python(row.asked)
+        stream = stream_of(wanted, [StreamConfig(**ORDERS)])
+    except UsageError as error:
+        return str(error)
+    existing = ConsumerConfig(**{"name": "c", **row.there}) if row.there is not None else None
+    return next(subscription_refusals(wanted, stream, existing, is_bound=True)).text
+
+
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
@@ -55,7 +81,7 @@ def _row(cells: dict[str, str]) -> Row:
     code = cells["server"]
     return Row(
         asked={"name": "c", **(there or {}), **asked},
-        stream={"name": "S", "subjects": ["orders.>"], **(value("stream") or {})},
+        stream={**ORDERS, **(value("stream") or {})},
         beside=value("beside"),
         there={"name": "c", **there} if there is not None else None,
         server=None if code == NOT_REFUSED else int(code),
