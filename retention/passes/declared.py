@@ -1,61 +1,71 @@
-"""Consumers that a configuration names: what creating or editing one makes of its record."""
+"""Consumers that a configuration lists: what becomes of their records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
+
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.consumers.listed import listed_consumers
 from retention.consumers.state import new_state
 from retention.errors import RefusedError
+from retention.opened import OpenedStream
+from retention.passes.starting import start_of
+from retention.segments import Inventory
 from retention.stores.consumers import Change, ConsumerRecord
 
 
-def name_of(config: Mapping[str, Any]) -> str:
-    """The name of a consumer that a configuration describes."""
-    return str(config.get("name") or config["durable_name"])
-
-
-def declared_in(stream: str, wanted: Mapping[str, Any], first_seq: int, next_seq: int) -> Change:
-    """What makes a consumer as a configuration wants it; fields that it does not name stay.
+def declared(
+    opened: OpenedStream, inventory: Inventory, records: Sequence[ConsumerRecord]
+) -> dict[str, Change]:
+    """By name, what makes of each listed consumer's record what the list says; the others stay.
 
     Args:
-        stream: the stream's name, for messages.
-        wanted: the consumer, with the server's JSON names.
-        first_seq: the lowest sequence that the stream holds.
-        next_seq: the one that the next message gets.
+        opened: the stream; its configuration has the list.
+        inventory: what it holds: there a new consumer begins.
+        records: the consumers that there are.
+
+    Raises:
+        RefusedError: beside those that are there, one cannot be created, or cannot become what is listed.
     """
-
-    def change(found: ConsumerRecord | None) -> ConsumerRecord:
-        if found is None or found.deleted:
-            state = new_state(_start(stream, wanted, first_seq, next_seq))
-            revision = 1 if found is None else found.revision + 1
-            return ConsumerRecord(
-                name_of(wanted), dict(wanted), state, revision=revision, counted=False
-            )
-        config = {**found.config, **wanted}
-        return found if config == found.config else edited(found, config=config)
-
-    return change
+    if not opened.config.consumers:
+        return {}
+    stored = {record.consumer: _stored(opened, record) for record in records}
+    listed = listed_consumers(opened.config, stored)
+    return {
+        name: partial(_become, wanted, partial(start_of, opened, inventory, wanted))
+        for name, wanted in listed.items()
+    }
 
 
-def edited(record: ConsumerRecord, **changes: Any) -> ConsumerRecord:
-    """A record after an edit."""
-    return replace(record, revision=record.revision + 1, counted=False, **changes)
+def edited(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
+    """A record whose consumer is configured anew."""
+    return replace(record, revision=record.revision + 1, counted=False, config=config)
 
 
-def _start(stream: str, wanted: Mapping[str, Any], first_seq: int, next_seq: int) -> int:
-    """The first message that a new consumer needs (the server's `deliver_policy`)."""
-    match wanted.get("deliver_policy", "all"):
-        case "all":
-            return first_seq
-        case "new":
-            return next_seq
-        case "by_start_sequence":
-            return int(wanted["opt_start_seq"])
-        case other:
-            raise RefusedError(
-                f"{stream}: consumer {name_of(wanted)} of the configuration does not exist yet, and a consumer with "
-                f"deliver_policy {other} is not created from there; nothing was changed; create it on the broker and "
-                "import it, or choose all, new or by_start_sequence"
-            )
+def _become(
+    wanted: ConsumerConfig, start: Callable[[], int], found: ConsumerRecord | None
+) -> ConsumerRecord:
+    config = wanted.as_json()
+    if found is None or found.deleted:
+        revision = 1 if found is None else found.revision + 1
+        state = new_state(start())
+        return ConsumerRecord(wanted.name, config, state, revision=revision, counted=False)
+    known = ConsumerConfig(**found.config)
+    return found if known.as_json() == config else edited(found, config)
+
+
+def _stored(opened: OpenedStream, record: ConsumerRecord) -> ConsumerConfig:
+    try:
+        return resolved(ConsumerConfig(**record.config), opened.config)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise RefusedError(
+            f"{opened.name}: consumer {record.consumer} has a configuration that cannot be read ({wrong['msg']}: "
+            f"{'.'.join(map(str, wrong['loc']))}), so that no consumer can be listed beside it; nothing was changed; "
+            "take the list out of the configuration, or delete that consumer"
+        ) from error

@@ -5,12 +5,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-import pyarrow.compute as pc
-
 from retention.errors import BusyError, StalePlanError
 from retention.opened import OpenedStream
-from retention.passes.declared import declared_in, name_of
-from retention.passes.position import next_seq
+from retention.passes.declared import declared
 from retention.ports import Swap
 from retention.steps import Step, reached
 from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable
@@ -51,19 +48,18 @@ def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
 
 
 def edit_declared(opened: OpenedStream) -> None:
-    """Create or edit the consumers that the stream's configuration names; those it does not name stay.
+    """Create or edit the consumers that the stream's configuration lists; the others stay.
 
     Raises:
-        RefusedError: one cannot be created from there.
+        RefusedError: one cannot be created, or cannot become what is listed.
         BusyError, DamagedError: as `edit`.
     """
     if not opened.config.consumers:
         return
     inventory = opened.store.inventory(opened.store.snapshot())
-    after = next_seq(opened, inventory)
-    first_seq = pc.min(inventory.files["min_seq"]).as_py() or after
-    for wanted in opened.config.consumers:
-        edit(opened, name_of(wanted), declared_in(opened.name, wanted, first_seq, after))
+    records = ConsumerTable(opened.root).live(inventory.counters)
+    for name, change in declared(opened, inventory, records).items():
+        edit(opened, name, change)
 
 
 def _count(opened: OpenedStream, consumer: str) -> None:

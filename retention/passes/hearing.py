@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow.compute as pc
-
 from retention.consumers.state import contradictions
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.audience import Audience, Pin
-from retention.passes.declared import declared_in, name_of
+from retention.passes.declared import declared
 from retention.passes.position import next_seq
 from retention.rules.release import Interest
 from retention.segments import Inventory
@@ -42,19 +40,16 @@ def hear(opened: OpenedStream, inventory: Inventory) -> Audience:
 
 
 def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRecord]:
-    """A stream's consumers by name: the stored ones, those that its configuration names as it wants them.
+    """A stream's consumers by name: the stored ones, and those that its configuration lists as it wants them.
 
     Raises:
         DamagedError: a consumer's record cannot be read.
-        RefusedError: the configuration names one that cannot be created.
+        RefusedError: the configuration lists one that cannot be so.
     """
     table = ConsumerTable(opened.root)
-    found = {record.consumer: record for record in table.live(inventory.counters)}
-    first_seq = pc.min(inventory.files["min_seq"]).as_py()
-    after = next_seq(opened, inventory)
-    for wanted in opened.config.consumers:
-        name = name_of(wanted)
-        change = declared_in(opened.name, wanted, first_seq or after, after)
+    records = table.live(inventory.counters)
+    found = {record.consumer: record for record in records}
+    for name, change in declared(opened, inventory, records).items():
         found[name] = change(found.get(name) or table.read(name))
     return [record for _, record in sorted(found.items())]
 
@@ -73,7 +68,7 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
         ack_floor=state.ack_floor.stream_seq,
         delivered=state.delivered.stream_seq,
         filters=() if set(filters) == set(subjects) else filters,
-        explicit=record.config.get("ack_policy", "explicit") == "explicit",
+        explicit=record.config.get("ack_policy") == "explicit",
         pending=state.pending["seq"].to_numpy(),
         redelivered=state.redelivered["seq"].to_numpy(),
     )

@@ -148,7 +148,7 @@ def test_sequences_alone_decide_where_a_consumer_wants_everything() -> None:
 
 def test_a_stream_without_consumers_keeps_everything() -> None:
     for unmatched in ("keep", "remove"):
-        told = release(one_span(5, 8), [], unmatched)  # type: ignore[arg-type]
+        told = release(one_span(5, 8), [], unmatched)
         assert not told.whole.any()
         assert not told.ask.any()
 
