@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from retention.errors import BusyError, StalePlanError
+from retention.consumers.state import ConsumerState
+from retention.errors import BusyError, StalePlanError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.declared import declared
 from retention.ports import Swap
@@ -81,3 +82,28 @@ def _count(opened: OpenedStream, consumer: str) -> None:
         f"{opened.name}: {ATTEMPTS} times another consumer was edited first; consumer {consumer} is edited, and the "
         "table does not count it yet; run again"
     )
+
+
+def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
+    """Delete a consumer: nobody waits for what it needed.
+
+    Raises:
+        UsageError: there is no such consumer.
+        BusyError, DamagedError: as `edit`.
+    """
+    table = ConsumerTable(opened.root)
+    found = table.read(consumer)
+    if found is None or (found.deleted and found.counted):
+        raise UsageError(
+            f"{opened.name}: there is no consumer {consumer}; nothing was changed; correct its name"
+        )
+
+    def gone(record: ConsumerRecord | None) -> ConsumerRecord:
+        record = record or found
+        if record.deleted:
+            return record
+        return replace(
+            record, revision=record.revision + 1, counted=False, deleted=True, state=ConsumerState()
+        )
+
+    return edit(opened, consumer, gone)

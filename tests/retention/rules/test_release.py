@@ -10,61 +10,9 @@ from hypothesis import strategies as st
 from retention.policy import Unmatched
 from retention.rules.release import Interest, Release, refined, release, released
 from retention.rules.spans import spans_of
+from tests.support.interests import goes, interests_of
 from tests.support.laws import law
-from tests.support.worlds import World, digests, worlds
-
-SUBJECTS = ["a", "b", "a.b"]
-
-
-def seqs_of(world: World) -> list[int]:
-    return [message.seq for message in world.messages]
-
-
-@st.composite
-def interests_of(draw: st.DrawFn, world: World) -> list[Interest]:
-    """Consumers that stand anywhere in a world, up to three."""
-    known = seqs_of(world)
-    anywhere = st.integers(0, max(known, default=0) + 1)
-    subjects = sorted({message.subject for message in world.messages}) or SUBJECTS
-    found = []
-    for number in range(draw(st.integers(0, 3))):
-        floor = draw(anywhere)
-        delivered = max(floor, draw(anywhere))
-        between = [seq for seq in known if floor < seq <= delivered]
-        pending = draw(st.sets(st.sampled_from(between))) if between else set()
-        below = [seq for seq in known if seq <= delivered]
-        redelivered = draw(st.sets(st.sampled_from(below), max_size=2)) if below else set()
-        found.append(
-            Interest(
-                consumer=f"c{number}",
-                ack_floor=floor,
-                delivered=delivered,
-                filters=tuple(
-                    draw(st.sets(st.sampled_from([*subjects, "never.there"]), max_size=2))
-                ),
-                explicit=draw(st.booleans()),
-                pending=np.array(sorted(pending), dtype=np.int64),
-                redelivered=np.array(sorted(redelivered), dtype=np.int64),
-            )
-        )
-    return found
-
-
-def needs(one: Interest, seq: int, subject: str) -> bool:
-    """The server's `needAck`, as it is written there."""
-    if one.filters and subject not in one.filters:
-        return False
-    needed = seq > one.ack_floor
-    if one.explicit:
-        needed = needed and (seq > one.delivered or seq in one.pending)
-    return needed or seq in one.redelivered
-
-
-def goes(interests: list[Interest], seq: int, subject: str, unmatched: Unmatched) -> bool:
-    wanted = any(not one.filters or subject in one.filters for one in interests)
-    if not interests or (not wanted and unmatched == "keep"):
-        return False
-    return not any(needs(one, seq, subject) for one in interests)
+from tests.support.worlds import Message, World, digests, worlds
 
 
 def decided(world: World, interests: list[Interest], unmatched: Unmatched) -> Release:
@@ -81,7 +29,7 @@ def test_rows_go_as_the_server_says(data: Any, world: World, unmatched: Unmatche
     interests = data.draw(interests_of(world))
     rows = pa.table(
         {
-            "seq": pa.array(seqs_of(world), pa.int64()),
+            "seq": pa.array([message.seq for message in world.messages], pa.int64()),
             "subject": pa.array([message.subject for message in world.messages], pa.string()),
         }
     )
@@ -124,8 +72,6 @@ def one_span(low: int, high: int) -> Any:
 
 
 def _messages(low: int, high: int) -> Any:
-    from tests.support.worlds import Message
-
     return tuple(Message(seq, "a", 0, 1, never=False) for seq in range(low, high + 1))
 
 
