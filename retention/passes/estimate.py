@@ -166,8 +166,10 @@ def released_bounds(
     release = Bounds(
         int(np.where(goes, least, 0).sum()), int(np.minimum(by_release, possible.upper).sum())
     )
-    files = Bounds(int(asked.sum()), inventory.files.num_rows if limits else int(asked.sum()))
     lengths = inventory.files["file_bytes"].to_numpy()
+    # Limits may ask the same rows again.
+    opened = int(asked.sum())
+    also, as_bytes = (len(lengths), int(lengths.sum())) if limits else (0, 0)
     by_rule = {policy.retention: release} | dict.fromkeys(limits, rest)
     return Estimate(
         stream=inventory.stream,
@@ -176,8 +178,8 @@ def released_bounds(
         removed_bytes=loses.total(),
         by_rule={rule: bounds for rule, bounds in by_rule.items() if bounds.upper},
         segments=_segments(spans, possible),
-        files_read=files,
-        bytes_read=Bounds(0, int(lengths.sum() if limits else lengths[asked].sum())),
+        files_read=Bounds(opened, opened + also),
+        bytes_read=Bounds(0, int(lengths[asked].sum()) + as_bytes),
     )
 
 

@@ -14,7 +14,7 @@ from retention.consumers.state import ConsumerState, from_json
 from retention.errors import BusyError, DamagedError
 from retention.segments import Counters
 from retention.steps import Step, reached
-from retention.stores.versions import Versions
+from retention.stores.versions import Versions, versions_in
 from retention.subjects import name_of_path, path_name
 
 DIRECTORY = "consumers"
@@ -22,6 +22,8 @@ DIRECTORY = "consumers"
 IMPORTED = "imported.json"
 """In it: the consumers of a backup, as earlier versions of this program kept them."""
 ATTEMPTS = 50
+_ESCAPE = "="
+"""What stands for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class ConsumerTable:
         found = self._imported()
         with suppress(FileNotFoundError):
             for component in files.directories(self._directory):
-                record = self.read(name_of_path(component))
+                record = self.read(name_of_path(component.replace(_ESCAPE, "%")))
                 if record is not None:
                     found[record.consumer] = record
         return [
@@ -118,7 +120,10 @@ class ConsumerTable:
         )
 
     def _versions(self, consumer: str) -> Versions:
-        return Versions(files.join(self._directory, path_name(consumer)))
+        component = path_name(consumer)
+        if files.is_remote(self._directory):
+            component = component.replace("%", _ESCAPE)
+        return versions_in(files.join(self._directory, component))
 
     def _imported(self) -> dict[str, ConsumerRecord]:
         location = files.join(self._directory, IMPORTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from retention import files
 
@@ -11,9 +12,40 @@ KEPT = 10
 _DIGITS = 20
 
 
+class Versions(Protocol):
+    """The log of one document."""
+
+    @property
+    def directory(self) -> str:
+        """Where it lies."""
+        ...
+
+    def newest(self) -> tuple[str, int, bytes] | None:
+        """Location, number and content of the newest version; None: there is none."""
+        ...
+
+    def add(self, number: int, content: bytes) -> bool:
+        """Create a version, the first one being 1; False if a rival has come first, or may have."""
+        ...
+
+    def tidy(self) -> None:
+        """Delete versions that nobody needs any more."""
+        ...
+
+
+def versions_in(directory: str) -> Versions:
+    """The versions that lie in a directory, which need not exist."""
+    if files.is_remote(directory):
+        # deltalake is loaded only where nothing else excludes rivals.
+        from retention.stores.commit_versions import CommitVersions
+
+        return CommitVersions(directory)
+    return FileVersions(directory)
+
+
 @dataclass(frozen=True)
-class Versions:
-    """A directory of numbered files, each created if absent; old ones are deleted, the lowest first."""
+class FileVersions:
+    """Numbered local files, each created if absent; old ones are deleted, the lowest first."""
 
     directory: str
 
