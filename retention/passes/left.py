@@ -14,6 +14,8 @@ from retention.rules.spans import Array
 from retention.segments import Inventory, ReadCount
 from schemas.plan import REMOVED_RANGES
 
+_NOTHING = np.zeros((0, 2), dtype=np.int64)
+
 
 @dataclass(frozen=True)
 class Left:
@@ -39,10 +41,14 @@ class Left:
 
     def stored_part(self, first: int, end: int) -> pa.Table:
         """Some of them."""
+        if self.files is self.inventory.files:
+            return self.files.slice(first, end - first)
         return self.inventory.files.take(pa.array(self.numbers[first:end]))
 
     def hidden(self, first: int, end: int) -> Array:
         """The ranges of sequences that are gone from some of `files`, ascending; shape (n, 2), both inclusive."""
+        if not self.released.num_rows:
+            return _NOTHING
         own = self.numbers[first:end]
         start, stop = np.searchsorted(self.released["file"].to_numpy(), [own.min(), own.max() + 1])
         ranges = self.released.slice(start, stop - start).sort_by("first_seq")

@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from retention import files
 from retention.errors import DamagedError
 from retention.failing import failure
+from retention.steps import Step, reached
 
 CHECKPOINT_EVERY = 10
 _LOG = "_delta_log"
@@ -68,6 +69,7 @@ class CommitVersions:
             return entry is not None and _record(self._entry(number), entry) == content
         except (DeltaError, OSError) as error:
             raise failure(self.directory, error) from error
+        reached(Step.CONSUMER_WRITTEN)
         return True
 
     def tidy(self) -> None:
@@ -77,6 +79,7 @@ class CommitVersions:
             table = DeltaTable(self.directory, storage_options=files.storage_options())
             table.create_checkpoint()
             table.cleanup_metadata()
+            reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:
         """Those of versions that carry a document: the first only makes the table."""

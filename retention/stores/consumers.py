@@ -13,7 +13,6 @@ from retention.checks import checked, unchecked
 from retention.consumers.state import ConsumerState, from_json
 from retention.errors import BusyError, DamagedError
 from retention.segments import Counters
-from retention.steps import Step, reached
 from retention.stores.versions import Versions, versions_in
 from retention.subjects import name_of_path, path_name
 
@@ -110,9 +109,7 @@ class ConsumerTable:
                 return after
             after = replace(after, version=number + 1)
             if versions.add(number + 1, _content(after)):
-                reached(Step.CONSUMER_WRITTEN)
                 versions.tidy()
-                reached(Step.CONSUMER_TIDIED)
                 return after
         raise BusyError(
             f"{versions.directory}: {ATTEMPTS} times another process changed this consumer first; this change was not "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from retention import files
+from retention.steps import Step, reached
 
 KEPT = 10
 """So many of the newest versions stay: who is reading one while others write finds it still."""
@@ -64,12 +65,15 @@ class FileVersions:
         A number that was used and deleted again can be created a second time, by one who stood still in between. Then
         newer versions are there, for the newest is never deleted: only what is the newest behind its creation counts.
         """
-        created = files.create_if_absent(self._place(number), content)
-        return created and self._numbers()[-1] == number
+        if not files.create_if_absent(self._place(number), content):
+            return False
+        reached(Step.CONSUMER_WRITTEN)
+        return self._numbers()[-1] == number
 
     def tidy(self) -> None:
         """Delete what lies behind the newest versions."""
         files.delete(self._place(number) for number in self._numbers()[:-KEPT])
+        reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:
         names = (name.partition(".")[0] for name in files.names(self.directory))
