@@ -13,6 +13,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from retention import __version__
 from retention.cli import (
     applying,
+    consumers,
     doctor,
     exporting,
     looking,
@@ -80,6 +81,7 @@ for group in (
     planning,
     applying,
     removing,
+    consumers,
     looking,
     doctor,
 ):

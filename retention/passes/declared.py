@@ -1,4 +1,4 @@
-"""Consumers that a configuration lists: what becomes of their records."""
+"""Consumers as somebody wants them: what becomes of their records."""
 
 from __future__ import annotations
 
@@ -20,25 +20,29 @@ from retention.stores.consumers import Change, ConsumerRecord
 
 
 def declared(
-    opened: OpenedStream, inventory: Inventory, records: Sequence[ConsumerRecord]
+    opened: OpenedStream,
+    listed: Sequence[ConsumerConfig],
+    inventory: Inventory,
+    records: Sequence[ConsumerRecord],
 ) -> dict[str, Change]:
     """By name, what makes of each listed consumer's record what the list says; the others stay.
 
     Args:
-        opened: the stream; its configuration has the list.
+        opened: the stream.
+        listed: consumers that shall be so.
         inventory: what it holds: there a new consumer begins.
         records: the consumers that there are.
 
     Raises:
         RefusedError: beside those that are there, one cannot be created, or cannot become what is listed.
     """
-    if not opened.config.consumers:
+    if not listed:
         return {}
     stored = {record.consumer: _stored(opened, record) for record in records}
-    listed = listed_consumers(opened.config, stored)
+    asking = opened.config.model_copy(update={"consumers": tuple(listed)})
     return {
         name: partial(_become, wanted, partial(start_of, opened, inventory, wanted))
-        for name, wanted in listed.items()
+        for name, wanted in listed_consumers(asking, stored).items()
     }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
+from retention.consumers.config import ConsumerConfig
 from retention.consumers.state import ConsumerState
 from retention.errors import BusyError, StalePlanError, UsageError
 from retention.opened import OpenedStream
@@ -55,11 +57,20 @@ def edit_declared(opened: OpenedStream) -> None:
         RefusedError: one cannot be created, or cannot become what is listed.
         BusyError, DamagedError: as `edit`.
     """
-    if not opened.config.consumers:
-        return
+    if opened.config.consumers:
+        put_consumers(opened, opened.config.consumers)
+
+
+def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> None:
+    """Create or edit consumers so that they are as they are listed; the stream is created if it does not exist.
+
+    Raises:
+        RefusedError, BusyError, DamagedError: as `edit_declared`.
+    """
+    opened.store.create()
     inventory = opened.store.inventory(opened.store.snapshot())
     records = ConsumerTable(opened.root).live(inventory.counters)
-    for name, change in declared(opened, inventory, records).items():
+    for name, change in declared(opened, listed, inventory, records).items():
         edit(opened, name, change)
 
 
@@ -95,7 +106,8 @@ def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
     found = table.read(consumer)
     if found is None or (found.deleted and found.counted):
         raise UsageError(
-            f"{opened.name}: there is no consumer {consumer}; nothing was changed; correct its name"
+            f"{opened.name}: there is no consumer {consumer} (error code 10014); nothing was changed; correct its "
+            f"name: `retention consumer ls {opened.name}` lists those that are there"
         )
 
     def gone(record: ConsumerRecord | None) -> ConsumerRecord:

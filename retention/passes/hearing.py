@@ -49,7 +49,7 @@ def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRec
     table = ConsumerTable(opened.root)
     records = table.live(inventory.counters)
     found = {record.consumer: record for record in records}
-    for name, change in declared(opened, inventory, records).items():
+    for name, change in declared(opened, opened.config.consumers, inventory, records).items():
         found[name] = change(found.get(name) or table.read(name))
     return [record for _, record in sorted(found.items())]
 
