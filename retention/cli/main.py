@@ -34,7 +34,7 @@ _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "undo"),
-    *("explain", "messages", "state", "history", "doctor"),
+    *("explain", "messages", "state", "consumer", "history", "doctor"),
 )
 
 
