@@ -42,6 +42,8 @@ faults: setup  ## Fail every operation on a disk and every request to an object 
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.ttl
+	$(BIN)/python -m benchmarks.markers
 	$(BIN)/python -m benchmarks.metadata
 	$(BIN)/python -m benchmarks.broker
 	$(BIN)/python -m benchmarks.cold

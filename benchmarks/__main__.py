@@ -6,17 +6,17 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.comparing import choices, compare, say
 from benchmarks.contenders import WHERE
 from benchmarks.data import fingerprint, make_table
-from benchmarks.processes import ContenderError, Process, processes
-from benchmarks.tasks import NAMES, Size, Task, task
+from benchmarks.processes import ContenderError, processes
+from benchmarks.tasks import NAMES, Size, task
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -29,7 +29,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.directory) as directory:
             results = _measure(Path(directory), size, options)
     except ContenderError as error:
-        _say(str(error))
+        say(str(error))
         return 1
     document = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -44,58 +44,25 @@ def main() -> int:
     if options.page:
         options.page.write_text(report.on_page(options.page.read_text("utf-8"), document), "utf-8")
     print(report.markdown(results))
-    _say(f"written to {target}")
+    say(f"written to {target}")
     wrong = [result for result in results if result["failed"] or not result["equal"]]
     return 1 if wrong else 0
 
 
 def _measure(directory: Path, size: Size, options: argparse.Namespace) -> list[dict[str, Any]]:
     sources = {"few": directory / "few", "many": directory / "many"}
-    _say(f"making two tables of {size.total:,} messages in {size.segments} segments")
+    say(f"making two tables of {size.total:,} messages in {size.segments} segments")
     total_bytes = make_table(sources["few"], size, size.subjects)
     make_table(sources["many"], size, size.many_subjects)
     before = fingerprint(directory)
     with processes(options.contenders, directory) as running:
         results = [
-            _compare(running, sources[asked.table], asked, options.runs)
+            compare(running, sources[asked.table], asked, options.runs)
             for asked in (task(name, size, total_bytes) for name in options.only)
         ]
     if fingerprint(directory) != before:
         raise ContenderError("a contender changed a data file in place, which others share")
     return results
-
-
-def _compare(
-    running: Mapping[str, Process], source: Path, asked: Task, runs: int
-) -> dict[str, Any]:
-    """All contenders on one piece of work, taking turns, after one run each that is not counted."""
-    taking_part = [name for name, process in running.items() if process.takes(name, asked)]
-    done: dict[str, list[dict[str, Any]]] = {name: [] for name in taking_part}
-    failed: dict[str, str] = {}
-    for number in range(runs + 1):
-        _say(f"{asked.name}: {'warming up' if not number else f'run {number} of {runs}'}")
-        # There and back, so that nobody always follows the same neighbour.
-        for name in taking_part[:: 1 if number % 2 else -1]:
-            if name in failed:
-                continue
-            try:
-                outcome = running[name].run(name, source, asked)
-            except ContenderError as error:
-                failed[name] = str(error)
-                continue
-            done[name] += [outcome] if number else []
-    left = {(run["messages"], run["seq_sum"]) for kept in done.values() for run in kept}
-    if len(left) != 1:
-        _say(f"{asked.name}: the contenders do not leave the same messages: {sorted(left)}")
-    entries = [report.summary(name, kept) for name, kept in done.items() if name not in failed]
-    return {
-        "task": asked.name,
-        "title": asked.title,
-        "messages": min(left)[0] if left else 0,
-        "equal": len(left) == 1,
-        "contenders": entries,
-        "failed": failed,
-    }
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,9 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--subjects", type=int, default=2_000, help="all tasks but last-many")
     parser.add_argument("--many-subjects", type=int, default=2_000_000, help="task last-many")
     parser.add_argument("--runs", type=int, default=5, help="that are counted, of each contender")
-    parser.add_argument("--only", type=_choices(NAMES), default=NAMES, help=", ".join(NAMES))
+    parser.add_argument("--only", type=choices(NAMES), default=NAMES, help=", ".join(NAMES))
     parser.add_argument(
-        "--contenders", type=_choices(tuple(WHERE)), default=tuple(WHERE), help=", ".join(WHERE)
+        "--contenders", type=choices(tuple(WHERE)), default=tuple(WHERE), help=", ".join(WHERE)
     )
     parser.add_argument(
         "--directory", type=Path, help="where tables and copies lie (one file system)"
@@ -115,21 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/<date>.json")
     parser.add_argument("--page", type=Path, help="a Markdown page whose figures are replaced")
     return parser
-
-
-def _choices(known: Sequence[str]) -> Any:
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(text.split(","))
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]}: choose from {', '.join(known)}")
-        return names
-
-    return parse
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ def write_config(warehouse: Path, settings: str) -> None:
     (warehouse / "retention.yaml").write_text(text, encoding="utf-8")
 
 
+def ttl_settings(layout: str) -> str:
+    """The settings of a stream whose messages have TTLs, its files laid out like that."""
+    return "allow_msg_ttl: true" + ("" if layout == "sequence" else f", layout: {layout}")
+
+
 def messages_of(warehouse: Path) -> Path:
     """The stream's table in a warehouse."""
     return warehouse / "streams" / STREAM / "messages"

@@ -1,4 +1,4 @@
-"""What every contender is asked to do: the size of the tables, and the five pieces of work."""
+"""What every contender is asked to do: the size of the tables, and the pieces of work."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ FIRST_TS_NS = 1_735_689_600 * 10**9
 STEP_NS = 10_000_000
 """One message every 10 ms."""
 NAMES = ("drop", "cut", "last", "last-many", "bytes")
+TTL_NAMES = ("ttl", "ttl-grouped", "ttl-drop")
+"""The pieces of work of `benchmarks.ttl`."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,22 @@ class Task:
     """One piece of work.
 
     `age`: messages with `ts_ns <= limit` go. `last`: all but the last message of each subject go. `bytes`: the
-    oldest go until the sum of `size` is at most `limit`.
+    oldest go until the sum of `size` is at most `limit`. `ttl`: messages with `deadline_ns <= limit` go.
     """
 
     name: str
-    kind: Literal["age", "last", "bytes"]
-    table: Literal["few", "many"]
+    kind: Literal["age", "last", "bytes", "ttl"]
+    table: str
+    """The directory of the warehouse that it starts from."""
     limit: int
     title: str
+    layout: Literal["sequence", "deadline"] = "sequence"
+    """The stream's `layout`."""
+
+    @property
+    def column(self) -> str:
+        """Messages go whose value in this column is at most `limit`; for `age` and `ttl`."""
+        return "deadline_ns" if self.kind == "ttl" else "ts_ns"
 
 
 def task(name: str, size: Size, total_bytes: int) -> Task:

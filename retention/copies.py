@@ -4,53 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from retention.apart import Held, write_apart
 from retention.parquet_files import (
     ROW_GROUP_ROWS,
-    Description,
     compressed_bytes,
     damaged,
     describe,
     open_messages,
     seq_bounds,
-    write_messages,
 )
 from retention.rows import time_of
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from schemas.messages import FILE_COLUMNS
 
-HELD_BYTES = 32 << 20
-"""About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""
+DECODED_BYTES = 8 << 20
+"""About so much is decoded at a time: memory that stays in use is far cheaper than new memory for each piece."""
+COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
+"""What is read: `time` is made from `ts_ns`, for other writers may have set it finer, otherwise or not at all."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A task: write `target` with the rows of `source` whose sequences are in none of the `removed` ranges."""
+    """A task: write the rows of `source` whose sequences are in none of the `removed` ranges."""
 
     source: DataFile
-    target: DataFile
+    targets: tuple[DataFile, ...]
+    """Where to: several are divided by deadline, as far as it pays."""
     removed: np.ndarray
     """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
 
 
-def copy_without(task: Copy) -> Description:
-    """Carry out a `Copy`, then read the target back and describe it.
+@dataclass(frozen=True)
+class Copied:
+    """What a `Copy` did."""
+
+    stats: list[dict[str, Any]]
+    """Rows of `FILE_STATS`, one for each target that was written, as read back."""
+    read: ReadCount
+
+    def total(self, name: str) -> int:
+        """The sum of one number of the statistics."""
+        return sum(row[name] for row in self.stats)
+
+
+def copy_without(task: Copy) -> Copied:
+    """Carry out a `Copy`, then read the targets back and describe them.
 
     Raises:
         DamagedError: the source cannot be read to its end.
     """
     source = open_messages(task.source)
-    write_messages(task.target.location, _surviving(task, source))
-    written = describe(task.target)
+    targets = write_apart(task.targets, _surviving(task, source))
+    written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
     left = _groups_left(source, task.removed)
-    cost = compressed_bytes(source, FILE_COLUMNS.names, left)
-    return Description(written.stats, written.read + ReadCount(1, cost))
+    cost = compressed_bytes(source, COLUMNS, left)
+    return Copied(
+        [one.stats for one in written],
+        sum((one.read for one in written), ReadCount(1, cost)),
+    )
 
 
 def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
@@ -63,40 +82,32 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
     """What stays, in tables of a row group or `HELD_BYTES`."""
-    held: list[pa.Table] = []
+    held = Held()
     try:
         for batch in _batches(source, _groups_left(source, task.removed)):
             goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
-            rows = pa.Table.from_batches([batch]).select(FILE_COLUMNS.names)
-            kept = _with_our_time(rows).filter(pa.array(~goes))
-            if kept.num_rows:
-                held.append(kept)
-            if sum(map(len, held)) >= ROW_GROUP_ROWS or _length(held) >= HELD_BYTES:
-                yield pa.concat_tables(held)
-                held = []
+            kept = _with_time(pa.Table.from_batches([batch])).filter(pa.array(~goes))
+            if held.takes(kept):
+                yield held.emptied()
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error
-    if held:
-        yield pa.concat_tables(held)
+    if held.rows:
+        yield held.emptied()
 
 
 def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups; one of them is read at a time, and about `HELD_BYTES` of it decoded."""
+    """The rows of some row groups; one of them is read at a time, and about `DECODED_BYTES` of it decoded."""
     for group in groups:
         found = source.metadata.row_group(group)
-        fitting = HELD_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        fitting = DECODED_BYTES * found.num_rows // max(found.total_byte_size, 1)
         rows = min(max(fitting, 1), ROW_GROUP_ROWS)
-        yield from source.iter_batches(rows, row_groups=[group], columns=FILE_COLUMNS.names)
+        yield from source.iter_batches(rows, row_groups=[group], columns=COLUMNS)
 
 
-def _length(tables: list[pa.Table]) -> int:
-    return sum(table.nbytes for table in tables)
-
-
-def _with_our_time(rows: pa.Table) -> pa.Table:
-    """Shape `FILE_COLUMNS`, `time` as `ts_ns` says: other writers may have set it finer, otherwise or not at all."""
-    at = FILE_COLUMNS.get_field_index("time")
-    return rows.set_column(at, "time", time_of(rows["ts_ns"])).cast(FILE_COLUMNS)
+def _with_time(rows: pa.Table) -> pa.Table:
+    """Shape `FILE_COLUMNS`, with `time` as `ts_ns` says."""
+    timed = rows.append_column("time", time_of(rows["ts_ns"]))
+    return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
 
 
 def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:

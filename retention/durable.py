@@ -16,6 +16,14 @@ from retention.steps import Step, reached
 @contextmanager
 def write(location: str) -> Iterator[Any]:
     """Write a file that appears whole, or not at all if the block raises; durable after the block."""
+    with put(location) as sink:
+        yield sink
+    sync_directory(str(Path(location).parent))
+
+
+@contextmanager
+def put(location: str) -> Iterator[Any]:
+    """As `write`, but the file's name is durable only when its directory has been synced."""
     final = Path(location)
     make_directory(str(final.parent))
     temporary = _beside(final)
@@ -29,7 +37,6 @@ def write(location: str) -> Iterator[Any]:
     except BaseException:
         _forget(temporary)
         raise
-    sync_directory(str(final.parent))
 
 
 def create_if_absent(location: str, content: bytes) -> bool:

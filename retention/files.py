@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,19 @@ def replace(location: str, content: bytes) -> None:
     """Put `content` at a location, over whatever is there."""
     with create(location) as sink:
         sink.write(content)
+
+
+def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
+    """Put contents at names directly in a directory, over whatever is there; all are durable when this returns."""
+    for name, content in contents.items():
+        location = join(directory, name)
+        with (
+            telling(location),
+            _upload(location) if is_remote(location) else durable.put(location) as sink,
+        ):
+            sink.write(content)
+    if not is_remote(directory):
+        sync_directory(directory)
 
 
 @contextmanager

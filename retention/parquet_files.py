@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,14 @@ class Description:
 
 def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
     """Write tables of shape `FILE_COLUMNS` as one Parquet file, durable when this returns."""
+    with messages_to(location) as write:
+        for batch in batches:
+            write(batch)
+
+
+@contextmanager
+def messages_to(location: str) -> Iterator[Callable[[pa.Table], None]]:
+    """A Parquet file that takes tables of shape `FILE_COLUMNS` during the block; durable after it."""
     with (
         files.create(location) as sink,
         pq.ParquetWriter(
@@ -51,8 +61,7 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
             write_page_checksum=True,
         ) as writer,
     ):
-        for batch in batches:
-            writer.write_table(batch, row_group_size=ROW_GROUP_ROWS)
+        yield partial(writer.write_table, row_group_size=ROW_GROUP_ROWS)
     reached(Step.DATA_WRITTEN)
 
 

@@ -1,4 +1,4 @@
-"""Reading a data file by row groups: some rows from those that hold them, or all rows, one group at a time."""
+"""Reading data files by row groups: some rows from those that hold them, or all rows, one group of each at a time."""
 
 from __future__ import annotations
 
@@ -52,6 +52,35 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
             yield in_sequence_order(rows.cast(_shape(columns)))
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
+
+
+def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+    """Tables ascending by `seq` from several sources of such tables, whose sequences may interleave.
+
+    Of each source about one table is held.
+    """
+    if len(sources) == 1:
+        yield from sources[0]
+        return
+    held: dict[int, pa.Table] = {}
+    waiting = dict(enumerate(sources))
+    while waiting or held:
+        for number in waiting.keys() - held.keys():
+            found = next(waiting[number], None)
+            if found is None:
+                del waiting[number]
+            elif found.num_rows:
+                held[number] = found
+        if held and waiting.keys() <= held.keys():
+            # Whatever a source still has lies behind what is held of it.
+            reach = min(rows["seq"][-1].as_py() for rows in held.values())
+            ends = {
+                n: int(np.searchsorted(rows["seq"], reach, "right")) for n, rows in held.items()
+            }
+            ready = [rows.slice(0, ends[number]) for number, rows in held.items()]
+            yield in_sequence_order(pa.concat_tables(ready))
+            rests = {number: rows.slice(ends[number]) for number, rows in held.items()}
+            held = {number: rows for number, rows in rests.items() if rows.num_rows}
 
 
 def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:

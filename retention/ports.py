@@ -52,6 +52,8 @@ class Snapshot:
     counters: Counters
     handle: Any = None
     """The store's own; a commit made on this snapshot is checked against exactly this version."""
+    follows: bool = True
+    """Whether the table is as the configuration wants it; if not, nothing is remembered that spares opening it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Mark:
     version: int
     seal: str
     """Of the log entry that made this version."""
+    wants: str = ""
+    """What the configuration wants of the table itself: what is remembered under other wishes does not count."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,18 @@ class Store(Protocol):
 
     def stage(self, partition: int, segment: int) -> DataFile:
         """A new file of that segment, with a unique final path, not written yet; its directories exist."""
+        ...
+
+    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        """New files of that segment, among which rows are to be divided: those that are not written do not matter."""
+        ...
+
+    def is_apart(self, file: DataFile) -> bool:
+        """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
+        ...
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        """A new file that is to take the place of `source`, as `stage`."""
         ...
 
     def data_files(self, files: pa.Table) -> list[DataFile]:

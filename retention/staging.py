@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import parquet_files
+from retention.apart import write_apart
 from retention.errors import VerificationError
 from retention.ports import Store
 from retention.rules.rolling import Active, RollRule, roll
@@ -23,21 +24,41 @@ PARTITION = 0
 
 
 class Staging:
-    """The files that one attempt writes."""
+    """The files that one attempt writes.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: the stream's table.
+        most_files: among how many files a segment's messages may be divided by deadline.
+    """
+
+    def __init__(self, store: Store, most_files: int = 1) -> None:
         self._store = store
-        self.files: list[DataFile] = []
+        self._most_files = most_files
+        self._files: list[DataFile] = []
 
-    def new(self, segment: int) -> DataFile:
-        """A new file of `segment`, to be written."""
-        file = self._store.stage(PARTITION, segment)
-        self.files.append(file)
+    def new(self, segment: int) -> tuple[DataFile, ...]:
+        """New files of `segment`, one or more of which are to be written."""
+        files = (
+            (self._store.stage(PARTITION, segment),)
+            if self._most_files == 1
+            else self._store.stage_apart(PARTITION, segment, self._most_files)
+        )
+        self._files.extend(files)
+        return files
+
+    def copy_of(self, source: DataFile) -> DataFile:
+        """A new file that is to take the place of `source`."""
+        file = self._store.stage_copy(source)
+        self._files.append(file)
         return file
+
+    def named(self, paths: Container[str]) -> list[DataFile]:
+        """Those of the files that have one of these paths, in the order in which they were handed out."""
+        return [file for file in self._files if file.path in paths]
 
     def discard(self) -> None:
         """Delete the files, which no commit named."""
-        self._store.discard([file.path for file in self.files])
+        self._store.discard([file.path for file in self._files])
 
 
 @dataclass(frozen=True)
@@ -72,7 +93,7 @@ class Staged:
     """Messages in files that a commit can add."""
 
     stats: Sequence[dict[str, Any]]
-    """Rows of `FILE_STATS` as read back, ascending by sequence."""
+    """Rows of `FILE_STATS` as read back, ascending by lowest sequence."""
     active: Active | None
     """The segment that is active after them; None if the stream has none yet."""
     next_seq: int
@@ -101,7 +122,7 @@ def numbered(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
 def stage_rows(
     staging: Staging, rows: Iterable[pa.Table], active: Active | None, rule: RollRule, next_seq: int
 ) -> Staged:
-    """Write rows, one file for each segment that they touch, and read the files back.
+    """Write rows, for each segment that they touch one file or some apart by deadline, and read the files back.
 
     Args:
         staging: where files come from.
@@ -116,27 +137,36 @@ def stage_rows(
     stats: list[dict[str, Any]] = []
     for _, pieces in groupby(_pieces(rows, active, rule), key=lambda piece: piece[0].base):
         tally = _Tally(pieces)
-        file = staging.new(tally.active.base)
-        parquet_files.write_messages(file.location, tally.rows())
-        stats.append(parquet_files.describe(file).stats)
-        check(file, stats[-1], tally.wrote)
+        files = write_apart(staging.new(tally.active.base), tally.rows())
+        stats += described(files, tally.wrote)
         active = tally.active
         next_seq = tally.wrote["max_seq"] + 1
     return Staged(stats, active, next_seq)
 
 
-def check(file: DataFile, read: dict[str, Any], wrote: dict[str, int]) -> None:
-    """Compare what a staged file holds with the numbers that were to be written to it.
+def described(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Rows of `FILE_STATS` of staged files as read back, ascending by lowest sequence.
+
+    Args:
+        files: those that some rows were divided among.
+        wrote: `messages`, `bytes`, `min_seq` and `max_seq` of all these rows.
 
     Raises:
-        VerificationError: they differ.
+        VerificationError: the files do not hold what was to be written to them.
     """
-    found = {name: read[name] for name in wrote}
+    stats = [parquet_files.describe(file).stats for file in files]
+    found = {
+        "messages": sum(one["messages"] for one in stats),
+        "bytes": sum(one["bytes"] for one in stats),
+        "min_seq": min(one["min_seq"] for one in stats),
+        "max_seq": max(one["max_seq"] for one in stats),
+    }
     if found != wrote:
         raise VerificationError(
-            f"{file.location}: read back as {found}, written as {wrote}; nothing was committed; check the disk and "
+            f"{files[0].location}: read back as {found}, written as {wrote}; nothing was committed; check the disk and "
             "the memory of this machine, then try again"
         )
+    return sorted(stats, key=lambda one: one["min_seq"])
 
 
 class _Tally:

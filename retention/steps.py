@@ -61,7 +61,7 @@ class Step(StrEnum):
     DUE_KEPT = "due.kept"
     """It is remembered until when nothing is due."""
     UNDO_KEPT = "run.undo-kept"
-    """The list of the files that a run removes, or of those that it adds, is written."""
+    """The lists of the files that a run removes and of those that it adds are written."""
     HISTORY_BEGUN = "history.begun"
     """The run history says what a run is about to do."""
     HISTORY_DONE = "history.done"

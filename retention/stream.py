@@ -255,7 +255,7 @@ class BoundPlan:
 
     def as_json(self) -> dict[str, Any]:
         """The numbers of the plan as JSON values."""
-        return self.plan.summary()
+        return self.plan.summary() | self.plan.forecast.as_json()
 
     def __repr__(self) -> str:
         return "\n".join(plan_text(self.plan))

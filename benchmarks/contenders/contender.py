@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from benchmarks.data import copy_warehouse, messages_of
-from benchmarks.tasks import Task
+from benchmarks.tasks import NAMES, TTL_NAMES, Task
 
 ROW_GROUP_ROWS = 131_072
 ZSTD_LEVEL = 1
@@ -19,7 +19,7 @@ ZSTD_LEVEL = 1
 class Contender(ABC):
     """One way to do the work; only `run` is timed."""
 
-    tasks: tuple[str, ...] = ("drop", "cut", "last", "last-many", "bytes")
+    tasks: tuple[str, ...] = (*NAMES, *TTL_NAMES)
     """The pieces of work for which it is a way of its own."""
 
     def open(self) -> None:  # noqa: B027  (most have nothing to open)

@@ -29,10 +29,10 @@ class ByTime(DeltaContender):
         table = DeltaTable(messages_of(place))
         if task.kind == "last":
             _keep_last(table)
-        elif task.kind == "age":
-            table.delete(f"ts_ns <= {task.limit}", writer_properties=_WRITER)
-        else:
+        elif task.kind == "bytes":
             table.delete(f"seq < {_first_seq(table, task.limit)}", writer_properties=_WRITER)
+        else:
+            table.delete(f"{task.column} <= {task.limit}", writer_properties=_WRITER)
 
 
 class ByPartition(DeltaContender):

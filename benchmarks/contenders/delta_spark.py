@@ -33,10 +33,10 @@ class ByTime(DeltaContender):
         table = f"delta.`{messages_of(place)}`"
         if task.kind == "last":
             self._keep_last(table)
-        elif task.kind == "age":
-            self._delete(table, "ts_ns", task.limit)
-        else:
+        elif task.kind == "bytes":
             self._delete(table, "seq", self._last_to_go(table, task.limit))
+        else:
+            self._delete(table, task.column, task.limit)
 
     def _delete(self, table: str, column: str, limit: int) -> None:
         self._sql(f"DELETE FROM {table} WHERE {column} <= {limit}")

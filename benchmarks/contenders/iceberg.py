@@ -42,12 +42,12 @@ class ByTime(Contender):
         table = _catalog(place).load_table(_NAME)
         if task.kind == "last":
             _keep_last(table)
-        elif task.kind == "age":
-            table.delete(f"ts_ns <= {task.limit}")
-        else:
+        elif task.kind == "bytes":
             rows = table.scan(selected_fields=("seq", "size")).to_arrow().sort_by("seq")
             first = first_to_keep(rows["seq"].to_numpy(), rows["size"].to_numpy(), task.limit)
             table.delete(f"seq < {first}")
+        else:
+            table.delete(f"{task.column} <= {task.limit}")
 
     def files(self, place: Path) -> list[Path]:
         planned = _catalog(place).load_table(_NAME).scan().plan_files()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import retention
 from benchmarks.contenders.contender import DeltaContender
-from benchmarks.data import copy_warehouse, write_config
+from benchmarks.data import copy_warehouse, ttl_settings, write_config
 from benchmarks.tasks import STREAM, Task
 from retention.engines.choice import EngineName
 
@@ -25,12 +25,13 @@ class Local(DeltaContender):
             "age": "max_age: 30d",
             "last": f"max_msgs_per_subject: {task.limit}",
             "bytes": f"max_bytes: {task.limit}",
+            "ttl": ttl_settings(task.layout),
         }
         write_config(target, limits[task.kind])
 
     def run(self, place: Path, task: Task) -> None:
         warehouse = retention.open_warehouse(place, engine=self.engine)
-        as_of_ns = task.limit + _AGE_NS if task.kind == "age" else None
+        as_of_ns = {"age": task.limit + _AGE_NS, "ttl": task.limit}.get(task.kind)
         (outcome,) = warehouse.apply([STREAM], as_of=as_of_ns)
         if outcome.error is not None:
             raise outcome.error

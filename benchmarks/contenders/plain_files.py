@@ -38,11 +38,11 @@ class PlainFiles(Contender):
     def run(self, place: Path, task: Task) -> None:
         if task.kind == "last":
             self._keep_last(bounds_of(self.files(place), "seq"))
-        elif task.kind == "age":
-            self._cut(bounds_of(self.files(place), "ts_ns"), "ts_ns", task.limit)
-        else:
+        elif task.kind == "bytes":
             bounds = bounds_of(self.files(place), "seq")
             self._cut(bounds, "seq", self.last_to_go(bounds, task.limit))
+        else:
+            self._cut(bounds_of(self.files(place), task.column), task.column, task.limit)
 
     @abstractmethod
     def last_to_go(self, bounds: list[Bounds], limit: int) -> int:

@@ -92,7 +92,7 @@ def undo(
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `history` names it.")],
 ) -> None:
     """Bring back what a run removed, while its files are still there."""
-    from retention.views.display import count
+    from retention.views.words import count
 
     settings = settings_of(ctx)
     record = settings.open().undo(run)

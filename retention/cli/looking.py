@@ -149,7 +149,7 @@ def history(ctx: typer.Context, streams: Streams = None) -> None:
 
 
 def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
-    from retention.views.display import brief_instant
+    from retention.views.words import brief_instant
 
     undone = record["kind"] == "undo"
     messages, size = (
@@ -170,7 +170,9 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _put_states(states: Sequence[State]) -> None:
-    from retention.views.display import brief_instant, bucket_text, lag_text
+    from retention.views.display import bucket_text, lag_text
+    from retention.views.display_due import due_text
+    from retention.views.words import brief_instant
 
     rows = [
         (
@@ -184,12 +186,13 @@ def _put_states(states: Sequence[State]) -> None:
             f"{one.num_subjects:,}",
             f"{one.segments:,}",
             lag_text(one),
+            due_text(one.forecast),
             bucket_text(one.bucket) if one.bucket else "",
         )
         for one in states
     ]
     numbers = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
-    head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "KEYS")
+    head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "DUE", "KEYS")
     width = len(head) if any(one.bucket for one in states) else len(head) - 1
     if rows:
         put_table(head[:width], [row[:width] for row in rows], numbers)

@@ -17,7 +17,7 @@ from retention.errors import BusyError, RefusedError, UsageError
 from retention.passes.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from retention.passes.estimate import Estimate
+    from retention.passes.bounds import Estimate
     from retention.passes.plan import Plan
     from retention.warehouse import Warehouse
 

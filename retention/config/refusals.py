@@ -197,3 +197,10 @@ def _ours(stream: StreamConfig) -> Iterator[Refusal]:
             " remove whole_segments or subject_delete_marker_ttl",
             None,
         )
+    if stream.whole_segments and stream.layout == "deadline":
+        yield refusal(
+            "layout whole_segments",
+            "deadline divides segments so that parts of them can go, and with whole_segments none"
+            " ever does; write layout: sequence, or remove whole_segments",
+            None,
+        )

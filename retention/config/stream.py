@@ -38,6 +38,8 @@ from retention.policy import Discard, Policy, Retention, Unmatched
 from retention.units import DAY, MINUTE
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
+MOST_FILES = 16
+"""With `layout: deadline`, an append or a rewrite divides what goes into one segment among at most so many files."""
 
 
 class StorageSettings(Part):
@@ -46,6 +48,7 @@ class StorageSettings(Part):
     format: Literal["delta", "parquet"] = "delta"
     segment_size: Size = 256 * 2**20
     segment_span: Span = DAY
+    layout: Literal["sequence", "deadline"] = "sequence"
     grace: Grace = 7 * DAY
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
@@ -120,6 +123,11 @@ class StreamConfig(StorageSettings, Described):
             raise refused(refusals)
         self.__dict__["consumers"] = tuple(resolved(one, self) for one in self.consumers)
         return self
+
+    @property
+    def most_files(self) -> int:
+        """Among how many files an append or a rewrite may divide a segment's messages, apart by deadline."""
+        return 1 if self.layout == "sequence" or self.whole_segments else MOST_FILES
 
     @property
     def max_age_ns(self) -> int | None:

@@ -29,8 +29,9 @@ def _facts(stream: StreamConfig) -> list[str]:
     if stream.discard_new_per_subject:
         facts.append("a message on a subject that is full is refused")
     span = f" or {spell_duration(stream.segment_span)}" if stream.segment_span else ""
+    apart = ", divided by deadline" if stream.most_files > 1 else ""
     facts.append(
         f"kept as {stream.format.capitalize()} in segments of {format_size(stream.segment_size)}"
-        f"{span}; removed files stay {spell_duration(stream.grace)}"
+        f"{span}{apart}; removed files stay {spell_duration(stream.grace)}"
     )
     return facts

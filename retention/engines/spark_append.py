@@ -15,13 +15,14 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from retention import parquet_files, rows
+from retention import rows
+from retention.apart import write_apart
 from retention.engines.spark_columns import ARRIVING, arriving
 from retention.engines.spark_source import Source, checked
 from retention.errors import RetentionError, VerificationError
 from retention.rules.rolling import Active, RollRule, roll
 from retention.segments import DataFile
-from retention.staging import Staged, Staging, check, numbered
+from retention.staging import Staged, Staging, described, numbered
 
 _SHARE = "part long, base long, messages long, bytes long"
 _OUTCOME = "outcome binary"
@@ -31,9 +32,9 @@ _PART_BITS = 33
 
 @dataclass(frozen=True)
 class Share:
-    """The rows of one partition that go into one segment: a task's file."""
+    """The rows of one partition that go into one segment: a task's files."""
 
-    file: DataFile
+    files: tuple[DataFile, ...]
     first_seq: int
     messages: int
     bytes: int
@@ -65,7 +66,7 @@ class SortedFrame:
     def stage(
         self, staging: Staging, active: Active | None, rule: RollRule, next_seq: int
     ) -> Staged:
-        """Write the rows from `next_seq` on, a file for each segment and partition, and read the files back.
+        """Write the rows from `next_seq` on, for each segment and partition one file or some apart by deadline.
 
         Raises:
             UsageError: a row cannot be a message.
@@ -111,8 +112,9 @@ class SortedFrame:
                 raise outcome
         shares = sum(len(shares) for shares in placed.values())
         if len(outcomes) != shares:
-            raise _changed(f"{len(outcomes)} of {shares} files were written")
-        return sorted(outcomes, key=lambda stats: stats["min_seq"])
+            raise _changed(f"{len(outcomes)} of {shares} parts were written")
+        stats = [one for written in outcomes for one in written]
+        return sorted(stats, key=lambda one: one["min_seq"])
 
 
 def _roller(
@@ -180,8 +182,8 @@ def _writer(
 
 def _outcomes(
     source: Source, shares: Sequence[Share], storage: rows.Storage
-) -> Iterator[dict[str, Any] | RetentionError]:
-    """A row of `FILE_STATS` for each share, or the error that ended the task."""
+) -> Iterator[list[dict[str, Any]] | RetentionError]:
+    """Rows of `FILE_STATS` for each share, or the error that ended the task."""
     try:
         for share in shares:
             yield _write_share(source, share, storage)
@@ -191,18 +193,16 @@ def _outcomes(
         yield error
 
 
-def _write_share(source: Source, share: Share, storage: rows.Storage) -> dict[str, Any]:
+def _write_share(source: Source, share: Share, storage: rows.Storage) -> list[dict[str, Any]]:
     completed = (rows.complete(checked(table), storage) for table in source.take(share.messages))
-    parquet_files.write_messages(share.file.location, numbered(completed, share.first_seq))
-    stats = parquet_files.describe(share.file).stats
+    written = write_apart(share.files, numbered(completed, share.first_seq))
     wrote = {
         "messages": share.messages,
         "bytes": share.bytes,
         "min_seq": share.first_seq,
         "max_seq": share.first_seq + share.messages - 1,
     }
-    check(share.file, stats, wrote)
-    return stats
+    return described(written, wrote)
 
 
 def _changed(how: str) -> VerificationError:

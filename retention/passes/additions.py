@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from retention.copies import Copy, copy_without
+from retention.copies import Copied, Copy, copy_without
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError
 from retention.opened import OpenedStream
-from retention.parquet_files import Description
 from retention.passes.plan import Plan
 from retention.passes.position import locate
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
 from retention.rows import complete
 from retention.rules import markers
-from retention.segments import ReadCount
+from retention.segments import DataFile, ReadCount
 from retention.staging import PARTITION, Staged, Staging, stage_rows
 
 
@@ -53,17 +52,18 @@ def stage_additions(
         StalePlanError: messages were appended since: a marker may announce no deletion that did not happen.
         VerificationError: a copy does not hold what the plan says.
     """
-    copies, staging = _copies(opened, plan), Staging(opened.store)
+    copies = _copies(opened, plan)
+    staging = Staging(opened.store, opened.config.most_files)
     try:
         marked = _stage_markers(opened, plan, snapshot, staging)
         written = _write(opened, plan, copies, engines)
     except BaseException:
-        opened.store.discard([copy.target.path for copy in copies])
+        opened.store.discard([target.path for copy in copies for target in copy.targets])
         staging.discard()
         raise
     open_base = {PARTITION: marked.active.base} if marked and marked.active else {}
     return Additions(
-        [*(copy.stats for copy in written), *(marked.stats if marked else [])],
+        [*(row for copy in written for row in copy.stats), *(marked.stats if marked else [])],
         sum((copy.read for copy in written), ReadCount()),
         open_base,
     )
@@ -73,20 +73,26 @@ def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
     rewrites = plan.rewrites
     sources = opened.store.data_files(rewrites)
     return [
-        Copy(source, opened.store.stage(source.partition, source.segment), plan.ranges_of(number))
+        Copy(source, _targets(opened, source), plan.ranges_of(number))
         for source, number in zip(sources, rewrites["number"].to_pylist(), strict=True)
     ]
 
 
-def _write(
-    opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines
-) -> list[Description]:
+def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
+    """Where to copy a file: one that was divided by deadline stays one, others are divided if the layout is so."""
+    most_files = opened.config.most_files
+    if most_files == 1 or opened.store.is_apart(source):
+        return (opened.store.stage_copy(source),)
+    return opened.store.stage_apart(source.partition, source.segment, most_files)
+
+
+def _write(opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines) -> list[Copied]:
     rewrites = plan.rewrites
     weights = rewrites["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     written = engine.map(copy_without, copies, weights)
     for planned, copy in zip(rewrites.to_pylist(), written, strict=True):
-        check_copy(opened.name, planned, copy.stats)
+        check_copy(opened.name, planned, copy)
     return written
 
 

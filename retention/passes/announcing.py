@@ -131,9 +131,14 @@ class Announcer:
         told = self.asks(limited, spans, questions)
         rows = pa.concat_tables([one.rows for one, _ in told])
         verdicts = np.concatenate([own for _, own in told])
-        done = replay(rows, verdicts, self.policy, self.as_of_ns, self.next_seq)
+        # Spans that only deadlines have a say in are single files, and may interleave.
+        order = np.argsort(rows["seq"].to_numpy(), kind="stable")
+        done = replay(
+            rows.take(pa.array(order)), verdicts[order], self.policy, self.as_of_ns, self.next_seq
+        )
+        verdicts[order] = done.verdicts
         ends = np.cumsum([one.rows.num_rows for one, _ in told])[:-1]
-        parts = np.split(done.verdicts, ends)
+        parts = np.split(verdicts, ends)
         answers = [
             Answer(number, removed_ranges(one, own), None, one.read)
             for number, ((one, _), own) in enumerate(zip(told, parts, strict=True))

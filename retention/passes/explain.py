@@ -21,7 +21,7 @@ from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
 from retention.rules import RULES
 from retention.rules.judge import STAYS, judge, settled
-from retention.rules.spans import Spans, spans_of
+from retention.rules.spans import Array, Spans, joined, spans_of
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,13 @@ class Found:
     """A message, and where it lies."""
 
     span: int
+    """Of those that no other interleaves with."""
     row: int
     """Its row number in `rows`."""
     rows: pa.Table
     """The narrow columns of the whole span, ascending by `seq`."""
+    file_of_row: Array
+    """For each row, its file's row number in the inventory."""
     newer_on_subject: int
     """Messages on its subject in later spans; 0 if the policy does not limit subjects."""
 
@@ -75,7 +78,7 @@ def explain(
     seen = look(opened, as_of_ns, engines)
     if seen.plan.consumers is not None:
         stored = untouched(seen.inventory)
-        _, row, rows = find(opened, stored, spans_of(stored.files), (partition, seq))
+        _, row, rows, _ = find(opened, stored, spans_of(stored.files), (partition, seq))
         told = _released(seen, partition, rows.slice(row, 1))
         if told is not None:
             return told
@@ -109,7 +112,7 @@ def explanation(seen: Look, found: Found) -> Explanation:
     """Explain a message from everything that a plan was made from."""
     facts = _facts(seen, found)
     rule = _rule(seen, found, facts)
-    partition = int(seen.decided.spans.partition[found.span])
+    partition = int(joined(seen.decided.spans).partition[found.span])
     goes = rule is not None and _is_planned(seen, partition, facts.seq)
     policy, stream = seen.plan.policy, seen.plan.stream
     return Explanation(
@@ -127,15 +130,22 @@ def explanation(seen: Look, found: Found) -> Explanation:
 
 
 def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
-    span, row, rows = find(opened, seen.left, seen.decided.spans, (partition, seq))
-    subject = rows["subject"][row].as_py()
-    return Found(span, row, rows, _newer_on_subject(opened, seen, span, subject))
+    spans = joined(seen.decided.spans)
+    span, row, rows, file_of_row = find(opened, seen.left, spans, (partition, seq))
+    newer = _newer_on_subject(
+        opened, seen, int(spans.first_file[span + 1]), rows["subject"][row].as_py()
+    )
+    return Found(span, row, rows, file_of_row, newer)
 
 
 def find(
     opened: OpenedStream, left: Left, spans: Spans, place: tuple[int, int]
-) -> tuple[int, int, pa.Table]:
-    """Find a message by its partition and sequence: its span, and its row in the narrow columns of the span.
+) -> tuple[int, int, pa.Table, Array]:
+    """Find a message by its partition and sequence: its span, its row in the narrow columns of the span, and these.
+
+    Returns:
+        The span's number, the row's, the narrow columns of the span, and for each row its file's row number in what is
+        left.
 
     Raises:
         UsageError: no such message is in the stream.
@@ -146,10 +156,10 @@ def find(
         first, end = (int(number) for number in spans.first_file[span : span + 2])
         located = opened.store.data_files(left.stored_part(first, end))
         stored, of_stored, _ = read_span(tuple(located))
-        rows, _ = shown(stored, of_stored, left.hidden(first, end))
+        rows, file_of_row = shown(stored, of_stored, left.hidden(first, end))
         row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
         if row < rows.num_rows and rows["seq"][row].as_py() == seq:
-            return int(span), row, rows
+            return int(span), row, rows, file_of_row + first
     held = f"{spans.min_seq[0]:,} to {spans.max_seq[-1]:,}" if len(spans) else "none"
     raise UsageError(
         f"{opened.name}: there is no message {seq} (sequences held: {held}); it was never stored, or an earlier run "
@@ -158,7 +168,7 @@ def find(
 
 
 def _facts(seen: Look, found: Found) -> Facts:
-    spans, rows, row = seen.decided.spans, found.rows, found.row
+    spans, rows, row = joined(seen.decided.spans), found.rows, found.row
     message = rows.slice(row, 1).to_pylist()[0]
     same = pc.equal(rows["subject"], message["subject"]).to_numpy()
     scan_end = _scan_end(seen)
@@ -193,10 +203,9 @@ def _marker_for(seen: Look, seq: int) -> int | None:
     return stored[0] if stored else None
 
 
-def _newer_on_subject(opened: OpenedStream, seen: Look, span: int, subject: str) -> int:
+def _newer_on_subject(opened: OpenedStream, seen: Look, first_newer: int, subject: str) -> int:
     if seen.plan.policy.max_msgs_per_subject is None:
         return 0
-    first_newer = int(seen.decided.spans.first_file[span + 1])
     counts = seen.left.subject_counts(opened.store, first_newer)
     on_subject = counts.filter(pc.equal(counts["subject"], subject))
     return int(pc.sum(on_subject["messages"], min_count=0).as_py())
@@ -222,11 +231,15 @@ def _ends_by_metadata(seen: Look) -> bool:
 
 def _rule(seen: Look, found: Found, facts: Facts) -> str | None:
     """The first rule that lets the message go by itself, segments aside."""
+    span_of_row = seen.decided.spans.span_of_file[found.file_of_row]
+    span = int(span_of_row[found.row])
     for answer in seen.answers:
-        if answer.span == found.span:
+        if answer.span == span:
             return _answered(reached(answer, stop_of(seen.answers)), facts.seq)
-    verdicts, _ = judge(found.rows, fetched(seen.decided.question(found.span)))
-    verdict = int(settled(verdicts, reached=facts.scan_end is None)[found.row])
+    inside = span_of_row == span
+    verdicts, _ = judge(found.rows.filter(pa.array(inside)), fetched(seen.decided.question(span)))
+    row = int(inside[: found.row].sum())
+    verdict = int(settled(verdicts, reached=facts.scan_end is None)[row])
     return None if verdict == STAYS else RULES[verdict]
 
 

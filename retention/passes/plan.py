@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.passes.audience import Pin, pins_as_json
+from retention.passes.forecast import NOTHING_FORETOLD, Forecast
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
@@ -60,6 +61,8 @@ class Plan:
     """What people asked for; None: the plan is that of a pass."""
     consumers: tuple[Pin, ...] | None = None
     """The consumers that were asked what they need; None: the pass asked none."""
+    forecast: Forecast = NOTHING_FORETOLD
+    """What is due when; neither part of the plan's identity nor of a saved plan."""
 
     @property
     def kind(self) -> str:

@@ -13,6 +13,7 @@ from retention.opened import OpenedStream
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.audience import Audience
 from retention.passes.exchange import beyond_limit
+from retention.passes.forecast import forecast, remembered
 from retention.passes.hearing import hear
 from retention.passes.left import Left, untouched
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
@@ -22,6 +23,7 @@ from retention.passes.releasing import left_by_consumers
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.ports import Later, Mark, Outlook, Snapshot
+from retention.rules.by_file import by_file
 from retention.rules.due import next_due
 from retention.rules.heads import before, ends_before
 from retention.rules.judge import Answer, answer
@@ -102,7 +104,10 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     quiet = None if mark is None else due.recall(opened.root, mark, policy)
     if mark is not None and quiet is not None and as_of_ns < quiet.due_ns:
         kept = SegmentCounts(kept=quiet.segments)
-        plan = replace(nothing, table_id=quiet.table_id, version=mark.version, segments=kept)
+        told = remembered(as_of_ns, quiet.due_ns, quiet.foretold)
+        plan = replace(
+            nothing, table_id=quiet.table_id, version=mark.version, segments=kept, forecast=told
+        )
         return Planned(plan, quiet.next_seq, None)
     outlook = None if mark is None else opened.store.outlook(mark)
     seen = None if outlook is None else look_ahead(opened, outlook, as_of_ns, engines)
@@ -110,9 +115,17 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         seen = look(opened, as_of_ns, engines, every_row=False)
         if mark is not None and mark.version == seen.plan.version:
             opened.store.keep(seen.inventory, mark)
+    seen = _foretold(seen)
     if mark is not None:
         _remember(opened, mark, seen)
     return Planned(seen.plan, seen.inventory.counters.next_seq, seen.snapshot)
+
+
+def _foretold(seen: Look) -> Look:
+    """The same with what is due when."""
+    plan = seen.plan
+    told = forecast(seen.inventory, plan.policy, plan.as_of_ns, seen.decided, seen.later)
+    return replace(seen, plan=replace(plan, forecast=told))
 
 
 def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
@@ -120,12 +133,16 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     plan, counters = seen.plan, seen.inventory.counters
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
+    if seen.snapshot is not None and not seen.snapshot.follows:
+        return
     instant = next_due(seen.decided, plan.policy, counters.open_base)
     if seen.later.segments and instant == NEVER and plan.policy.max_age_ns is not None:
         # In what lies behind the head, something may be due all the same.
         return
     if instant is not None and plan.as_of_ns < instant:
-        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, dict(counters.next_seq))
+        foretold = tuple(plan.forecast.as_json()["due"])
+        next_seq = dict(counters.next_seq)
+        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq, foretold)
         due.keep(opened.root, mark, plan.policy, quiet)
 
 
@@ -189,7 +206,8 @@ def decide(
     spans = spans_of(left.files)
     limit = policy.max_msgs_per_subject
     beyond = None if limit is None else beyond_limit(opened, left, spans, limit, engines)
-    return one_pass(spans, policy, as_of_ns, beyond)
+    decided = one_pass(spans, policy, as_of_ns, beyond)
+    return by_file(decided, left.files, policy, as_of_ns)
 
 
 def _look_at(rows: Rows, decided: OnePass, as_of_ns: int, *, every_row: bool) -> Look:

@@ -26,19 +26,28 @@ _DIGEST_BYTES = 32
 
 def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
     """Remember which files a run removes and adds (`FILE_STATS`), before it commits."""
-    for name, table in (("removed", removed), ("added", added)):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = sink.getvalue().to_pybytes()
-        digest = hashlib.sha256(content).digest()
-        files.replace(undo_location(opened, run, name), content + digest)
-        reached(Step.UNDO_KEPT)
+    records = {"removed": removed, "added": added}
+    contents = {f"{run}.{name}.arrow": _content(table) for name, table in records.items()}
+    files.replace_all(_directory(opened), contents)
+    reached(Step.UNDO_KEPT)
 
 
 def undo_location(opened: OpenedStream, run: str, name: str) -> str:
     """Where a run's `removed` or `added` files are remembered."""
-    return files.join(opened.root, "_retention", "reports", f"{run}.{name}.arrow")
+    return files.join(_directory(opened), f"{run}.{name}.arrow")
+
+
+def _directory(opened: OpenedStream) -> str:
+    return files.join(opened.root, "_retention", "reports")
+
+
+def _content(table: pa.Table) -> bytes:
+    """A table as an Arrow file, and its digest."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content + hashlib.sha256(content).digest()
 
 
 def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:

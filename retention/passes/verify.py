@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.copies import Copied
 from retention.errors import StalePlanError, VerificationError
 from retention.passes.plan import Plan
 from schemas.files import LOGGED_FILES
@@ -32,22 +33,22 @@ def check_pins(plan: Plan, live: pa.Table) -> None:
         )
 
 
-def check_copy(stream: str, planned: dict[str, Any], written: dict[str, Any]) -> None:
+def check_copy(stream: str, planned: dict[str, Any], written: Copied) -> None:
     """Compare a staged copy, as read back, with what the plan says must be left.
 
     Args:
         stream: the stream's name.
         planned: the rewritten file's row of `PLANNED_FILES`.
-        written: the copy's row of `FILE_STATS`.
+        written: the copy, in one file or several.
 
     Raises:
         VerificationError: messages or bytes differ.
     """
     for name, unit in (("messages", "messages"), ("bytes", "bytes")):
         expected = planned[name] - planned[f"removed_{name}"]
-        if written[name] != expected:
+        if written.total(name) != expected:
             raise VerificationError(
-                f"{stream}: the copy of {planned['path']} has {written[name]:,} {unit} where the plan says "
+                f"{stream}: the copy of {planned['path']} has {written.total(name):,} {unit} where the plan says "
                 f"{expected:,}; the file is not what its statistics say, so nothing was committed; restore "
                 "the file from a copy"
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from retention.policy import Policy
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array, Spans
+from retention.rules.spans import Array, Spans, joined
 from schemas.messages import NEVER
 
 _BEFORE_ALL = np.iinfo(np.int64).min
@@ -33,7 +33,7 @@ def next_due(decided: OnePass, policy: Policy, open_base: Mapping[int, int]) -> 
     if _others_take_some(decided):
         return None
     find = _segments_go if policy.whole_segments else _messages_go
-    instants = find(decided.spans, policy, open_base)
+    instants = find(joined(decided.spans), policy, open_base)
     return min(int(instants.min(initial=NEVER)), NEVER)
 
 

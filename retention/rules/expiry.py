@@ -42,7 +42,8 @@ def age_scan(cutoff_ns: int, spans: Spans, gone: Array, touched: Array) -> AgeSc
     reach = int(stops[0]) + 1 if len(stops) else len(spans)
     reached = (np.arange(len(spans)) < reach) & ~gone
     whole = reached & ~has_young & (spans.never == 0)
-    ask = reached & ~whole & (has_old | touched)
+    stepped_over = ~has_young & (spans.never == spans.messages)
+    ask = reached & ~whole & ((has_old & ~stepped_over) | touched)
     return AgeScan(cutoff_ns, reach, whole, ask)
 
 

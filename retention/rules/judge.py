@@ -87,10 +87,10 @@ def answer(span: SpanRows, question: Question) -> Answer:
 
 def removed_ranges(span: SpanRows, verdicts: Array) -> pa.Table:
     """The removed sequences of a span as ranges, file by file; shape `REMOVED_RANGES`."""
-    parts = [REMOVED_RANGES.empty_table()]
+    parts, rows = [REMOVED_RANGES.empty_table()], span.rows.select(["seq", "size"])
     for number in np.unique(span.file_of_row).tolist():
         mine = span.file_of_row == number
-        ranges = ranges_of(span.rows.filter(pa.array(mine)), verdicts[mine])
+        ranges = ranges_of(rows.filter(pa.array(mine)), verdicts[mine])
         numbers = pa.array(np.full(ranges.num_rows, number), pa.int64())
         numbered = ranges.add_column(0, "file", numbers)
         parts.append(numbered.select(REMOVED_RANGES.names).cast(REMOVED_RANGES))

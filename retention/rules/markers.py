@@ -95,14 +95,29 @@ def all_fit(found: pa.Table, policy: Policy, left: Totals) -> bool:
     """
     if not found.num_rows:
         return True
-    if policy.sealed or _is_too_long(policy):
+    return have_room(int(sizes(found["subject"].combine_chunks(), policy).sum()), policy, left)
+
+
+def have_room(taken: int, policy: Policy, left: Totals) -> bool:
+    """As `all_fit`, of markers that take so many bytes together; of at least one."""
+    if refuses_all(policy):
         return False
     replaces_itself = policy.discard == "old" and policy.max_msgs_per_subject == 1
     one_more = left.messages + (0 if replaces_itself else 1)
     if policy.max_msgs is not None and one_more > policy.max_msgs:
         return False
-    most = left.bytes + int(sizes(found["subject"].combine_chunks(), policy).sum())
-    return policy.max_bytes is None or most <= policy.max_bytes
+    return policy.max_bytes is None or left.bytes + taken <= policy.max_bytes
+
+
+def most_bytes(messages: int, total_bytes: int, policy: Policy) -> int:
+    """The most that markers for so many messages, of so many bytes together, take.
+
+    Args:
+        messages: how many of them die at most.
+        total_bytes: their sizes, of which their subjects are a part.
+        policy: says how long markers live.
+    """
+    return messages * int(sizes(pa.array([""]), policy)[0]) + total_bytes
 
 
 def refuses_all(policy: Policy) -> bool:

@@ -74,7 +74,7 @@ class OnePass:
             stopped_at: as in `whole`.
         """
         whole, aged = self.whole(stopped_at), self._aged(stopped_at)
-        counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64)
+        counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64, order="F")
         numbers = np.arange(len(self.spans))
         counted = np.where(numbers < self.by_messages.whole, self.spans.messages, 0)
         if self.by_messages.whole < len(self.spans) and self.below[self.by_messages.whole]:
@@ -86,7 +86,7 @@ class OnePass:
         counts[:, RULES.index(MAX_MSGS_PER_SUBJECT)] = np.where(self.below, 0, own)
         counts[:, RULES.index(MAX_AGE)] = np.where(~self.below & aged, left - own, 0)
         counts[:, RULES.index(MSG_TTL)] = np.where(~self.below & ~aged, left - own, 0)
-        return np.where(whole[:, None], counts, 0)
+        return counts * whole[:, None]
 
 
 def one_pass(spans: Spans, policy: Policy, as_of_ns: int, beyond: Beyond | None) -> OnePass:

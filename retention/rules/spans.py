@@ -15,11 +15,11 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Spans:
-    """One entry a span, ascending by sequence; no sequence lies in two spans.
+    """One entry a span, ascending by lowest sequence; no sequence lies in two spans, but see `spans_of`.
 
-    A span is one file, or several files of a segment whose sequences interleave (another writer's shuffle leaves
-    such files). Each array has one int64 per span, except `first_file`, which has one more: span `i` is made of the
-    inventory's files `first_file[i]` to `first_file[i + 1] - 1`.
+    A span is one file, or several files of a segment whose sequences interleave (a layout by deadline leaves such
+    files, and another writer's shuffle). Each array has one int64 per span, except `first_file`, which has one more:
+    span `i` is made of the inventory's files `first_file[i]` to `first_file[i + 1] - 1`.
     """
 
     first_file: Array
@@ -48,18 +48,34 @@ class Spans:
         return np.repeat(np.arange(len(self)), np.diff(self.first_file))
 
 
-def spans_of(files: pa.Table) -> Spans:
-    """Group an inventory's files (`FILE_STATS`, sorted by partition, segment, lowest sequence) into spans."""
+def spans_of(files: pa.Table, apart: Array | None = None) -> Spans:
+    """Group files into spans.
+
+    Args:
+        files: an inventory's (`FILE_STATS`, sorted by partition, segment, lowest sequence).
+        apart: files that are spans of their own although their sequences interleave with those of others; a mask.
+    """
     column = {name: files[name].to_numpy() for name in _COLUMNS}
     for name, absent in _ABSENT.items():
         column[name] = pc.fill_null(files[name], absent).to_numpy()
-    starts = np.flatnonzero(_begins(column))
+    begins = _begins(column)
+    if apart is not None:
+        begins = begins | apart
+    return _folded(column, np.flatnonzero(begins), np.arange(files.num_rows + 1))
 
+
+def joined(spans: Spans) -> Spans:
+    """Spans of which no two interleave: those that were kept apart, put together."""
+    column = {name: getattr(spans, name) for name in (*_COLUMNS, *_ABSENT)}
+    return _folded(column, np.flatnonzero(_begins(column)), spans.first_file)
+
+
+def _folded(column: dict[str, Array], starts: Array, first_file: Array) -> Spans:
     def folded(name: str, fold: np.ufunc) -> Array:
         return fold.reduceat(column[name], starts) if len(starts) else column[name]
 
     return Spans(
-        first_file=np.append(starts, files.num_rows),
+        first_file=first_file[np.append(starts, len(first_file) - 1)],
         partition=column["partition"][starts].astype(np.int64),
         segment=column["segment"][starts],
         messages=folded("messages", np.add),

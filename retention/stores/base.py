@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,8 @@ from retention.stores.layout import (
     check_inside,
     check_lengths,
     identities,
+    kin_of,
+    new_kin,
     new_path,
     write_format,
 )
@@ -60,8 +63,28 @@ class FileStore(ABC):
 
     def stage(self, partition: int, segment: int) -> DataFile:
         """A new file of that segment, where it is to be written."""
-        path = self._staged.add(new_path(partition, segment))
-        location = self._place_of_new(path)
+        return self._new(new_path(partition, segment), partition, segment)
+
+    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        """New files of that segment, among which rows are to be divided; each row goes to one of them."""
+        kin = uuid.uuid4().hex
+        paths = (new_kin(partition, segment, kin) for _ in range(count))
+        return tuple(self._new(path, partition, segment) for path in paths)
+
+    def is_apart(self, file: DataFile) -> bool:
+        """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
+        return kin_of(pa.array([file.path])).null_count == 0
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        """A new file that is to take the place of `source`."""
+        [kin] = kin_of(pa.array([source.path])).to_pylist()
+        if kin is None:
+            return self.stage(source.partition, source.segment)
+        path = new_kin(source.partition, source.segment, kin)
+        return self._new(path, source.partition, source.segment)
+
+    def _new(self, path: str, partition: int, segment: int) -> DataFile:
+        location = self._place_of_new(self._staged.add(path))
         files.make_directory(location.rpartition("/")[0])
         return self._layout.data_file((path, partition, segment), location)
 

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,15 +45,17 @@ class DeltaStore(FileStore):
 
     def mark(self) -> Mark | None:
         """The newest version, with length and time of its log entry."""
-        return delta_history.newest_mark(self._layout)
+        newest = delta_history.newest_mark(self._layout)
+        return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
     def outlook(self, mark: Mark) -> Outlook | None:
         """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
         return self._ahead.at(mark)
 
     def keep(self, inventory: Inventory, mark: Mark) -> None:
-        """Make the ledger anew."""
-        self._ahead.keep(inventory, mark)
+        """Make the ledger anew; not of a table that the configuration wants otherwise."""
+        if not self._grace_differs:
+            self._ahead.keep(inventory, mark)
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
@@ -66,6 +69,7 @@ class DeltaStore(FileStore):
             live,
             index.effective(handle.logged, live),
             handle,
+            follows=not self._grace_differs,
         )
 
     def files_with_vectors(self, snapshot: Snapshot) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -60,7 +60,8 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     wanted = range(before.version + 1, now.version + 1)
     if (
         not 0 <= len(wanted) <= MOST_ENTRIES
-        or delta_history.mark_of(layout, before.version) != before
+        or delta_history.mark_of(layout, before.version) != replace(before, wants="")
+        or before.wants != now.wants
     ):
         return None
     lengths = files.lengths([delta_history.place_of(layout, version) for version in wanted])

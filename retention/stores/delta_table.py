@@ -236,8 +236,11 @@ def _options(layout: Layout) -> dict[str, str] | None:
 def _avoid_percent_signs(layout: Layout) -> None:
     """Where the stream's name needs escapes, make `messages` a link to a directory without any."""
     root, messages = Path(layout.root), Path(layout.messages)
-    if files.is_remote(layout.root) or "%" not in root.name or messages.is_symlink():
+    if files.is_remote(layout.root) or "%" not in root.name:
         return
+    with telling(layout.messages):
+        if messages.is_symlink():
+            return
     table = Path(TABLES, f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
     files.make_directory(str(root.parent / table))
     files.make_directory(str(root))

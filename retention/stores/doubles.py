@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention import files, parquet_files
 from retention.errors import ForeignRowsError
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
-from retention.stores.layout import Layout
+from retention.stores.layout import Layout, kin_of
 
 
 def refuse_doubles(
@@ -35,7 +36,11 @@ def refuse_doubles(
 
 
 def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
-    """The segments of `overlapping` whose files were not found clean before, each as one table."""
+    """The segments of `overlapping` whose files must be looked into, each as one table.
+
+    Files that were written together, apart by deadline, need not be, nor those that were found clean before.
+    """
+    overlapping = _of_strangers(overlapping)
     if not overlapping.num_rows:
         return []
     keys = np.stack([overlapping[name].to_numpy() for name in ("partition", "segment")])
@@ -43,6 +48,28 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
     ends = [*starts[1:], overlapping.num_rows]
     segments = [overlapping.slice(at, end - at) for at, end in zip(starts, ends, strict=True)]
     return [segment for segment in segments if files.length(_clean(layout, segment)) is None]
+
+
+def _of_strangers(overlapping: pa.Table) -> pa.Table:
+    """The files of segments in which ranges meet that do not belong to files written together."""
+    kin = pc.fill_null(kin_of(overlapping["path"]), overlapping["path"])
+    families = (
+        overlapping.append_column("kin", kin)
+        .group_by(["partition", "segment", "kin"])
+        .aggregate([("min_seq", "min"), ("max_seq", "max"), ("messages", "sum")])
+        .sort_by([(name, "ascending") for name in ("partition", "segment", "min_seq_min")])
+    )
+    partition, segment, low, high, messages = (
+        families[name].to_numpy()
+        for name in ("partition", "segment", "min_seq_min", "max_seq_max", "messages_sum")
+    )
+    # No sequence reaches into the next segment: there the running maximum begins anew by itself.
+    reach = np.maximum.accumulate(high)
+    same_partition = partition[1:] == partition[:-1]
+    strange = messages > high - low + 1
+    strange[1:] |= same_partition & (low[1:] <= reach[:-1])
+    doubtful = pa.array(np.unique(segment[strange]), pa.int64())
+    return overlapping.filter(pc.is_in(overlapping["segment"], value_set=doubtful))
 
 
 def _refuse_in(

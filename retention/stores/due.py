@@ -14,7 +14,7 @@ from retention.policy import Policy
 from retention.ports import Mark
 from retention.steps import Step, reached
 
-_EDITION = 2
+_EDITION = 3
 """Of the rules: raised when they come to decide otherwise, so that nothing foretold before counts."""
 
 
@@ -27,6 +27,8 @@ class Quiet:
     """Nanoseconds since the epoch; `NEVER`: only a commit changes anything."""
     segments: int
     next_seq: Mapping[int, int]
+    foretold: tuple[Mapping[str, int], ...] = ()
+    """What is due at later instants; its meaning is the planner's."""
 
 
 def recall(root: str, mark: Mark, policy: Policy) -> Quiet | None:
@@ -37,7 +39,8 @@ def recall(root: str, mark: Mark, policy: Policy) -> Quiet | None:
         if said["check"] == _check(said["of"], said["quiet"]) and said["of"] == _of(mark, policy):
             quiet = said["quiet"]
             next_seq = {int(partition): seq for partition, seq in quiet["next_seq"].items()}
-            return Quiet(**(quiet | {"next_seq": next_seq}))
+            foretold = tuple(quiet["foretold"])
+            return Quiet(**(quiet | {"next_seq": next_seq, "foretold": foretold}))
     return None
 
 

@@ -21,7 +21,8 @@ from retention.steps import Step, reached
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""
 
-_OURS = re.compile(r"(?:.*/)?[0-9a-f]{32}\.parquet")
+_OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
+_KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,20 @@ class Layout:
 def new_path(partition: int, segment: int) -> str:
     """A path never used before, for a new file of a segment."""
     return f"partition={partition}/segment={segment}/{uuid.uuid4().hex}.parquet"
+
+
+def new_kin(partition: int, segment: int, kin: str) -> str:
+    """A path never used before, for a new file of a segment whose rows were written together with those of its kin."""
+    return f"partition={partition}/segment={segment}/{kin}-{uuid.uuid4().hex}.parquet"
+
+
+def kin_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """What the names of files say that were written together, apart by deadline; null for any other file.
+
+    No sequence stands in two of them, though their ranges meet: each row was put into one, and a copy takes the
+    place of the file that it copies.
+    """
+    return pc.struct_field(pc.extract_regex(paths, _KIN), "kin")
 
 
 def is_ours(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from retention.passes.outcomes import Outcome, failed
-from retention.views.display import count
+from retention.views.words import count
 
 if TYPE_CHECKING:
     from retention.writing.mirror import Mirrored

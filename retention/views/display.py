@@ -8,14 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.passes.estimate import Bounds, Estimate
+from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
 from retention.rules import INTEREST, MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES, WORKQUEUE
 from retention.rules.removal import Request
-from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant, format_size
+from retention.units import format_duration, format_size
+from retention.views.display_due import due_text, plan_due_text
 from retention.views.state import Bucket, State
+from retention.views.words import between, brief_duration, brief_instant, count, go
 
 _PLAIN_REASONS = {
     INTEREST: "no consumer needs them any more",
@@ -53,8 +55,9 @@ class Group:
 def plan_text(plan: Plan) -> list[str]:
     """A plan for people: what goes, by which rule, from which segments, and why."""
     lines = [f"{plan.stream}: {plan_headline(plan)}"]
+    ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     if plan.is_empty:
-        return lines
+        return lines + ahead
     groups = groups_of(plan)
     lines += [f"  {group.line}" for group in groups[:MOST_GROUPS]]
     rest = groups[MOST_GROUPS:]
@@ -63,7 +66,7 @@ def plan_text(plan: Plan) -> list[str]:
         lines.append(
             f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} {go(removed)}"
         )
-    return [*lines, f"  {segments_text(plan.segments.__dict__)}"]
+    return [*lines, f"  {segments_text(plan.segments.__dict__)}", *ahead]
 
 
 def plan_headline(plan: Plan) -> str:
@@ -123,6 +126,7 @@ def state_text(state: State) -> list[str]:
         f"{state.stream}: {held}, sequences {state.first_seq:,} to {state.last_seq:,}",
         f"  stored from {brief_instant(first)} to {brief_instant(last)}",
         f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
+        *([f"  {due_text(state.forecast)}"] if state.forecast.due else ()),
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
     ]
 
@@ -222,52 +226,15 @@ def reason(plan: Plan, rule: str) -> str:
     return f"max_msgs_per_subject {limit:,}, {limit:,} or more on the subject are newer"
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def go(number: int) -> str:
-    """The verb for a number of messages."""
-    return "goes" if number == 1 else "go"
-
-
-def brief_duration(ns: int) -> str:
-    """A duration rounded down to its two largest units, for people: `31d 2h`."""
-    if ns < 0:
-        return f"-{brief_duration(-ns)}"
-    units = (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND))
-    for at, (name, length) in enumerate(units):
-        if ns >= length:
-            parts = [f"{ns // length}{name}"]
-            if at + 1 < len(units):
-                below, shorter = units[at + 1]
-                rest = ns % length // shorter
-                parts += [f"{rest}{below}"] if rest else []
-            return " ".join(parts)
-    return format_duration(ns)
-
-
-def brief_instant(ns: int) -> str:
-    """An instant rounded down to the second, for people."""
-    return format_instant(ns // SECOND * SECOND)
-
-
 def estimate_text(bounds: Estimate) -> list[str]:
     """An estimate for people."""
-    messages = _between(bounds.removed_messages)
-    rules = ", ".join(f"{_between(one)} by {rule}" for rule, one in bounds.by_rule.items())
-    segments = ", ".join(f"{_between(one)} {name}" for name, one in bounds.segments.items())
+    messages = between(bounds.removed_messages)
+    rules = ", ".join(f"{between(one)} by {rule}" for rule, one in bounds.by_rule.items())
+    segments = ", ".join(f"{between(one)} {name}" for name, one in bounds.segments.items())
     instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing goes as of {instant}"]
     return [
         f"{bounds.stream}: {messages} messages go as of {instant}: {rules}",
-        f"  {segments} segments; planning would open {_between(bounds.files_read)} files",
+        f"  {segments} segments; planning would open {between(bounds.files_read)} files",
     ]
-
-
-def _between(bounds: Bounds) -> str:
-    if bounds.lower == bounds.upper:
-        return f"{bounds.lower:,}"
-    return f"{bounds.lower:,} to {bounds.upper:,}"

@@ -11,15 +11,15 @@ from retention.passes.report import Report
 from retention.units import format_size
 from retention.views.display import (
     MOST_GROUPS,
-    brief_instant,
     bucket_text,
-    count,
     groups_of,
     lag_text,
     reason,
 )
+from retention.views.display_due import due_text, plan_due_text
 from retention.views.latest import Latest, latest_headline, shown_rows
 from retention.views.state import State
+from retention.views.words import brief_instant, count
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
 _LINE = "rgba(128,128,128,.35)"
@@ -38,8 +38,9 @@ def plan_html(plan: Plan) -> str:
     """A plan: how much goes, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
+    ahead = [_quiet(plan_due_text(plan))]
     if plan.is_empty:
-        return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments))])
+        return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
     parts += [
         _bar(vars(plan.segments)),
@@ -55,7 +56,7 @@ def plan_html(plan: Plan) -> str:
         removed, messages = sum(one.removed for one in rest), sum(one.messages for one in rest)
         rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
     parts.append(_table(("Where", "Go", "Of", "Why"), rows, numbers={1, 2}))
-    return _card(plan.stream, aside, parts)
+    return _card(plan.stream, aside, [*parts, *ahead])
 
 
 def _rule_row(text: str, number: int) -> tuple[str, str, str]:
@@ -105,6 +106,7 @@ def state_html(state: State) -> str:
         *bucket,
         ("Segments", f"{state.segments:,} ({state.format}, version {state.version})"),
         ("Policy", lag_text(state)),
+        *([("Due", due_text(state.forecast))] if state.forecast.due else []),
     ]
     parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
     return _card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from retention.passes.outcomes import Outcome, failed
 
 if TYPE_CHECKING:
-    from retention.passes.estimate import Estimate
+    from retention.passes.bounds import Estimate
     from retention.passes.plan import Plan
     from retention.passes.report import Report
 
@@ -26,21 +26,26 @@ _NOTHING: dict[str, Any] = {
     "version_before": None,
     "version_after": None,
 }
+_UNTOLD: dict[str, Any] = {"next_due_ns": None, "due": []}
 
 
 def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
     """A planned stream."""
     plan = outcome.value
     if plan is None:
-        return failed_entry(outcome)
-    return plan.summary() | {
-        "files_read": plan.read.files,
-        "bytes_read": plan.read.bytes,
-        "bytes_written": 0,
-        "seconds": round(outcome.seconds, 6),
-        "version_before": plan.version,
-        "version_after": plan.version,
-    }
+        return _UNTOLD | failed_entry(outcome)
+    return (
+        plan.summary()
+        | plan.forecast.as_json()
+        | {
+            "files_read": plan.read.files,
+            "bytes_read": plan.read.bytes,
+            "bytes_written": 0,
+            "seconds": round(outcome.seconds, 6),
+            "version_before": plan.version,
+            "version_after": plan.version,
+        }
+    )
 
 
 def report_entry(outcome: Outcome[Report]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
-from retention.picking import rows_in_order
+from retention.picking import merged, rows_in_order
 from retention.ports import Store
 from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
@@ -63,16 +63,12 @@ def check_filter(subject: str | None) -> None:
 def columns_in_order(store: Store, files: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Some columns of all messages in an inventory's files, in order; `seq` is among them.
 
-    What is held is a row group, or a span of files that another writer's shuffle left interleaved.
+    What is held is a row group, or one of each file of a span.
     """
     spans = spans_of(files)
     for span in range(len(spans)):
         inside = files_of_span(store, files, spans, span)
-        if len(inside) == 1:
-            yield from rows_in_order(inside[0], columns)
-        else:
-            parts = [read_columns(file, columns)[0] for file in inside]
-            yield pa.concat_tables(parts).sort_by("seq")
+        yield from merged([rows_in_order(file, columns) for file in inside])
 
 
 def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:

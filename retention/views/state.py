@@ -10,9 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import kv
+from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.estimate import bounds_now
+from retention.passes.bounds import Estimate, bounds_of
+from retention.passes.estimate import after_release
+from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
+from retention.passes.left import untouched
+from retention.passes.planning import decide
 from retention.passes.position import FIRST_SEQ, locate
 from retention.segments import Inventory
 from retention.views.latest import last_seqs, picked
@@ -72,10 +77,14 @@ class State:
     """Of the table; -1 if there is none yet."""
     bucket: Bucket | None = None
     """None where the stream is no key-value bucket."""
+    forecast: Forecast = NOTHING_FORETOLD
+    """What is due when."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
-        return asdict(self)
+        numbers = asdict(self)
+        del numbers["forecast"]
+        return numbers | self.forecast.as_json()
 
 
 def state_of(opened: OpenedStream, as_of_ns: int) -> State:
@@ -90,15 +99,17 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
     position = locate(opened)
     files = position.inventory.files
     last = last_seqs(opened.store, files)
+    lag, ahead = _behind_and_ahead(opened, position.inventory, as_of_ns)
     return State(
         stream=opened.name,
         **vars(held_by(files, position.next_seq)),
         num_subjects=len(last),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
-        lag=_lag(opened, position.inventory, as_of_ns),
+        lag=lag,
         format=opened.config.format,
         version=position.snapshot.version,
         bucket=_bucket(opened, files, last),
+        forecast=ahead,
     )
 
 
@@ -142,9 +153,25 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
     return Bucket(name, len(last), live, len(last) - live)
 
 
-def _lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
+def _behind_and_ahead(
+    opened: OpenedStream, inventory: Inventory, as_of_ns: int
+) -> tuple[Lag | None, Forecast]:
+    """What a pass now would let go at least, and what is due when."""
+    policy = opened.config.policy()
+    if policy.retention != "limits":
+        return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD
+    with Engines("local") as engines:
+        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
+    bounds = bounds_of(inventory, policy, as_of_ns, decided)
+    return _lag(bounds), forecast(inventory, policy, as_of_ns, decided)
+
+
+def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
     try:
-        bounds = bounds_now(opened, inventory, as_of_ns)
+        return _lag(after_release(opened, inventory, as_of_ns))
     except RefusedError:
         return None
+
+
+def _lag(bounds: Estimate) -> Lag:
     return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)

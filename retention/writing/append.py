@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -19,12 +20,14 @@ from retention.errors import (
 )
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
+from retention.picking import merged, rows_in_order
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile
 from retention.staging import PARTITION, Staged, Staging
 from retention.stores.lease import lease
 from retention.writing.recorded import commit_removal
 from schemas.files import LOGGED_FILES
+from schemas.messages import FILE_COLUMNS
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
@@ -69,7 +72,7 @@ def append_rows(
     batches: Iterable[pa.Table],
     identity: BatchIdentity | None = None,
 ) -> Appended:
-    """Append rows in the order given, in bounded memory, at most one file for each segment.
+    """Append rows in the order given, in bounded memory, for each segment one file or some apart by deadline.
 
     Args:
         opened: the stream; it is created if it does not exist.
@@ -86,7 +89,7 @@ def append_rows(
         nonlocal source
         staged = position.stage(staging, source)
         # Read only after a lost race: what the caller gave may be an iterator, and is spent.
-        source = _rows_of(staging.files)
+        source = _rows_of(staging.named({row["path"] for row in staged.stats}))
         return staged
 
     return append(opened, stage, identity)
@@ -106,7 +109,7 @@ def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = 
             position = locate(opened)
             if is_repeat(position.snapshot, identity):
                 return _nothing(position, duplicate=True)
-            staging = Staging(store)
+            staging = Staging(store, opened.config.most_files)
             staged = _staged(stage, position, staging)
             if identity is None and staged.next_seq == position.next_seq:
                 return _nothing(position, duplicate=False)
@@ -163,9 +166,9 @@ def _commit(
 
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
     """The rows of staged files again, without sequences, in order and a part at a time."""
-    for file in files:
-        for batch in parquet_files.open_messages(file).iter_batches(parquet_files.ROW_GROUP_ROWS):
-            yield pa.Table.from_batches([batch]).drop_columns(["seq"])
+    for _, inside in groupby(files, key=lambda file: file.segment):
+        for rows in merged([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
+            yield rows.drop_columns(["seq"])
 
 
 def _nothing(position: Position, *, duplicate: bool) -> Appended:
@@ -175,6 +178,6 @@ def _nothing(position: Position, *, duplicate: bool) -> Appended:
 
 def _appended(position: Position, staged: Staged, version: int) -> Appended:
     first_seq = staged.stats[0]["min_seq"] if staged.stats else position.next_seq
-    last_seq = staged.stats[-1]["max_seq"] if staged.stats else first_seq - 1
+    last_seq = max((row["max_seq"] for row in staged.stats), default=first_seq - 1)
     removed = staged.removal.messages if staged.removal else 0
     return Appended(first_seq, last_seq, staged.messages, staged.bytes, version, removed=removed)

@@ -69,13 +69,15 @@ class Stored:
     def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
         """The wanted message ids that messages younger than `after_ns` carry: id → sequence and time of the last."""
         recent = self.files.filter(pc.greater(self.files["max_ts_ns"], after_ns))
-        found: dict[str, tuple[int, int]] = {}
-        for rows in self._columns(recent.sort_by("min_seq"), ("seq", "ts_ns", "msg_id")):
-            hits = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
-            hits = hits.filter(pc.greater(hits["ts_ns"], after_ns))
-            numbers = zip(hits["seq"].to_pylist(), hits["ts_ns"].to_pylist(), strict=True)
-            found.update(zip(hits["msg_id"].to_pylist(), numbers, strict=True))
-        return found
+        hits = []
+        for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
+            known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
+            hits.append(known.filter(pc.greater(known["ts_ns"], after_ns)))
+        if not hits:
+            return {}
+        found = pa.concat_tables(hits).sort_by("seq")
+        numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
+        return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))
 
     def last_id(self) -> str:
         """The id of the last message; empty if it has none."""

@@ -18,6 +18,7 @@ from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import locate
+from retention.picking import merged
 from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
 from retention.subjects import matching_mask
@@ -169,12 +170,8 @@ class View:
         wanted = partial(self._wanted, first=first, last=last, tally=tally)
         for span in np.flatnonzero((spans.max_seq >= first) & (spans.min_seq <= last)):
             files = self._files(int(span))
-            parts = (part for file in files for part in sifted(file, shape.names, wanted))
-            shaped = (part.cast(shape) for part in parts)
-            if len(files) == 1:
-                yield from shaped
-            else:  # files of other writers may interleave: those are held together
-                yield pa.concat_tables([shape.empty_table(), *shaped]).sort_by("seq")
+            parts = [sifted(file, shape.names, wanted) for file in files]
+            yield from (part.cast(shape) for part in merged(parts))
 
     def _files(self, span: int) -> list[DataFile]:
         begin, end = (int(number) for number in self.spans.first_file[span : span + 2])

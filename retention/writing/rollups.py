@@ -104,7 +104,7 @@ def _copied(
     goes = pc.is_in(rows["subject"], value_set=subjects)
     ranges = np.array(list(_ranges(rows.filter(goes)["seq"].to_numpy())))
     left = rows.filter(pc.invert(goes))
-    copy = copy_without(Copy(source, staging.new(source.segment), ranges)).stats
+    [copy] = copy_without(Copy(source, (staging.copy_of(source),), ranges)).stats
     expected = {"messages": left.num_rows, "bytes": pc.sum(left["size"]).as_py()}
     if rows.num_rows != messages or any(copy[name] != number for name, number in expected.items()):
         raise VerificationError(

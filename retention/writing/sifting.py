@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.copies import HELD_BYTES
+from retention.apart import HELD_BYTES
 from retention.parquet_files import ROW_GROUP_ROWS, damaged, open_messages, read_columns
 from retention.segments import DataFile
 

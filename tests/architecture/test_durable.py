@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2] / "retention"
 EFFECTS = {
     "files.create",
     "files.replace",
+    "files.replace_all",
     "files.delete",
     "files.move",
     "files.create_if_absent",

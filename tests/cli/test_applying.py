@@ -14,6 +14,7 @@ KEYS = {
     *("stream", "plan_id", "removed_messages", "removed_bytes", "by_rule", "segments", "markers"),
     *("files_read", "bytes_read", "bytes_written", "seconds", "version_before", "version_after"),
 }
+FORETOLD = {"next_due_ns", "due"}
 OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}
 
 
@@ -30,18 +31,24 @@ def planned(command: Commands, *arguments: object) -> dict[str, Any]:
     return document
 
 
+def held(command: Commands) -> list[dict[str, Any]]:
+    """What streams hold; what is due depends on the clock."""
+    states: list[dict[str, Any]] = command.json("state")
+    return [{key: one[key] for key in one.keys() - FORETOLD} for one in states]
+
+
 def test_a_plan_has_the_contracts_keys_and_changes_nothing(orders: Commands) -> None:
-    before = orders.json("state")
+    before = held(orders)
     document = planned(orders, "--as-of", AS_OF)
     assert document["format_version"] == 1
     assert document["as_of_ns"] == NOW
     first, second = document["streams"]
-    assert first.keys() == second.keys() == KEYS
+    assert first.keys() == second.keys() == KEYS | FORETOLD
     assert (first["stream"], first["removed_messages"]) == ("ORDERS", 73)
     assert first["by_rule"] == {"max_age": 73}
     assert first["segments"] == {"dropped": 3, "rewritten": 1, "kept": 6}
     assert (second["stream"], second["removed_messages"]) == ("OTHER", 0)
-    assert orders.json("state") == before
+    assert held(orders) == before
 
 
 def test_a_plan_for_people_says_why(orders: Commands) -> None:
@@ -65,7 +72,7 @@ def test_a_plan_says_what_apply_would_refuse(orders: Commands) -> None:
 def test_an_estimate_bounds_the_plan(orders: Commands) -> None:
     (bounds, _) = planned(orders, "--estimate", "--as-of", AS_OF)["streams"]
     assert bounds["removed_messages"]["lower"] <= 73 <= bounds["removed_messages"]["upper"]
-    assert "72 to 96 messages go" in orders.run("plan", "--estimate", "--as-of", AS_OF).stdout
+    assert "72 to 95 messages go" in orders.run("plan", "--estimate", "--as-of", AS_OF).stdout
     refused = orders.run("plan", "--estimate", "-o", "x")
     assert refused.exit_code == 2
 
@@ -105,11 +112,11 @@ def test_a_name_that_is_neither_stream_nor_file_is_a_usage_error(orders: Command
 
 
 def test_without_yes_nobody_to_ask_is_a_usage_error(orders: Commands) -> None:
-    before = orders.json("state")
+    before = held(orders)
     done = orders.run("apply", "--as-of", AS_OF, "--allow-future")
     assert done.exit_code == 2
     assert "--yes" in done.stderr
-    assert orders.json("state") == before
+    assert held(orders) == before
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 167), ("n\n", 240)])
@@ -161,7 +168,7 @@ def test_an_unknown_stream_has_its_entry_and_stops_no_other(orders: Commands) ->
     done = orders.run("plan", "ORDRES", "ORDERS", "--format", "json", "--as-of", AS_OF)
     assert done.exit_code == 5
     missing, found = json.loads(done.stdout)["streams"]
-    assert missing.keys() == KEYS | {"error"}
+    assert missing.keys() == KEYS | FORETOLD | {"error"}
     assert missing["error"]["exit_code"] == 2
     assert "did you mean ORDERS?" in missing["error"]["message"]
     assert found["removed_messages"] == 73

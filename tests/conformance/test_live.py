@@ -4,7 +4,7 @@ import base64
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.engines.choice import Engines
 from retention.formats.nats_backup import RAW_ROWS
+from retention.passes.planning import look
 from retention.rows import complete
+from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup
 from tests.support import nats_oracle
 from tests.support.laying import NEVER_BLOCK
@@ -30,6 +33,9 @@ GUARD = 4 * MINUTE
 """Ages are whole units and age limits end on half ones: that long the test may take without touching a cut-off."""
 
 STREAMS = int(os.environ.get("RETENTION_LIVE_STREAMS", "60"))
+TWICE = max(30, STREAMS // 2)
+"""Streams that are updated twice."""
+NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
 SOON = (10 + STREAMS // 10) * SECOND
 """When TTLs end: after everything is restored, since a restore drops what has expired, and before the update."""
 BLOCKS = (
@@ -111,7 +117,7 @@ def judged_by_server(nats: Nats, case: Case, as_of_ns: int) -> Case:
         {"seq": m.seq, "subject": m.subject, "header_b64": base64.b64encode(m.headers)}
         for m in held[len(kept) :]
     ]
-    numbers = {name: state[name] for name in ("messages", "bytes", "first_seq", "last_seq")}
+    numbers = {name: state[name] for name in NUMBERS}
     expect = {"kept": [m.seq for m in kept], "markers": markers, **numbers}
     return replace(case, as_of_ns=as_of_ns, expect=expect)
 
@@ -144,6 +150,81 @@ def test_random_streams_end_as_a_running_server_ends_them(nats: Nats, tmp_path: 
     assert sum(len(case.expect["markers"]) for case in judged) > STREAMS // 4
 
 
+def again(chance: random.Random, case: Case) -> Case:
+    """The same stream under other limits; what a server lets nobody switch off stays on."""
+    limits = {"max_msg_size": -1} | random_limits(chance, nats_oracle.messages_of(case.rows))
+    if case.config["allow_msg_ttl"] or case.config["subject_delete_marker_ttl"]:
+        limits |= {name: case.config[name] for name in WITHOUT_TTL}
+    return replace(case, config=limits | {"storage": case.config["storage"]})
+
+
+def held_by_server(nats: Nats, case: Case) -> dict[str, Any]:
+    """What a stream holds right after an update; times left out, since those of markers are the server's."""
+    state = nats.update(nats.info(case.id)["config"] | case.config)["state"]
+    held = [(m.seq, m.subject, m.headers, m.payload) for m in nats.survivors(case.id)]
+    return {name: state[name] for name in NUMBERS} | {"rows": held}
+
+
+def held_by_us(warehouse: Warehouse, name: str) -> dict[str, Any]:
+    """The same of our stream."""
+    left = left_in(warehouse, name)
+    held = [
+        (row["seq"], row["subject"], row["headers"] or b"", row["payload"]) for row in left["rows"]
+    ]
+    return left | {"rows": held}
+
+
+def refused_by_us(warehouse: Warehouse, name: str, as_of_ns: int) -> bool:
+    """Whether a pass cannot store a marker; a server waits two seconds and more before it tries again."""
+    with Engines("local") as engines:
+        return bool(look(warehouse.stream(name).opened, as_of_ns, engines).refused)
+
+
+def test_a_second_pass_ends_streams_as_a_second_update_of_the_server_does(
+    nats: Nats, tmp_path: Path
+) -> None:
+    """Markers of the first are messages to the second: they are evicted, trimmed, and count."""
+    chance = random.Random(215_2)
+    begun = now_ns()
+    cases = [random_case(chance, number, begun) for number in range(TWICE)]
+    for case in cases:
+        unlimited = UNLIMITED | {"storage": case.config["storage"]}
+        nats.restore(case.id, unlimited, case.rows, case.last_seq)
+        nats.snapshot(case.id, tmp_path / case.id)
+    time.sleep(max(0, begun + SOON + SECOND - now_ns()) / SECOND)
+    first_ns = now_ns()
+    seconds = [again(chance, case) for case in cases]
+    told = {}
+    for case, second in zip(cases, seconds, strict=True):
+        told[case.id] = [held_by_server(nats, one) for one in (case, second)]
+        nats.delete(case.id)
+    assert now_ns() - begun < GUARD, "too slow for the guard band around the age limits"
+    compared = 0
+    for format_, at in (("delta", 0), ("parquet", 1)):
+        mine = [replace(case, as_of_ns=first_ns) for case in cases[at::2]]
+        warehouse = warehouse_of(tmp_path / format_, mine, format_, "local")
+        for case in mine:
+            import_nats_backup(warehouse.stream(case.id).opened, tmp_path / case.id)
+        settled = [case for case in mine if not refused_by_us(warehouse, case.id, first_ns)]
+        assert_as_told(warehouse, mine, first_ns, [told[case.id][0] for case in mine])
+        tighter = [replace(one, as_of_ns=first_ns + SECOND) for one in seconds[at::2]]
+        warehouse = warehouse_of(tmp_path / format_, tighter, format_, "local")
+        second_told = [told[case.id][1] for case in settled]
+        assert_as_told(warehouse, settled, first_ns + SECOND, second_told)
+        compared += sum(told[case.id][0] != told[case.id][1] for case in settled)
+    assert compared > TWICE // 8
+
+
+def assert_as_told(
+    warehouse: Warehouse, cases: Sequence[Case], as_of_ns: int, told: Sequence[dict[str, Any]]
+) -> None:
+    """Hold our streams after a pass against what the server held."""
+    outcomes = warehouse.apply([case.id for case in cases], as_of_ns)
+    assert [outcome.sentence for outcome in outcomes if outcome.error] == []
+    for case, theirs in zip(cases, told, strict=True):
+        assert held_by_us(warehouse, case.id) == theirs, warehouse.config.stream(case.id)
+
+
 def large_stream(name: str, count: int) -> pa.Table:
     """JSON payloads that compress well, a fourth of them with headers, at every other sequence."""
     numbers = np.arange(count)
@@ -174,5 +255,5 @@ def test_a_large_compressible_snapshot_is_imported_as_the_server_holds_it(
         assert held.select(COMPARED).cast(RAW_ROWS).equals(rows)
         assert held["size"].equals(complete(rows, "file")["size"])
         ours = stream.state(as_of=0)
-        for number in ("messages", "bytes", "first_seq", "last_seq"):
+        for number in NUMBERS:
             assert getattr(ours, number) == state[number]

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from retention.passes.estimate import Estimate, estimate
+from retention import headers
+from retention.passes.bounds import Estimate
+from retention.passes.estimate import estimate
 from retention.passes.plan import Plan
 from retention.policy import Policy
 from retention.rules.release import Interest
@@ -22,7 +24,8 @@ from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse
 from tests.support.interests import goes, interests_of, record_of
 from tests.support.laying import NEVER_BLOCK, SECOND, START, File, Laid, held, lay, warehouse_with
-from tests.support.worlds import Message, World, instants, policies, update, worlds
+from tests.support.marked import Server, marked_update, marking, marking_instants
+from tests.support.worlds import NEXT_SEQ, Message, World, instants, policies, update, worlds
 
 pytestmark = pytest.mark.slow
 
@@ -129,6 +132,96 @@ def check_laws(
     assert after.last_seq == before.last_seq
     assert after.first_seq == min(all_seqs - gone, default=after.last_seq + 1)
     assert stream.plan().plan.is_empty or policy.whole_segments
+
+
+def mortal(message: Message) -> Laid:
+    """The message with what makes it die, and die silently, in its headers."""
+    pairs = []
+    if message.silent:
+        pairs.append(("KV-Operation", "PURGE"))
+    if message.never:
+        pairs.append((headers.TTL, "never"))
+    elif message.deadline_ns is not None:
+        pairs.append((headers.TTL, str(max(1, message.deadline_ns - message.ts_ns))))
+    time = START + message.ts_ns * SECOND
+    block = headers.build(pairs) if pairs else None
+    return Laid(message.seq, message.subject, time, b"x" * message.size, headers=block)
+
+
+def as_stored(message: Message, rows: dict[int, dict[str, Any]]) -> Message:
+    """The message with the numbers that its row has."""
+    row = rows[message.seq]
+    return replace(message, ts_ns=row["ts_ns"], size=row["size"], deadline_ns=row["deadline_ns"])
+
+
+def ended(world: World, policy: Policy, as_of_ns: int) -> Server:
+    """What the server holds after its update pass."""
+    if policy.subject_delete_marker_ttl_ns is not None:
+        return marked_update(world, policy, as_of_ns)
+    gone = update(world.messages, policy, as_of_ns)
+    return Server(policy, [m for m in world.messages if m.seq not in gone], gone)
+
+
+def check_expiry(folder: Path, format_: str, world: World, policy: Policy, as_of_ns: int) -> None:
+    limits = limits_of(policy) | {
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": policy.subject_delete_marker_ttl_ns or 0,
+        "max_msg_size": -1 if policy.max_msg_size is None else policy.max_msg_size,
+    }
+    warehouse = warehouse_with(folder, format_, as_of_ns, **limits)
+    stream = warehouse.stream("ORDERS")
+    files = [File(base, [mortal(message) for message in part]) for base, part in world.files]
+    lay(stream.opened, files)
+    rows = {row["seq"]: row for row in held(warehouse).to_pylist()}
+    before, next_seq = stream.state(), max(rows) + 1
+    stored = World(
+        tuple((base, tuple(as_stored(m, rows) for m in part)) for base, part in world.files),
+        world.open_base,
+    )
+    server = ended(stored, policy, as_of_ns)
+    explained = {seq for seq in rows if stream.explain(seq).goes}
+    plan = stream.plan().plan
+    [outcome] = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+
+    own = {seq: rule for seq, rule in server.gone.items() if seq < NEXT_SEQ}
+    left = [
+        (m.seq if m.seq < NEXT_SEQ else m.seq - NEXT_SEQ + next_seq, m.subject, m.size)
+        for m in server.left
+    ]
+    after = stream.state()
+    ours = held(warehouse).select(["seq", "subject", "size"]).to_pylist() if after.messages else []
+    assert [tuple(row.values()) for row in ours] == left
+    assert explained == set(own)
+    assert plan.by_rule == outcome.value.by_rule == Counter(own.values())
+    assert after.last_seq + 1 == next_seq + server.next_seq - NEXT_SEQ
+    assert outcome.value.markers == sum(m.seq >= NEXT_SEQ for m in server.left)
+    now = before.forecast.due[0]
+    assert now.messages_at_least <= plan.removed_messages <= now.messages_at_most
+    assert now.bytes_at_least <= plan.removed_bytes <= now.bytes_at_most
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    world=worlds.filter(lambda world: len(world.files) > 0),
+    policy=st.builds(
+        lambda policy, announces: replace(
+            scaled(policy),
+            max_bytes=policy.max_bytes and policy.max_bytes * 4,
+            sealed=False,
+            subject_delete_marker_ttl_ns=policy.subject_delete_marker_ttl_ns if announces else None,
+        ),
+        marking,
+        st.sampled_from([True, True, False]),
+    ),
+    instant=marking_instants,
+)
+def test_what_expires_and_is_announced_is_what_the_server_leaves(
+    format_: str, world: World, policy: Policy, instant: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check_expiry(Path(folder), format_, world, policy, START + instant * SECOND)
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])

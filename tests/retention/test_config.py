@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
+from retention.config.server import server_config
 from retention.errors import ConfigError
 from retention.policy import UNLIMITED, Policy
 from retention.units import DAY, HOUR, MINUTE, SECOND
@@ -234,6 +235,40 @@ def test_a_mistake_names_its_line_its_key_and_the_way_out(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     assert mistakes(tmp_path, text)[0].startswith(complaint)
+
+
+def test_a_layout_holds_for_a_stream_or_for_all_but_those_of_which_only_whole_segments_go(
+    tmp_path: Path,
+) -> None:
+    config = load(
+        tmp_path,
+        """
+defaults: {layout: deadline}
+streams:
+  - {name: A}
+  - {name: B, layout: sequence}
+  - {name: C, whole_segments: true}
+""",
+    )
+    assert [stream.most_files for stream in config.streams] == [16, 1, 1]
+    assert StreamConfig(name="D").most_files == 1
+    assert "layout" not in server_config(config.streams[0])
+    assert "divided by deadline" in explain_config(config)[0]
+    assert "divided by deadline" not in "".join(explain_config(config)[1:])
+
+
+def test_a_layout_that_there_is_not_or_that_has_no_use_is_a_mistake(tmp_path: Path) -> None:
+    text = """
+streams:
+  - {name: A, layout: deadlines}
+  - name: B
+    whole_segments: true
+    layout: deadline
+"""
+    other, useless = mistakes(tmp_path, text)
+    assert other.startswith("3: layout: stream A: 'deadlines' is")
+    assert useless.startswith("6: layout: stream B: deadline divides segments")
+    assert useless.endswith("write layout: sequence, or remove whole_segments")
 
 
 def test_whole_segments_and_delete_markers_exclude_each_other(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention import copies, parquet_files
+from retention import apart, copies, parquet_files
 from retention.copies import Copy, copy_without, in_ranges
 from retention.errors import DamagedError
 from retention.rows import complete
@@ -44,7 +44,7 @@ def copied(source: DataFile, *removed: tuple[int, int]) -> tuple[list[int], int]
     """The sequences that a copy has, and the bytes that it cost to read the source and the copy."""
     target = file_at(Path(source.location).parent, "target")
     ranges = np.array(removed, dtype=np.int64).reshape(-1, 2)
-    description = copy_without(Copy(source, target, ranges))
+    description = copy_without(Copy(source, (target,), ranges))
     return pq.read_table(target.location)["seq"].to_pylist(), description.read.bytes
 
 
@@ -96,7 +96,9 @@ def test_files_whose_writer_chose_other_arrow_types_for_text_and_bytes_are_copie
 def test_a_copy_holds_little_at_a_time_however_large_messages_are(
     source: DataFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "HELD_BYTES", 400)
+    monkeypatch.setattr(copies, "DECODED_BYTES", 400)
+    monkeypatch.setattr(apart, "HELD_BYTES", 400)
+    monkeypatch.setattr(apart, "HELD_BYTES", 400)
     seqs, _ = copied(source, (3, 5))
     assert seqs == [seq for seq in range(1, 41) if seq not in (3, 4, 5)]
     written = pq.ParquetFile(Path(source.location).parent / "target").metadata

@@ -21,6 +21,22 @@ def test_a_file_appears_whole(tmp_path: Path) -> None:
     assert files.read_bytes(place) == b"two"
 
 
+def test_files_put_together_are_durable_by_one_sync_of_their_directory_behind_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there_when_synced = []
+
+    def synced(directory: str) -> None:
+        there_when_synced.append(files.names(directory))
+
+    place = str(tmp_path / "records")
+    files.make_directory(place)
+    monkeypatch.setattr(files, "sync_directory", synced)
+    files.replace_all(place, {"one": b"1", "two": b"2"})
+    assert there_when_synced == [["one", "two"]]
+    assert files.read_bytes(f"{place}/two") == b"2"
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     place = str(tmp_path / "file")
 

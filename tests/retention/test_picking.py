@@ -6,12 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retention import parquet_files
 from retention.errors import DamagedError
-from retention.picking import pick_rows, rows_in_order
+from retention.picking import merged, pick_rows, rows_in_order
 from retention.segments import DataFile
 from schemas.messages import FILE_COLUMNS
+from tests.support.laws import law
 
 ROWS = 40
 
@@ -71,3 +74,22 @@ def test_all_rows_come_a_row_group_at_a_time(tmp_path: Path) -> None:
 def test_row_groups_that_do_not_follow_each_other_are_read_at_once(tmp_path: Path) -> None:
     assert in_order(file_of(tmp_path, [4, 5, 6, 1, 2, 3], group=3)) == [[1, 2, 3, 4, 5, 6]]
     assert in_order(file_of(tmp_path, [1, 3, 5, 2, 4, 6], group=3)) == [[1, 2, 3, 4, 5, 6]]
+
+
+@law
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))
+def test_interleaved_sources_come_in_order_a_table_at_a_time(
+    places: list[tuple[int, bool]],
+) -> None:
+    """Each sequence lies in one of four sources, and may begin a new table there."""
+    tables: list[list[list[int]]] = [[[]], [[]], [[]], [[]]]
+    for seq, (source, begins) in enumerate(places):
+        if begins:
+            tables[source].append([])
+        tables[source][-1].append(seq)
+    sources = [
+        iter([pa.table({"seq": pa.array(seqs, pa.int64())}) for seqs in parts]) for parts in tables
+    ]
+    found = [table["seq"].to_pylist() for table in merged(sources)]
+    assert all(found)
+    assert [seq for seqs in found for seq in seqs] == list(range(len(places)))

@@ -64,7 +64,7 @@ def answers(command: Commands) -> dict[str, object]:
 def without_costs(value: object) -> object:
     """A document without what looking cost and when it was."""
     if isinstance(value, dict):
-        costs = ("seconds", "files_read", "bytes_read", "plan_id", "lag")
+        costs = ("seconds", "files_read", "bytes_read", "plan_id", "lag", "due", "next_due_ns")
         return {
             name: without_costs(one)
             for name, one in value.items()

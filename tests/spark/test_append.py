@@ -10,6 +10,7 @@ import pytest
 
 from retention.errors import RetentionError, UsageError, VerificationError
 from retention.opened import OpenedStream
+from retention.parquet_files import read_columns
 from retention.rows import complete
 from retention.writing.append import BatchIdentity, append_rows
 from retention.writing.frames import append_frame, streaming_sink
@@ -70,6 +71,40 @@ def test_sequences_and_segments_are_those_of_the_rows_in_order(
     assert stored(ours).equals(expected)
     assert store_of(ours).snapshot().counters == store_of(theirs).snapshot().counters
     assert store_of(ours).leftovers() == []
+
+
+def test_tasks_divide_by_deadline_as_an_append_in_this_process_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        {
+            "subject": "orders.a",
+            "headers": f"NATS/1.0\r\nNats-TTL: {10 ** (1 + n % 4)}\r\n\r\n".encode(),
+            "payload": f"{n:01000}".encode(),
+            "ts_ns": NOW + n,
+        }
+        for n in range(600)
+    ]
+    one, some, theirs = (
+        opened_stream(tmp_path / name, layout="deadline", allow_msg_ttl=True, segment_size="400KiB")
+        for name in ("one", "some", "local")
+    )
+    append_frame(one, frame_of(spark, rows).coalesce(1))
+    append_frame(some, frame_of(spark, rows).repartition(3))
+    expected = appended_locally(theirs, rows)
+    assert stored(one).equals(expected)
+    assert stored(some).equals(expected)
+    assert seqs_by_file(one) == seqs_by_file(theirs)
+    # Two segments; of the second, which is smaller, less would be spared.
+    assert len(seqs_by_file(theirs)) == 6
+    assert len(seqs_by_file(some)) > 3
+    assert store_of(some).leftovers() == []
+
+
+def seqs_by_file(opened: OpenedStream) -> list[list[int]]:
+    store = store_of(opened)
+    files = store.data_files(store.inventory(store.snapshot()).files)
+    return sorted(read_columns(file, ["seq"])[0]["seq"].to_pylist() for file in files)
 
 
 def test_a_batch_of_a_writer_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:

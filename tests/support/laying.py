@@ -32,6 +32,8 @@ class Laid:
     ts_ns: int = START
     payload: bytes = b""
     never: bool = False
+    headers: bytes | None = None
+    """Of a message that does not say `never`."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ def rows_of(messages: Sequence[Laid]) -> pa.Table:
             "seq": pa.array([m.seq for m in messages], pa.int64()),
             "subject": [m.subject for m in messages],
             "ts_ns": pa.array([m.ts_ns for m in messages], pa.int64()),
-            "headers": pa.array([NEVER_BLOCK if m.never else None for m in messages], pa.binary()),
+            "headers": pa.array(
+                [NEVER_BLOCK if m.never else m.headers for m in messages], pa.binary()
+            ),
             "payload": pa.array([m.payload for m in messages], pa.binary()),
         }
     )

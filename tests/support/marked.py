@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hypothesis import strategies as st
+
 from retention.policy import Policy
 from tests.support.worlds import NEXT_SEQ, Message, World, update
 
@@ -101,3 +103,18 @@ def _scan_ages(server: Server, policy: Policy, as_of_ns: int) -> None:
             return
         if not message.never:
             server.expire(message, "max_age")
+
+
+marking = st.builds(
+    Policy,
+    max_msgs=st.none() | st.integers(2, 6),
+    max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
+    max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
+    max_age_ns=st.none() | st.integers(3, 12),
+    discard=st.sampled_from(["old", "old", "new"]),
+    allow_msg_ttl=st.just(True),  # noqa: FBT003
+    subject_delete_marker_ttl_ns=st.just(1_900_000_000),
+    max_msg_size=st.sampled_from([None, None, None, None, HEADING, HEADING - 1]),
+    sealed=st.sampled_from([False, False, False, False, False, True]),
+)
+marking_instants = st.integers(8, 25)

@@ -84,13 +84,13 @@ class Nats:
         """Make a stream from an archive that holds `state`; the stream's info."""
         return self._run(self._restore(config["name"], {"config": config, "state": state}, path))
 
-    def update(self, config: Mapping[str, Any]) -> Json:
-        """`STREAM.UPDATE` with a whole config; the stream's info."""
-        return self.request(f"STREAM.UPDATE.{config['name']}", config)
+    def update(self, config: Mapping[str, Any], within: float = TIMEOUT) -> Json:
+        """`STREAM.UPDATE` with a whole config; the stream's info, in so many seconds."""
+        return self.request(f"STREAM.UPDATE.{config['name']}", config, within)
 
-    def info(self, name: str) -> Json:
+    def info(self, name: str, within: float = TIMEOUT) -> Json:
         """`STREAM.INFO`: its `config` and `state`."""
-        return self.request(f"STREAM.INFO.{name}", {})
+        return self.request(f"STREAM.INFO.{name}", {}, within)
 
     def delete(self, name: str) -> None:
         """`STREAM.DELETE`."""
@@ -121,20 +121,20 @@ class Nats:
         """Publish (subject, header block, payload) as they are; each one's acknowledgement, or its `error`."""
         return self._run(self._publish_blocks(messages))
 
-    def request(self, subject: str, body: Mapping[str, Any]) -> Json:
-        """A JetStream API request.
+    def request(self, subject: str, body: Mapping[str, Any], within: float = TIMEOUT) -> Json:
+        """A JetStream API request, answered in so many seconds.
 
         Raises:
             ServerError: the answer is an error.
         """
-        return self._run(self._api(subject, body))
+        return self._run(self._api(subject, body, within))
 
     def _run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         return self._runner.run(coroutine)
 
-    async def _api(self, subject: str, body: Mapping[str, Any]) -> Json:
+    async def _api(self, subject: str, body: Mapping[str, Any], within: float = TIMEOUT) -> Json:
         content = json.dumps(body).encode()
-        reply = await self._client.request(f"$JS.API.{subject}", content, timeout=TIMEOUT)
+        reply = await self._client.request(f"$JS.API.{subject}", content, timeout=within)
         return _checked(subject, reply.data)
 
     async def _restore(self, name: str, request: Json, path: Path) -> Json:
@@ -223,6 +223,11 @@ def raw_rows(messages: Sequence[Message]) -> pa.Table:
     """The messages as a table of shape `RAW_ROWS`."""
     rows = [{**vars(message), "headers": message.headers or None} for message in messages]
     return pa.Table.from_pylist(rows, schema=RAW_ROWS)
+
+
+def messages_of(rows: pa.Table) -> list[Message]:
+    """A table of shape `RAW_ROWS` as messages."""
+    return [Message(**row | {"headers": row["headers"] or b""}) for row in rows.to_pylist()]
 
 
 def state_of(rows: pa.Table, last_seq: int | None, storage: str) -> Json:

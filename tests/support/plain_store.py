@@ -80,6 +80,16 @@ class PlainStore:
             segment,
         )
 
+    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        return tuple(self.stage(partition, segment) for _ in range(count))
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        return self.stage(source.partition, source.segment)
+
+    def is_apart(self, file: DataFile) -> bool:
+        del file
+        return False
+
     def data_files(self, files: pa.Table) -> list[DataFile]:
         return [
             self._file(row["path"], row["partition"], row["segment"]) for row in files.to_pylist()

@@ -18,6 +18,7 @@ from retention.passes.plan import Plan
 from retention.passes.probe import Rule, Told
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
+from retention.rules.by_file import by_file
 from retention.rules.judge import Answer, Question, SpanRows, answer
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.per_subject import surplus
@@ -185,7 +186,7 @@ def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
     spans, limit = spans_of(inventory.files), policy.max_msgs_per_subject
     counts = digests(world, inventory)
     beyond = None if limit is None else surplus(limit, counts, spans.span_of_file, len(spans))
-    return one_pass(spans, policy, as_of_ns, beyond)
+    return by_file(one_pass(spans, policy, as_of_ns, beyond), inventory.files, policy, as_of_ns)
 
 
 def answers(world: World, decided: OnePass) -> list[Answer]:
@@ -261,7 +262,9 @@ message_parts = st.tuples(
     st.sampled_from([False, False, False, True]),
 )
 layouts = st.lists(
-    st.tuples(st.integers(1, 6), st.sampled_from(["one", "adjoining", "interleaved"])),
+    st.tuples(
+        st.integers(1, 6), st.sampled_from(["one", "adjoining", "interleaved", "by deadline"])
+    ),
     min_size=14,
     max_size=14,
 )
@@ -291,7 +294,15 @@ def _world(
 
 
 def _split(how: str, segment: list[Message]) -> list[tuple[Message, ...]]:
-    """Lay a segment's messages into one, two adjoining, or two interleaved files."""
+    """Lay a segment's messages into one file, two adjoining or interleaved ones, or some by deadline."""
+    if how == "by deadline":
+        slices = [
+            None if m.stored_deadline_ns is None else m.stored_deadline_ns // 8 for m in segment
+        ]
+        return [
+            tuple(m for m, own in zip(segment, slices, strict=True) if own == slice_)
+            for slice_ in dict.fromkeys(slices)
+        ]
     cuts = {
         "one": (segment, []),
         "adjoining": (segment[:1], segment[1:]),

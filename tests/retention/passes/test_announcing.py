@@ -12,26 +12,12 @@ from hypothesis import strategies as st
 from retention.policy import Policy
 from retention.rules.markers import block
 from tests.support.laws import law
-from tests.support.marked import HEADING, marked_update
-from tests.support.worlds import NEXT_SEQ, Message, World, plan_of, removed_by, worlds
-
-marking = st.builds(
-    Policy,
-    max_msgs=st.none() | st.integers(2, 6),
-    max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
-    max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
-    max_age_ns=st.none() | st.integers(3, 12),
-    discard=st.sampled_from(["old", "old", "new"]),
-    allow_msg_ttl=st.just(True),  # noqa: FBT003
-    subject_delete_marker_ttl_ns=st.just(1_900_000_000),
-    max_msg_size=st.sampled_from([None, None, None, None, HEADING, HEADING - 1]),
-    sealed=st.sampled_from([False, False, False, False, False, True]),
-)
-instants = st.integers(8, 25)
+from tests.support.marked import marked_update, marking, marking_instants
+from tests.support.worlds import NEXT_SEQ, Message, World, plan_of, removed_by, update, worlds
 
 
 @law
-@given(worlds, marking, instants)
+@given(worlds, marking, marking_instants)
 def test_a_pass_stores_exactly_the_markers_that_the_server_would(
     world: World, policy: Policy, as_of: int
 ) -> None:
@@ -53,7 +39,7 @@ def test_a_pass_stores_exactly_the_markers_that_the_server_would(
 
 
 @law
-@given(worlds, marking, instants)
+@given(worlds, marking, marking_instants)
 def test_a_marker_stands_where_the_last_value_of_a_subject_died_and_nowhere_else(
     world: World, policy: Policy, as_of: int
 ) -> None:
@@ -63,16 +49,40 @@ def test_a_marker_stands_where_the_last_value_of_a_subject_died_and_nowhere_else
     marked = plan.markers["subject"].to_pylist()
     assert not staying & set(marked)
     assert len(marked) == len(set(marked))
-    roomy = replace(policy, max_msgs=None, max_bytes=None, max_msg_size=None, sealed=False)
-    if policy == roomy:
-        dead = [m for m in world.messages if m.seq in gone and m.subject not in staying]
-        aged = {m.subject for m in dead}
-        silent = {m.subject for m in dead if m.silent}
-        assert aged - silent <= set(marked)
 
 
 @law
-@given(worlds, marking, instants, st.integers(1, 14))
+@given(worlds, marking, marking_instants)
+def test_where_none_is_refused_a_marker_stands_if_and_only_if_the_last_value_died_of_age(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    policy = replace(policy, max_msgs=None, max_bytes=None, max_msg_size=None, sealed=False)
+    gone = update(world.messages, policy, as_of)
+    staying = {m.subject for m in world.messages if m.seq not in gone}
+    expired = [m for m in world.messages if gone.get(m.seq) in ("max_age", "msg_ttl")]
+    in_turn = sorted(expired, key=lambda m: (gone[m.seq] == "msg_ttl", m.seq))
+    last = {m.subject: m for m in in_turn if m.subject not in staying}
+    marked = plan_of(world, policy, as_of).markers["subject"].to_pylist()
+    assert sorted(marked) == sorted(m.subject for m in last.values() if not m.silent)
+
+
+@law
+@given(worlds, marking, marking_instants)
+def test_no_subject_loses_its_newest_value_to_older_ones(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    """The limit per subject never takes the newest, and a marker is newer than every value it announces."""
+    plan = plan_of(world, policy, as_of)
+    newest = {m.subject: m.seq for m in world.messages}
+    for seq, rule in removed_by(world, plan).items():
+        assert rule != "max_msgs_per_subject" or seq not in newest.values()
+    for marker in plan.markers.to_pylist():
+        assert newest[marker["subject"]] >= marker["replaces"]
+        assert marker["seq"] > max(newest.values())
+
+
+@law
+@given(worlds, marking, marking_instants, st.integers(1, 14))
 def test_the_same_stream_in_other_files_has_the_same_markers(
     world: World, policy: Policy, as_of: int, width: int
 ) -> None:
@@ -151,6 +161,15 @@ def test_a_marker_that_only_replaces_its_message_evicts_no_other() -> None:
     # Room for bytes is short as well, so that the pass is decided event by event.
     tight = replace(full, max_msgs_per_subject=1, max_bytes=180)
     assert set(removed_by(laid, plan_of(laid, tight, 25))) == {2}
+
+
+def test_markers_of_interleaved_files_stand_in_the_order_of_sequences() -> None:
+    one = (message(1, "a", 1), message(3, "c", 1, deadline_ns=2))
+    other = (message(2, "b", 1, deadline_ns=2), message(4, "d", 1))
+    laid = World(((1, one), (1, other)), open_base=1)
+    for room in (4, 9):
+        plan = plan_of(laid, replace(EVERY_SECOND, max_msgs=room), 25)
+        assert plan.markers["subject"].to_pylist() == ["b", "c"]
 
 
 def test_a_refused_marker_is_not_tried_again_in_the_same_pass() -> None:

@@ -5,10 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.passes.estimate import bounds_of
+from retention.passes.bounds import bounds_of
 from retention.passes.plan import Plan
 from retention.policy import Policy
 from tests.support.laws import law
+from tests.support.marked import marking, marking_instants
 from tests.support.worlds import World, decide, instants, plan_of, policies, worlds
 
 
@@ -17,7 +18,18 @@ from tests.support.worlds import World, decide, instants, plan_of, policies, wor
 def test_an_estimate_contains_the_exact_numbers(
     world: World, policy: Policy, as_of: int, whole: bool
 ) -> None:
-    policy = replace(policy, whole_segments=whole)
+    check_bounds(world, replace(policy, whole_segments=whole), as_of)
+
+
+@law
+@given(worlds, marking, marking_instants)
+def test_an_estimate_knows_that_markers_evict_and_are_refused(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    check_bounds(world, policy, as_of)
+
+
+def check_bounds(world: World, policy: Policy, as_of: int) -> None:
     found = bounds_of(world.inventory, policy, as_of, decide(world, policy, as_of)).as_json()
     plan: Plan = plan_of(world, policy, as_of)
     exact = {

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from retention.passes.explain import Explanation, Found, explanation
 from retention.passes.left import untouched
 from retention.passes.planning import Look
 from retention.policy import Policy
+from retention.rules.spans import joined
 from tests.support.laws import law
 from tests.support.worlds import (
     NEXT_SEQ,
@@ -39,13 +41,20 @@ def explained(world: World, seen: Look) -> list[Explanation]:
 
 def _every_message(world: World, seen: Look) -> list[Found]:
     found = []
-    spans = seen.decided.spans
+    spans = joined(seen.decided.spans)
+    paths = world.inventory.files["path"].to_pylist()
+    file_of = {
+        seq: number
+        for number, path in enumerate(paths)
+        for seq in world.rows(path)["seq"].to_pylist()
+    }
     for span in range(len(spans)):
         low, high = spans.min_seq[span], spans.max_seq[span]
         inside = [m for m in world.messages if low <= m.seq <= high]
+        files = np.array([file_of[m.seq] for m in inside])
         later = [m.subject for m in world.messages if m.seq > high]
         found += [
-            Found(span, row, rows_of(tuple(inside)), later.count(m.subject))
+            Found(span, row, rows_of(tuple(inside)), files, later.count(m.subject))
             for row, m in enumerate(inside)
         ]
     return found

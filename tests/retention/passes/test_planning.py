@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from retention.engines.choice import Engines
+from retention.passes.forecast import NOTHING_FORETOLD, Due
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass
 from retention.ports import Snapshot
 from retention.stores.delta import DeltaStore
+from retention.views.entries import plan_entry
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 
@@ -101,3 +104,27 @@ def test_a_pass_in_one_go_opens_the_table_once(
     assert again.value is not None
     assert (again.value.removed_messages, len(opened)) == (0, 2)
     assert again.value.version_before == outcome.value.version_after
+
+
+def test_a_plan_that_opens_nothing_still_says_what_is_due_when(tmp_path: Path) -> None:
+    warehouse = stream(tmp_path, max_age=30 * SECOND)
+    told = [planned(warehouse).plan.forecast, planned(warehouse).plan.forecast]
+    assert told[0] == told[1]
+    assert told[0].next_due_ns == START + 31 * SECOND
+    assert [one.messages_at_least for one in told[0].due] == [0, 4, 4, 4, 4]
+    state = warehouse.stream("ORDERS").state().as_json()
+    assert {name: state[name] for name in ("next_due_ns", "due")} == asdict(told[0]) | {
+        "due": [asdict(one) for one in told[0].due]
+    }
+    later = planned(warehouse, NOW + SECOND)
+    assert later.snapshot is None
+    assert later.plan.forecast.due == (Due(NOW + SECOND, 0, 0, 0, 0), *told[0].due[1:])
+
+
+def test_a_plan_says_what_is_due_when_in_its_entry(tmp_path: Path) -> None:
+    warehouse = stream(tmp_path, max_age=17 * SECOND)
+    [outcome] = warehouse.plan(["ORDERS"])
+    entry = plan_entry(outcome)
+    assert entry["next_due_ns"] == NOW
+    assert [one["messages_at_most"] for one in entry["due"]] == [3, 4, 4, 4, 4]
+    assert planned(stream(tmp_path, max_msgs=9)).plan.forecast == NOTHING_FORETOLD

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.policy import Policy
 from retention.rules.due import next_due
+from retention.rules.one_pass import one_pass
+from retention.rules.spans import spans_of
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.worlds import Message, World, decide, instants, plan_of, policies, worlds
@@ -50,6 +53,17 @@ def test_the_first_message_is_due_when_it_is_as_old_as_the_limit() -> None:
 def test_an_old_message_behind_a_young_one_is_due_with_that_one() -> None:
     laid = world(30, 1, 40)
     assert due(laid, Policy(max_age_ns=7), 12) == 37
+
+
+def test_a_message_among_those_of_another_file_is_due_when_the_ones_before_it_are_passed() -> None:
+    lasting = tuple(Message(seq, "a", ts_ns, 1, never=True) for seq, ts_ns in ((1, 1), (3, 100)))
+    laid = World(((1, lasting), (1, (Message(2, "a", 2, 1, never=False),))), open_base=1)
+    policy, files = Policy(max_age_ns=10), laid.inventory.files
+    for apart in (None, np.ones(2, dtype=bool)):
+        decided = one_pass(spans_of(files, apart), policy, 11, None)
+        instant = next_due(decided, policy, {0: 1})
+        assert instant is not None
+        assert instant <= 12
 
 
 def test_a_whole_segment_is_due_with_its_youngest_message() -> None:

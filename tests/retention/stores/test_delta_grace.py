@@ -11,7 +11,9 @@ from retention.stores import StoreSettings, open_store
 from retention.stores.delta_grace import differing, grace_properties
 from retention.units import DAY
 from tests.contract.streams import append, latest, removing
+from tests.support.sandboxes import NOW, commands, lines
 
+STREAM = {"name": "ORDERS", "subjects": ["orders.>"], "max_age": "400d"}
 REMOVED, VERSIONS = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 
 
@@ -45,6 +47,19 @@ def test_a_grace_that_was_changed_is_written_into_the_table_by_the_next_pass(
     append(changed, range(7, 9))
     changed.finish()
     assert table(tmp_path).version() == 5
+
+
+def test_a_stream_of_which_nothing_is_due_follows_as_well(tmp_path: Path) -> None:
+    def given(grace: str) -> str:
+        command = commands(tmp_path, {**STREAM, "grace": grace}, format="delta")
+        if grace == "7d":
+            command.json("publish", "ORDERS", "-", stdin="\n".join(lines(3, "orders.new", NOW)))
+        for _ in range(2):
+            assert command.json("apply", "--yes")["streams"][0]["removed_messages"] == 0
+        place = str(tmp_path / "streams/ORDERS/messages")
+        return DeltaTable(place).metadata().configuration[REMOVED] or ""
+
+    assert [given("7d"), given("9d")] == ["interval 604800 seconds", "interval 777600 seconds"]
 
 
 @pytest.mark.parametrize(

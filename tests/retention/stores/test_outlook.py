@@ -181,6 +181,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
 def test_the_ledger_says_what_the_table_says(steps: list[tuple[Any, ...]]) -> None:
@@ -262,6 +263,7 @@ def test_a_flipped_bit_loses_the_ledger_and_nothing_else(
     same(table)
 
 
+@pytest.mark.slow
 def test_packs_that_no_block_lies_in_are_deleted_and_garbage_does_not_pile_up(
     tmp_path: Path,
 ) -> None:

@@ -163,6 +163,7 @@ def test_a_lost_mark_of_finished_moves_only_costs_time(place: Stage, store: Stor
     assert visible(place) == before
 
 
+@pytest.mark.slow
 def test_every_hundredth_version_has_a_full_list_and_readers_start_there(
     place: Stage, store: Store
 ) -> None:
@@ -177,6 +178,7 @@ def test_every_hundredth_version_has_a_full_list_and_readers_start_there(
     assert again.snapshot().counters.batches == {"loader": 102}
 
 
+@pytest.mark.slow
 def test_a_damaged_list_only_costs_time(place: Stage, store: Store) -> None:
     for seq in range(1, 101):
         append(store, [seq])

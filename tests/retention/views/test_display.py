@@ -5,16 +5,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from retention.passes.estimate import Bounds, Estimate
+from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
+from retention.passes.forecast import Due, Forecast
 from retention.passes.plan import Plan
+from retention.passes.ranges import Bounds
 from retention.passes.report import Report
 from retention.policy import Policy
 from retention.units import DAY, HOUR
 from retention.views.display import (
     MOST_GROUPS,
-    brief_duration,
-    brief_instant,
     estimate_text,
     explanation_text,
     groups_of,
@@ -22,8 +22,10 @@ from retention.views.display import (
     report_text,
     state_text,
 )
+from retention.views.display_due import due_text
 from retention.views.display_html import explanation_html, plan_html, report_html, state_html
 from retention.views.state import Lag, State
+from retention.views.words import brief_duration, brief_instant
 from tests.support.worlds import Message, World, plan_of
 
 NOW = 100 * DAY
@@ -251,3 +253,43 @@ def test_html_says_what_the_text_says_and_escapes_it() -> None:
     assert "A<B" in Page(report_html(REPORT)).said
     assert "A 7 goes: <old>." in Page(explanation_html(EXPLANATION)).said
     assert "youngest is 95d" in Page(plan_html(plans()[0])).said
+
+
+def due(days: int, least: int, most: int) -> Due:
+    return Due(NOW + days * DAY, least, most, least * 10, most * 10)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "text"),
+    [
+        (Forecast(None, (due(0, 0, 0), due(1, 0, 0))), "nothing falls due"),
+        (
+            Forecast(
+                NOW + HOUR, (due(0, 0, 0), due(1, 1, 1), due(7, 1, 1), due(30, 12_000, 15_400))
+            ),
+            "next due 1970-04-11T01:00:00Z, within 1d 1 message (10 B), "
+            "within 30d 12,000 to 15,400 messages (117.19 KiB to 150.39 KiB)",
+        ),
+        (
+            Forecast(NOW, (due(0, 0, 2), due(1, 2, 2))),
+            "due now 0 to 2 messages (0 B to 20 B), within 1d 2 messages (20 B)",
+        ),
+    ],
+)
+def test_it_is_said_what_is_due_when(ahead: Forecast, text: str) -> None:
+    assert due_text(ahead) == text
+    state = replace(STATE, forecast=ahead)
+    assert state_text(state)[3] == f"  {text}"
+    assert text in state_html(state)
+    quiet = replace(plan_of(world(2), Policy(), NOW), forecast=ahead)
+    assert plan_text(quiet)[-1] == f"  {text}"
+    assert text in plan_html(quiet)
+
+
+def test_a_plan_counts_what_goes_in_what_goes_later() -> None:
+    plan = plan_of(world(3), Policy(max_msgs=4), NOW)
+    ahead = Forecast(NOW, (due(0, 2, 2), due(1, 2, 2), due(7, 3, 4)))
+    text = "counting these, within 7d 3 to 4 messages (30 B to 40 B)"
+    assert plan_text(replace(plan, forecast=ahead))[-1] == f"  {text}"
+    assert text in plan_html(replace(plan, forecast=ahead))
+    assert "counting" not in plan_html(plan)

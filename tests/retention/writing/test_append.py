@@ -152,6 +152,32 @@ def test_a_lost_race_assigns_again_and_rewrites_the_staged_rows(tmp_path: Path) 
     assert store_of(opened).leftovers() == []
 
 
+def test_a_lost_race_puts_messages_that_were_divided_by_deadline_into_their_order_again(
+    tmp_path: Path,
+) -> None:
+    opened = opened_stream(tmp_path, layout="deadline", allow_msg_ttl=True, segment_size="256KiB")
+    lives = [f"NATS/1.0\r\nNats-TTL: {10 ** (1 + n % 5)}\r\n\r\n".encode() for n in range(900)]
+    raw = pa.table(
+        {
+            "subject": pa.array(["orders.a"] * 900),
+            "headers": pa.array(lives, pa.binary()),
+            "payload": pa.array([f"{n:01000}".encode() for n in range(900)], pa.binary()),
+            "ts_ns": pa.array(range(900), pa.int64()),
+        }
+    )
+
+    def rival() -> None:
+        append_rows(replace(opened, root=str(tmp_path / "rival")), [batch("rival")])
+
+    store_of(opened).before_commit.append(rival)
+    append_rows(opened, [complete(raw, "file")])
+    assert [(seq, int(text)) for _, seq, text in stored(opened)[1:]] == [
+        (n + 2, n) for n in range(900)
+    ]
+    assert store_of(opened).versions[-1][0].num_rows > 10
+    assert store_of(opened).leftovers() == []
+
+
 def test_rivals_that_always_come_first_end_in_busy_with_nothing_left(tmp_path: Path) -> None:
     opened = opened_stream(tmp_path)
 

@@ -1,0 +1,79 @@
+"""Writing messages to several files at once, apart by deadline, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+
+from retention import parquet_files
+from retention.parquet_files import ROW_GROUP_ROWS, messages_to
+from retention.rules.groups import classes_of, group_of, groups_among
+from retention.segments import DataFile
+
+HELD_BYTES = 32 << 20
+"""About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""
+
+
+class Held:
+    """Tables held back until they are a row group, or `HELD_BYTES`."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self.rows = self._bytes = 0
+
+    def takes(self, table: pa.Table) -> bool:
+        """Hold one more table; whether that is enough."""
+        if table.num_rows:
+            self._tables.append(table)
+            self.rows += table.num_rows
+            self._bytes += table.nbytes
+        return self.rows >= ROW_GROUP_ROWS or self._bytes >= HELD_BYTES
+
+    def emptied(self) -> pa.Table:
+        """What was held, as one table; nothing is from now on."""
+        whole = pa.concat_tables(self._tables)
+        self._tables, self.rows, self._bytes = [], 0, 0
+        return whole
+
+
+def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
+    """Divide messages among files by deadline (`rules.groups`), each in the order given; durable when this returns.
+
+    Where deadlines are apart is learned from what is held before the first file begins.
+
+    Args:
+        targets: so many files may be written; one takes everything.
+        batches: tables of shape `FILE_COLUMNS`.
+
+    Returns:
+        The files that were written.
+    """
+    if len(targets) == 1:
+        parquet_files.write_messages(targets[0].location, batches)
+        return [*targets]
+    written: dict[int, DataFile] = {}
+    ends: np.ndarray | None = None
+    with ExitStack() as open_files:
+        writes = {}
+        for rows in _in_large_parts(batches):
+            if ends is None:
+                ends = groups_among(classes_of(rows), rows["size"].to_numpy(), len(targets))
+            number = group_of(rows, ends)
+            for group in np.unique(number).tolist():
+                if group not in written:
+                    written[group] = targets[group]
+                    writes[group] = open_files.enter_context(messages_to(targets[group].location))
+                writes[group](rows.filter(pa.array(number == group)))
+    return list(written.values())
+
+
+def _in_large_parts(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    held = Held()
+    for batch in batches:
+        if held.takes(batch):
+            yield held.emptied()
+    if held.rows:
+        yield held.emptied()

@@ -1,0 +1,126 @@
+"""Bounds of what a pass does, from what metadata has decided of it: they always hold, and no data file is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from retention.passes.ranges import Bounds, Losses, Range, losses
+from retention.policy import Policy
+from retention.rules.needless import unread
+from retention.rules.one_pass import OnePass
+from retention.rules.spans import Array, Spans
+from retention.segments import Inventory
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one pass over one stream would do at most and at least."""
+
+    stream: str
+    as_of_ns: int
+    removed_messages: Bounds
+    removed_bytes: Bounds
+    by_rule: dict[str, Bounds]
+    segments: dict[str, Bounds]
+    files_read: Bounds
+    """Files that planning would open."""
+    bytes_read: Bounds
+
+    def as_json(self) -> dict[str, Any]:
+        """The estimate's entry in the JSON output of `plan --estimate`."""
+        return {
+            "stream": self.stream,
+            "removed_messages": self.removed_messages.as_json(),
+            "removed_bytes": self.removed_bytes.as_json(),
+            "by_rule": {rule: bounds.as_json() for rule, bounds in self.by_rule.items()},
+            "segments": {state: bounds.as_json() for state, bounds in self.segments.items()},
+            "files_read": self.files_read.as_json(),
+            "bytes_read": self.bytes_read.as_json(),
+        }
+
+
+def removal_of(
+    inventory: Inventory, policy: Policy, decided: OnePass, lost: Losses
+) -> tuple[Range, Range]:
+    """Messages and bytes that a pass takes of each span."""
+    spans = decided.spans
+    messages = whole_only(inventory, spans, lost.removed) if policy.whole_segments else lost.removed
+    goes = messages.lower == spans.messages
+    size = Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
+    return messages, size
+
+
+def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass) -> Estimate:
+    """Bound the numbers of a pass that metadata has decided as far as it can."""
+    lost = losses(decided, policy)
+    possible, size = removal_of(inventory, policy, decided, lost)
+    counts = (possible.lower == decided.spans.messages) | (not policy.whole_segments)
+    least, most = _reads(decided, policy, lost)
+    lengths = inventory.files["file_bytes"].to_numpy()
+    return Estimate(
+        stream=inventory.stream,
+        as_of_ns=as_of_ns,
+        removed_messages=possible.total(),
+        removed_bytes=size.total(),
+        by_rule={
+            rule: Bounds(int(of_rule.lower[counts].sum()), limits.upper)
+            for rule, of_rule in lost.by_rule.items()
+            if (limits := of_rule.where(possible.upper > 0).total()).upper
+        },
+        segments=segment_bounds(decided.spans, possible),
+        files_read=Bounds(int(least.sum()), int(most.sum())),
+        bytes_read=Bounds(0, int((most * lengths).sum())),
+    )
+
+
+def _reads(decided: OnePass, policy: Policy, lost: Losses) -> tuple[Array, Array]:
+    """How often planning opens each file, at least and at most: once to decide, once more for markers."""
+    asked = decided.ask.astype(np.int64)
+    if policy.whole_segments:
+        asked[[answer.span for answer in unread(decided)]] = 0
+    least = np.repeat(asked, np.diff(decided.spans.first_file))
+    return least, np.full_like(least, 2) if lost.announces else least
+
+
+def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
+    """Bounds when only sealed segments that lose every message go."""
+    sealed = np.zeros(len(spans), dtype=bool)
+    for partition, base in inventory.counters.open_base.items():
+        sealed |= (spans.partition == partition) & (spans.segment < base)
+    _, of_span = _segment_numbers(spans)
+    held = np.bincount(of_span, weights=spans.messages)
+    surely = sealed & (np.bincount(of_span, weights=removed.lower) == held)[of_span]
+    maybe = sealed & (np.bincount(of_span, weights=removed.upper) == held)[of_span]
+    return Range(np.where(surely, spans.messages, 0), np.where(maybe, spans.messages, 0))
+
+
+def segment_bounds(spans: Spans, removed: Range) -> dict[str, Bounds]:
+    """How many segments are dropped, rewritten and kept."""
+    count, of_span = _segment_numbers(spans)
+    if not count:
+        return dict.fromkeys(("dropped", "rewritten", "kept"), Bounds(0, 0))
+    held, least, most = (
+        np.bincount(of_span, weights=weights)
+        for weights in (spans.messages, removed.lower, removed.upper)
+    )
+    dropped = Bounds(int((least == held).sum()), int((most == held).sum()))
+    kept = Bounds(int((most == 0).sum()), int((least == 0).sum()))
+    surely_rewritten = int(((least > 0) & (most < held)).sum())
+    maybe_rewritten = int(((most > 0) & (least < held) & (held > 1)).sum())
+    return {
+        "dropped": dropped,
+        "rewritten": Bounds(surely_rewritten, maybe_rewritten),
+        "kept": kept,
+    }
+
+
+def _segment_numbers(spans: Spans) -> tuple[int, Array]:
+    """How many segments there are, and the number of each span's."""
+    if not len(spans):
+        return 0, np.zeros(0, dtype=np.int64)
+    new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
+    numbers = np.append(0, np.cumsum(new))
+    return int(numbers[-1]) + 1, numbers

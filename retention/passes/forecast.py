@@ -1,0 +1,112 @@
+"""Forecasts: when something goes next, and how much goes by when if nothing is stored meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from retention.passes.bounds import removal_of
+from retention.passes.ranges import losses
+from retention.policy import Policy
+from retention.ports import Later
+from retention.rules.due import next_due
+from retention.rules.heads import before, ends_before
+from retention.rules.one_pass import OnePass, one_pass
+from retention.segments import Inventory
+from retention.units import DAY, HOUR, WEEK
+from schemas.messages import NEVER
+
+HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
+"""How far forecasts look ahead."""
+_ALL_SEEN = Later()
+
+
+@dataclass(frozen=True)
+class Due:
+    """What one pass at `by_ns` takes, at least and at most, if until then nothing is stored and no other pass runs."""
+
+    by_ns: int
+    """Nanoseconds since the epoch."""
+    messages_at_least: int
+    messages_at_most: int
+    bytes_at_least: int
+    bytes_at_most: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What time does to a stream; empty where no rule of its policy looks at time."""
+
+    next_due_ns: int | None = None
+    """No pass before it takes anything; None: no pass ever does, unless something is stored."""
+    due: tuple[Due, ...] = ()
+    """At the instant of looking, and at `HORIZONS_NS` after it."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The forecast as JSON values, with the keys of `state` and `plan`."""
+        return asdict(self) | {"due": [asdict(one) for one in self.due]}
+
+
+NOTHING_FORETOLD = Forecast()
+"""Of a stream in which no rule looks at time."""
+
+
+def forecast(
+    inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass, later: Later = _ALL_SEEN
+) -> Forecast:
+    """Foretell from metadata alone what passes at `as_of_ns` and after it take.
+
+    Args:
+        inventory: the stream, or its oldest segments.
+        policy: the stream's.
+        as_of_ns: the instant of looking, nanoseconds since the epoch.
+        decided: a pass over the inventory, at any instant.
+        later: what the inventory does not have.
+    """
+    if policy.max_age_ns is None and not policy.allow_msg_ttl:
+        return NOTHING_FORETOLD
+    seen = before(policy, later.messages, later.bytes) or policy
+
+    def pass_at(instant: int) -> OnePass:
+        return one_pass(decided.spans, seen, instant, decided.surplus)
+
+    latest = NEVER - 1
+    instants = (as_of_ns, *(min(as_of_ns + ahead, latest) for ahead in HORIZONS_NS))
+    due = tuple(_due(inventory, seen, instant, pass_at(instant), later) for instant in instants)
+    if due[0].messages_at_most:
+        return Forecast(as_of_ns, due)
+    return Forecast(_next(pass_at(as_of_ns), policy, as_of_ns, inventory, later), due)
+
+
+def remembered(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:
+    """What an earlier forecast still says at a later instant, before which nothing is due."""
+    ahead = [Due(**one) for one in due if one["by_ns"] > as_of_ns]
+    instant = None if next_due_ns == NEVER else next_due_ns
+    return Forecast(instant, (Due(as_of_ns, 0, 0, 0, 0), *ahead)) if due else NOTHING_FORETOLD
+
+
+def _due(inventory: Inventory, policy: Policy, instant: int, decided: OnePass, later: Later) -> Due:
+    removal = removal_of(inventory, policy, decided, losses(decided, policy))
+    messages, size = (of_span.total() for of_span in removal)
+    unseen = Later() if ends_before(decided) else later
+    return Due(
+        by_ns=instant,
+        messages_at_least=messages.lower,
+        messages_at_most=messages.upper + unseen.messages,
+        bytes_at_least=size.lower,
+        bytes_at_most=size.upper + unseen.bytes,
+    )
+
+
+def _next(
+    quiet: OnePass, policy: Policy, as_of_ns: int, inventory: Inventory, later: Later
+) -> int | None:
+    """The next due instant after a pass that takes nothing."""
+    found = next_due(quiet, policy, inventory.counters.open_base)
+    if found is None:
+        return as_of_ns
+    if found == NEVER and later.segments and policy.max_age_ns is not None:
+        # The age scan steps over all that is seen before it comes to the rest.
+        found = int(quiet.spans.max_ts_ns.max()) + policy.max_age_ns
+    return None if found >= NEVER else max(found, as_of_ns)

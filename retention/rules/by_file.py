@@ -1,0 +1,75 @@
+"""Spans in which only deadlines have a say, decided file by file: no order of sequences matters to a deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from retention.policy import Policy
+from retention.rules.limits import HeadCut
+from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.per_subject import Apart, Beyond, Lasts, Share
+from retention.rules.spans import Array, spans_of
+
+
+@dataclass(frozen=True)
+class Regrouped:
+    """What each span holds beyond the limit per subject, once spans without surplus are divided."""
+
+    found: Beyond
+    number: Array
+    """For each span, its number among those that `found` speaks of."""
+
+    @property
+    def messages(self) -> Array:
+        """Surplus messages of each span, int64."""
+        return self.found.messages[self.number]
+
+    def of_span(self, span: int) -> Share | Lasts | Apart:
+        """What the limit does to one span, or where that is kept."""
+        return self.found.of_span(int(self.number[span]))
+
+
+def by_file(decided: OnePass, files: pa.Table, policy: Policy, as_of_ns: int) -> OnePass:
+    """Decide a pass again with each file by itself where that changes nothing but what has to be read.
+
+    A file of which every deadline has passed goes whole, one of which none has stays, and only the others are asked.
+
+    Args:
+        decided: the pass, decided by spans.
+        files: the inventory's, shape `FILE_STATS`.
+        policy: as `decided` was decided by.
+        as_of_ns: likewise.
+    """
+    apart = _divisible(decided)
+    if not apart.any():
+        return decided
+    spans = spans_of(files, apart[decided.spans.span_of_file])
+    number = decided.spans.span_of_file[spans.first_file[:-1]]
+    beyond = None if decided.surplus is None else Regrouped(decided.surplus, number)
+    return one_pass(spans, policy, as_of_ns, beyond)
+
+
+def _divisible(decided: OnePass) -> Array:
+    """Spans of several files whose rows would be asked, and to which no rule comes that walks in order; a mask."""
+    spans = decided.spans
+    divisible = decided.ask & (np.diff(spans.first_file) > 1)
+    for cut in (decided.by_messages, decided.by_bytes):
+        divisible &= ~_ends_in(cut, len(spans))
+    if decided.surplus is not None:
+        divisible &= decided.surplus.messages == 0
+    if decided.age is not None:
+        # Order matters to the age scan only where it may take some messages and end at others.
+        young, old = (
+            spans.max_ts_ns > decided.age.cutoff_ns,
+            spans.min_ts_ns <= decided.age.cutoff_ns,
+        )
+        divisible &= ~(young & old) | (np.arange(len(spans)) >= decided.age.reach)
+    return divisible
+
+
+def _ends_in(cut: HeadCut, spans: int) -> Array:
+    """The span in which a head trim ends, if it ends in one; a mask."""
+    return (np.arange(spans) == cut.whole) & (cut.rest > 0)

@@ -1,0 +1,44 @@
+"""How numbers, durations and instants stand in what people read."""
+
+from __future__ import annotations
+
+from retention.passes.ranges import Bounds
+from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def go(number: int) -> str:
+    """The verb for a number of messages."""
+    return "goes" if number == 1 else "go"
+
+
+def brief_duration(ns: int) -> str:
+    """A duration rounded down to its two largest units, for people: `31d 2h`."""
+    if ns < 0:
+        return f"-{brief_duration(-ns)}"
+    units = (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND))
+    for at, (name, length) in enumerate(units):
+        if ns >= length:
+            parts = [f"{ns // length}{name}"]
+            if at + 1 < len(units):
+                below, shorter = units[at + 1]
+                rest = ns % length // shorter
+                parts += [f"{rest}{below}"] if rest else []
+            return " ".join(parts)
+    return format_duration(ns)
+
+
+def brief_instant(ns: int) -> str:
+    """An instant rounded down to the second, for people."""
+    return format_instant(ns // SECOND * SECOND)
+
+
+def between(bounds: Bounds) -> str:
+    """Bounds of a number; one number where they meet."""
+    if bounds.lower == bounds.upper:
+        return f"{bounds.lower:,}"
+    return f"{bounds.lower:,} to {bounds.upper:,}"

@@ -1,0 +1,128 @@
+"""Forecasts: what a pass takes later lies within what was foretold, and nothing goes before the next due instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from retention.passes.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
+from retention.policy import Policy
+from retention.ports import Later
+from retention.rules.heads import before, ends_before
+from retention.units import DAY, HOUR
+from schemas.messages import NEVER
+from tests.support.laws import law
+from tests.support.marked import marking, marking_instants
+from tests.support.worlds import Message, World, decide, instants, plan_of, policies, worlds
+
+UNIT = 12 * HOUR
+"""What an instant of a small world stands for: horizons are a part of one, two, 14 and 60 of them."""
+
+
+def slow(world: World) -> World:
+    """The same at `UNIT`s instead of nanoseconds."""
+    files = [(base, tuple(map(_slow, messages))) for base, messages in world.files]
+    return World(tuple(files), world.open_base)
+
+
+def _slow(one: Message) -> Message:
+    deadline_ns = None if one.deadline_ns is None else one.deadline_ns * UNIT
+    return replace(one, ts_ns=one.ts_ns * UNIT, deadline_ns=deadline_ns)
+
+
+def slow_policy(policy: Policy) -> Policy:
+    return replace(policy, max_age_ns=policy.max_age_ns and policy.max_age_ns * UNIT)
+
+
+def foretold(world: World, policy: Policy, as_of_ns: int) -> Forecast:
+    return forecast(world.inventory, policy, as_of_ns, decide(world, policy, as_of_ns))
+
+
+def check(world: World, policy: Policy, as_of_ns: int, ahead: Forecast) -> None:
+    """Hold a forecast against plans of the whole stream."""
+    for one in ahead.due:
+        plan = plan_of(world, policy, one.by_ns)
+        assert one.messages_at_least <= plan.removed_messages <= one.messages_at_most
+        assert one.bytes_at_least <= plan.removed_bytes <= one.bytes_at_most
+    instant = 100 * UNIT if ahead.next_due_ns is None else ahead.next_due_ns
+    event("now" if instant == as_of_ns else f"never: {ahead.next_due_ns is None}")
+    for quiet in {as_of_ns, (as_of_ns + instant) // 2, instant - 1} if instant > as_of_ns else ():
+        assert plan_of(world, policy, quiet).is_empty
+
+
+@law
+@given(worlds, policies, instants, st.booleans())
+def test_a_forecast_contains_what_a_pass_takes_at_that_instant(
+    world: World, policy: Policy, as_of: int, whole: bool
+) -> None:
+    policy = replace(slow_policy(policy), whole_segments=whole)
+    world, as_of_ns = slow(world), as_of * UNIT
+    ahead = foretold(world, policy, as_of_ns)
+    if policy.max_age_ns is None and not policy.allow_msg_ttl:
+        assert ahead == NOTHING_FORETOLD
+        return
+    assert [one.by_ns - as_of_ns for one in ahead.due] == [0, *HORIZONS_NS]
+    check(world, policy, as_of_ns, ahead)
+
+
+@law
+@given(worlds, marking, marking_instants)
+def test_a_forecast_contains_what_goes_where_markers_evict_and_are_refused(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    world, policy = slow(world), slow_policy(policy)
+    check(world, policy, as_of * UNIT, foretold(world, policy, as_of * UNIT))
+
+
+@law
+@given(worlds, policies, instants, st.booleans(), st.integers(1, 3))
+def test_a_forecast_from_the_oldest_segments_holds_for_the_whole_stream(
+    world: World, policy: Policy, as_of: int, whole: bool, segments: int
+) -> None:
+    policy = replace(
+        slow_policy(policy), whole_segments=whole, max_msgs_per_subject=None, allow_msg_ttl=False
+    )
+    policy = replace(policy, max_age_ns=policy.max_age_ns or 3 * UNIT)
+    world, as_of_ns = slow(world), as_of * UNIT
+    bases = sorted({base for base, _ in world.files})[:segments]
+    head = World(tuple(file for file in world.files if file[0] in bases), world.open_base)
+    rest = [one for base, file in world.files if base not in bases for one in file]
+    later = Later(len(rest), len(rest), sum(one.size for one in rest))
+    seen = before(policy, later.messages, later.bytes)
+    if seen is None:
+        return
+    decided = decide(head, seen, as_of_ns)
+    if ends_before(decided):
+        event("seen from the head")
+        check(world, policy, as_of_ns, forecast(head.inventory, policy, as_of_ns, decided, later))
+
+
+def test_certain_numbers_are_said_exactly() -> None:
+    files = [(n, (Message(n, "a", n * DAY, 10, never=False),)) for n in (1, 2, 3, 20)]
+    ahead = foretold(World(tuple(files), 20), Policy(max_age_ns=5 * DAY), 5 * DAY)
+    assert ahead.next_due_ns == 6 * DAY
+    numbers = [(one.messages_at_least, one.bytes_at_most) for one in ahead.due]
+    assert numbers == [(0, 0), (0, 0), (1, 10), (3, 30), (4, 40)]
+    assert ahead.as_json()["due"][2] == {
+        "by_ns": 6 * DAY,
+        "messages_at_least": 1,
+        "messages_at_most": 1,
+        "bytes_at_least": 10,
+        "bytes_at_most": 10,
+    }
+
+
+def test_what_never_expires_never_falls_due() -> None:
+    lasting = World(((1, (Message(1, "a", 3, 1, never=True),)),), open_base=1)
+    ahead = foretold(lasting, Policy(max_age_ns=10, allow_msg_ttl=True), 50)
+    assert ahead.next_due_ns is None
+    assert {one.messages_at_most for one in ahead.due} == {0}
+
+
+def test_horizons_end_with_time() -> None:
+    one = World(((1, (Message(1, "a", 3, 1, never=True),)),), open_base=1)
+    ahead = foretold(one, Policy(max_age_ns=10), NEVER - 2 * DAY)
+    assert [due.by_ns for due in ahead.due[2:]] == [NEVER - DAY, NEVER - 1, NEVER - 1]
+    assert ahead.due[-1] == Due(NEVER - 1, 0, 0, 0, 0)
