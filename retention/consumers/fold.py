@@ -15,6 +15,7 @@ from retention.consumers.replies import NAK, SETTLING, UNKNOWN
 from retention.consumers.state import UNSEEN, ConsumerState, Position
 from retention.consumers.unseen import Numbers, Runs, gaps_of, runs_up_to
 from retention.consumers.waiting import Settled, redelivered_after, waiting_after
+from retention.errors import RefusedError
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ def fold_log(
         acks: shape `ACKS`, in the log's order.
         stream: whose consumers they are.
         last_seq: the last sequence that the stream gave out.
+
+    Raises:
+        RefusedError: so much of a consumer's log is missing that too many messages would have to be held.
     """
     of_stream = pc.equal(acks["stream"], stream)
     ours = acks.filter(of_stream)
@@ -75,7 +79,10 @@ def fold_log(
     for code, name in enumerate(names.dictionary.to_pylist()):
         said = lines.take(slice(starts[code], starts[code + 1]))
         if name in consumers:
-            states[name], reports[name] = fold(*consumers[name], said, last_seq)
+            try:
+                states[name], reports[name] = fold(*consumers[name], said, last_seq)
+            except RefusedError as error:
+                raise RefusedError(f"consumer {name} of {stream}: {error}") from error
         else:
             unknown[name] = len(said)
     return Folded(states, reports, unknown, _counts(acks.filter(pc.invert(of_stream))["stream"]))
@@ -115,7 +122,7 @@ def fold(
     settled, floor = _settlement(ack_policy, heard)
     waiting = waiting_after(state, told, gaps_of(unseen, delivered.stream_seq), settled)
     if floor is None:
-        floor = floor_of_explicit(heard, delivered, waiting)
+        floor = floor_of_explicit(heard, delivered, waiting, unseen)
     after = replace(
         state,
         delivered=delivered,
@@ -147,7 +154,9 @@ def _still_unseen(unseen: Runs, told: Lines) -> Runs:
     first = first.take(np.argsort(first.consumer_seq, kind="stable"))
     highest = np.maximum.accumulate(np.append(0, first.seq))[:-1]
     first = first.take(first.seq > highest)
-    return unseen.split(np.unique(told.consumer_seq), first.consumer_seq, first.seq)
+    seen = np.sort(told.consumer_seq, kind="stable")
+    seen = seen[np.diff(seen, prepend=-1) > 0]
+    return unseen.split(seen, first.consumer_seq, first.seq)
 
 
 def _settlement(ack_policy: str, heard: Heard) -> tuple[Settled, Position | None]:

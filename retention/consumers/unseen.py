@@ -9,9 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from retention.consumers.state import OPEN, UNSEEN, ConsumerState
+from retention.errors import RefusedError
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+MOST_HELD = 1 << 24
+"""How many messages are held at most because nobody saw whether they were delivered: 400 MB of state."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,8 @@ class Runs:
             first_seqs: the stream sequences of the same deliveries, ascending.
         """
         cuts = seen[self.hold(seen)]
-        first = np.sort(np.concatenate([self.first, cuts + 1]))
-        last = np.sort(np.concatenate([self.last, cuts - 1]))
+        first = np.sort(np.concatenate([self.first, cuts + 1]), kind="stable")
+        last = np.sort(np.concatenate([self.last, cuts - 1]), kind="stable")
         first, last = first[first <= last], last[first <= last]
         parent = self._at(first)
         following = np.searchsorted(first_consumer_seqs, first)
@@ -116,9 +120,19 @@ class Gaps:
         return self._at(seqs) >= 0
 
     def seqs_above(self, floor: int) -> Numbers:
-        """Every stream sequence of the gaps above `floor`, ascending."""
+        """Every stream sequence of the gaps above `floor`, ascending.
+
+        Raises:
+            RefusedError: there are more than `MOST_HELD`.
+        """
         low = np.maximum(self.low, floor + 1)
         counts = np.maximum(self.high - low + 1, 0)
+        if counts.sum() > MOST_HELD:
+            raise RefusedError(
+                f"the log lacks deliveries, consumer sequence {self.runs.first[0]} first, and any of"
+                f" {counts.sum()} messages may have been them, {low[0]} first; start from the consumer's"
+                " state in a backup, or fold the log from its beginning"
+            )
         starts = np.cumsum(counts) - counts
         return np.repeat(low - starts, counts) + np.arange(counts.sum())
 
