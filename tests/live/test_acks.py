@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ STREAM = "ORDERS"
 LAST_SEQ = 60
 HOUR = 3600 * 10**9
 KINDS = ("new", "paid", "gone")
+RANDOM_PROGRAMS = 8
+BODIES = [b"+ACK", b"", b"-NAK", b"-NAK", b"+WPI", b"+TERM", b"nonsense"]
 POLICIES = {"billing": "explicit", "packing": "explicit", "audit": "all", "tail": "none"}
 
 
@@ -127,6 +130,29 @@ def test_the_log_folds_to_what_the_server_shows(
     nats: Nats, program: AckProgram, consumer: str
 ) -> None:
     assert shown(folded(program, deliveries=True)[consumer]) == info(nats, consumer)
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all"])
+@pytest.mark.parametrize("seed", range(RANDOM_PROGRAMS))
+def test_what_comes_to_mind_folds_to_what_the_server_shows(
+    nats: Nats, policy: str, seed: int
+) -> None:
+    name = f"{policy}-{seed}"
+    config = {"durable_name": name, "ack_policy": policy, "ack_wait": HOUR}
+    asked = {"stream_name": STREAM, "config": {**config, "filter_subject": "orders.new"}}
+    nats.request(f"CONSUMER.CREATE.{STREAM}.{name}", asked)
+    program = AckProgram(nats, STREAM)
+    choice = random.Random(f"{name} {seed}")
+    replies: list[str] = []
+    for _ in range(60):
+        if not replies or choice.random() < 0.3:
+            replies += program.take(name, choice.randint(1, 4))
+        else:
+            program.answer(choice.choice(replies), choice.choice(BODIES))
+    acks, _ = parse(*program.columns())
+    folded = fold_log({name: (policy, new_state(1))}, acks, stream=STREAM, last_seq=LAST_SEQ)
+    assert shown(folded.states[name]) == info(nats, name)
+    nats.request(f"CONSUMER.DELETE.{STREAM}.{name}", {})
 
 
 def test_the_log_folds_to_what_the_server_stores(

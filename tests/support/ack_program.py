@@ -27,6 +27,12 @@ class AckProgram:
         self.log += [(reply, None) for reply in replies]
         return replies
 
+    def take(self, consumer: str, count: int) -> list[str]:
+        """Pull what there is, `count` messages at most; their replies."""
+        replies = self._server._run(self._take(consumer, count))
+        self.log += [(reply, None) for reply in replies]
+        return replies
+
     def answer(self, reply: str, body: bytes) -> None:
         """Publish a body under a reply, and wait until the server has processed it."""
         self._server._run(self._answer(reply, body))
@@ -49,9 +55,25 @@ class AckProgram:
         return replies, pa.array([body for _, body in kept], pa.binary())
 
     async def _fetch(self, consumer: str, count: int) -> list[str]:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
-        request = json.dumps({"batch": count, "expires": int(TIMEOUT * 10**9)}).encode()
-        return await self._ask(subject, request, count)
+        request = {"batch": count, "expires": int(TIMEOUT * 10**9)}
+        return await self._ask(self._next_of(consumer), json.dumps(request).encode(), count)
+
+    async def _take(self, consumer: str, count: int) -> list[str]:
+        request = json.dumps({"batch": count, "no_wait": True}).encode()
+        inbox = self._client.new_inbox()
+        arriving = await self._client.subscribe(inbox)
+        await self._client.publish(self._next_of(consumer), request, reply=inbox)
+        replies: list[str] = []
+        while len(replies) < count:
+            arrived = await arriving.next_msg(timeout=TIMEOUT)
+            if not arrived.reply:  # a status: there is no more
+                break
+            replies.append(str(arrived.reply))
+        await arriving.unsubscribe()
+        return replies
+
+    def _next_of(self, consumer: str) -> str:
+        return f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
 
     async def _ask(self, subject: str, request: bytes, count: int) -> list[str]:
         inbox = self._client.new_inbox()
