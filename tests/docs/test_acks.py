@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,9 @@ import pytest
 
 from retention.consumers import unseen
 from retention.consumers.fold import fold
-from retention.consumers.replies import DELIVERED, SETTLING, VERBS, verbs
+from retention.consumers.replies import ACK, DELIVERED, SETTLING, VERBS, parse, verbs
 from retention.consumers.state import new_state
+from retention.formats.ack_log import read_ack_log, replies_and_bodies
 from tests.support.consumer_model import Line, lines_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "semantics" / "consumer-acks.md").read_text()
@@ -61,6 +63,14 @@ def test_the_logs_of_the_page_fold_line_by_line(log: list[dict[str, str]], start
         waits = " ".join(str(seq) for seq in state.pending["seq"].to_pylist())
         floor = f"{state.ack_floor.consumer_seq}, {state.ack_floor.stream_seq}"
         assert (waits, floor) == (row["waits"], row["floor"]), row
+
+
+def test_the_file_of_the_page_is_a_log(tmp_path: Path) -> None:
+    [lines] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "acks.jsonl").write_text(lines)
+    acks, malformed = parse(*replies_and_bodies(read_ack_log(tmp_path / "acks.jsonl")))
+    assert acks["verb"].to_pylist() == [DELIVERED, ACK]
+    assert malformed == []
 
 
 def test_the_page_says_how_much_is_held_at_most() -> None:
