@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from retention.consumers import unseen
-from retention.consumers.fold import fold
+from retention.consumers.fold import Before, fold
 from retention.consumers.replies import ACK, DELIVERED, SETTLING, VERBS, parse, verbs
 from retention.consumers.state import new_state
 from retention.formats.ack_log import read_ack_log, replies_and_bodies
@@ -59,7 +59,7 @@ def test_the_logs_of_the_page_fold_line_by_line(log: list[dict[str, str]], start
     for row in log:
         numbers = (int(row[name]) for name in ("deliveries", "seq", "consumer seq"))
         said = lines_of((Line(code_of(row["body"]), *numbers),))
-        state, _ = fold("explicit", state, said, 100)
+        state, _ = fold(Before("explicit", state), said, 100)
         waits = " ".join(str(seq) for seq in state.pending["seq"].to_pylist())
         floor = f"{state.ack_floor.consumer_seq}, {state.ack_floor.stream_seq}"
         assert (waits, floor) == (row["waits"], row["floor"]), row

@@ -24,8 +24,10 @@ def listed(some: Runs) -> list[tuple[int, ...]]:
     return [tuple(row.values()) for row in some.table().to_pylist()]
 
 
-def gaps(*rows: tuple[int, int, int, int], delivered: int = 100) -> Gaps:
-    return gaps_of(runs(*rows), delivered)
+def gaps(
+    *rows: tuple[int, int, int, int], delivered: int = 100, matching: np.ndarray | None = None
+) -> Gaps:
+    return gaps_of(runs(*rows), delivered, matching)
 
 
 def test_deliveries_after_the_last_known_are_unseen_and_open_ended() -> None:
@@ -74,6 +76,12 @@ def test_gaps_hold_every_message_that_an_unseen_delivery_may_have_been() -> None
         True,
         False,
     ]
+
+
+def test_where_it_is_known_what_matches_only_that_is_held() -> None:
+    some = gaps((2, 3, 10, 14), (8, 8, 20, 30), matching=numbers(3, 10, 12, 14, 21, 25, 40))
+    assert some.seqs_above(0).tolist() == [12, 21, 25]
+    assert some.seqs_above(12).tolist() == [21, 25]
 
 
 def test_the_nth_message_of_a_gap_has_its_nth_delivery() -> None:
