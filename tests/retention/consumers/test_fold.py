@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from retention.consumers import unseen
 from retention.consumers.floors import floor_of_all
@@ -97,6 +98,32 @@ def test_acks_for_every_delivery_say_as_much_as_the_server_knows(world: World) -
     policy = world.consumer.policy
     state = folded(world, acks + mute, ())
     assert needs(policy, state, world.stream) == needs(policy, world.consumer.state(), world.stream)
+
+
+ANY_LINES = st.lists(
+    st.builds(
+        Line,
+        verb=st.integers(DELIVERED, UNKNOWN),
+        deliveries=st.integers(0, 4),
+        seq=st.integers(0, LAST_SEQ + 2),
+        consumer_seq=st.integers(0, 50),
+    ),
+    max_size=30,
+)
+
+
+@law
+@given(logs=st.lists(ANY_LINES, max_size=4), policy=st.sampled_from(["explicit", "all", "none"]))
+def test_no_log_however_forged_makes_a_state_that_contradicts_itself_or_a_floor_fall(
+    logs: list[list[Line]], policy: str
+) -> None:
+    before = Before(policy, new_state(3))
+    for lines in logs:
+        state, _ = fold(before, lines_of(tuple(lines)), LAST_SEQ)
+        assert contradictions(state, LAST_SEQ) == []
+        assert state.ack_floor.consumer_seq >= before.state.ack_floor.consumer_seq
+        assert state.ack_floor.stream_seq >= before.state.ack_floor.stream_seq
+        before = replace(before, state=state)
 
 
 def log(*lines: tuple[int, int, int]) -> tuple[Line, ...]:
