@@ -7,6 +7,7 @@ import numpy as np
 from retention.consumers.hearing import Heard, Lines
 from retention.consumers.replies import DELIVERED
 from retention.consumers.state import Position
+from retention.consumers.unseen import Runs
 from retention.consumers.waiting import Waiting
 
 _ANYWHERE = Position(2**63 - 1, 2**63 - 1)
@@ -36,22 +37,27 @@ def floor_of_all(floor: Position, acks: Lines) -> Position:
     return Position(low, high)
 
 
-def floor_of_explicit(heard: Heard, delivered: Position, waiting: Waiting) -> Position:
+def floor_of_explicit(
+    heard: Heard, delivered: Position, waiting: Waiting, unseen: Runs
+) -> Position:
     """Where acks of single messages leave the floor (server: moveAckFloor).
 
     Right below the lowest that waits, once anything below was settled after its delivery. At the last delivery when
-    nothing was left to wait for, and there it stays until one that came later is settled.
+    nothing was left to wait for, and there it stays until one that came later is settled; below what nobody saw.
 
     Args:
         heard: the state before, and what the log said.
         delivered: the last delivery after it.
         waiting: what waits for its ack after it.
+        unseen: the deliveries that nobody saw, after it.
     """
     state = heard.state
     was_pending = state.pending["seq"].to_numpy()
     if not len(waiting.seq):
-        happened = len(was_pending) or delivered != state.delivered
-        return delivered if happened else state.ack_floor
+        happened = len(was_pending) or state.unseen.num_rows or delivered != state.delivered
+        seen = unseen.open_ended().first[:1] - 1
+        own = int(seen.min(initial=delivered.consumer_seq))
+        return Position(own, delivered.stream_seq) if happened else state.ack_floor
     lowest = int(waiting.seq[0])
     below = Position(int(waiting.consumer_seq[0]) - 1, lowest - 1)
     if waiting.is_guess[0]:

@@ -15,6 +15,18 @@ from retention.consumers.replies import NAK, SETTLING, UNKNOWN
 from retention.consumers.state import UNSEEN, ConsumerState, Position
 from retention.consumers.unseen import Numbers, Runs, gaps_of, runs_up_to
 from retention.consumers.waiting import Settled, redelivered_after, waiting_after
+from retention.errors import RefusedError
+
+
+@dataclass(frozen=True)
+class Before:
+    """One consumer before a log."""
+
+    ack_policy: str
+    """The server's word: none, all, explicit or flow_control."""
+    state: ConsumerState
+    matching: Numbers | None = None
+    """The stream's sequences that the consumer's filters match, ascending; None: any may."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class Folded:
 
 
 def fold_log(
-    consumers: Mapping[str, tuple[str, ConsumerState]],
+    consumers: Mapping[str, Before],
     acks: pa.Table,
     *,
     stream: str,
@@ -61,40 +73,44 @@ def fold_log(
     come out the same.
 
     Args:
-        consumers: consumer → its ack policy and its state.
+        consumers: by name.
         acks: shape `ACKS`, in the log's order.
         stream: whose consumers they are.
         last_seq: the last sequence that the stream gave out.
+
+    Raises:
+        RefusedError: so much of a consumer's log is missing that too many messages would have to be held.
     """
     of_stream = pc.equal(acks["stream"], stream)
     ours = acks.filter(of_stream)
     names = pc.dictionary_encode(ours["consumer"]).combine_chunks()
     lines, starts = _by_consumer(ours, names)
-    states = {name: state for name, (_, state) in consumers.items()}
+    states = {name: before.state for name, before in consumers.items()}
     reports, unknown = {}, {}
     for code, name in enumerate(names.dictionary.to_pylist()):
         said = lines.take(slice(starts[code], starts[code + 1]))
         if name in consumers:
-            states[name], reports[name] = fold(*consumers[name], said, last_seq)
+            try:
+                states[name], reports[name] = fold(consumers[name], said, last_seq)
+            except RefusedError as error:
+                raise RefusedError(f"consumer {name} of {stream}: {error}") from error
         else:
             unknown[name] = len(said)
     return Folded(states, reports, unknown, _counts(acks.filter(pc.invert(of_stream))["stream"]))
 
 
-def fold(
-    ack_policy: str, state: ConsumerState, said: Lines, last_seq: int
-) -> tuple[ConsumerState, Report]:
+def fold(before: Before, said: Lines, last_seq: int) -> tuple[ConsumerState, Report]:
     """Fold one consumer's lines into its state.
 
     A line tells of the delivery that its reply names, and settles it or not. A reply speaks of nothing delivered where
     its sequence is above the last delivery and its consumer sequence was another message's; the server ignores it.
 
     Args:
-        ack_policy: the server's word: none, all, explicit or flow_control.
-        state: before.
+        before: the consumer.
         said: the lines, in the log's order.
         last_seq: the last sequence that the stream gave out.
     """
+    state = before.state
     within = (said.seq >= 1) & (said.seq <= last_seq) & (said.consumer_seq >= 1)
     lines = said.take(within & (said.deliveries >= 1))
     heard = listen(state, lines, runs_up_to(state, int(lines.consumer_seq.max(initial=0))))
@@ -110,12 +126,13 @@ def fold(
         undelivered=int(heard.ignored.sum()),
         missing=unseen.table(),
     )
-    if ack_policy == "none":
+    if before.ack_policy == "none":
         return ConsumerState(delivered, delivered, last_active_ns=state.last_active_ns), report
-    settled, floor = _settlement(ack_policy, heard)
-    waiting = waiting_after(state, told, gaps_of(unseen, delivered.stream_seq), settled)
+    settled, floor = _settlement(before.ack_policy, heard)
+    gaps = gaps_of(unseen, delivered.stream_seq, before.matching)
+    waiting = waiting_after(state, told, gaps, settled)
     if floor is None:
-        floor = floor_of_explicit(heard, delivered, waiting)
+        floor = floor_of_explicit(heard, delivered, waiting, unseen)
     after = replace(
         state,
         delivered=delivered,
@@ -147,7 +164,9 @@ def _still_unseen(unseen: Runs, told: Lines) -> Runs:
     first = first.take(np.argsort(first.consumer_seq, kind="stable"))
     highest = np.maximum.accumulate(np.append(0, first.seq))[:-1]
     first = first.take(first.seq > highest)
-    return unseen.split(np.unique(told.consumer_seq), first.consumer_seq, first.seq)
+    seen = np.sort(told.consumer_seq, kind="stable")
+    seen = seen[np.diff(seen, prepend=-1) > 0]
+    return unseen.split(seen, first.consumer_seq, first.seq)
 
 
 def _settlement(ack_policy: str, heard: Heard) -> tuple[Settled, Position | None]:

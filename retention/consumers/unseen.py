@@ -9,9 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from retention.consumers.state import OPEN, UNSEEN, ConsumerState
+from retention.errors import RefusedError
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+MOST_HELD = 1 << 24
+"""How many messages are held at most because nobody saw whether they were delivered: 400 MB of state."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,8 @@ class Runs:
             first_seqs: the stream sequences of the same deliveries, ascending.
         """
         cuts = seen[self.hold(seen)]
-        first = np.sort(np.concatenate([self.first, cuts + 1]))
-        last = np.sort(np.concatenate([self.last, cuts - 1]))
+        first = np.sort(np.concatenate([self.first, cuts + 1]), kind="stable")
+        last = np.sort(np.concatenate([self.last, cuts - 1]), kind="stable")
         first, last = first[first <= last], last[first <= last]
         parent = self._at(first)
         following = np.searchsorted(first_consumer_seqs, first)
@@ -110,15 +114,31 @@ class Gaps:
     high: Numbers
     starts: npt.NDArray[np.intp]
     """The first run of each gap."""
+    matching: Numbers | None
+    """The sequences that the consumer can have been given, ascending; None: any."""
 
     def hold(self, seqs: Numbers) -> Mask:
         """Which stream sequences lie in a gap."""
         return self._at(seqs) >= 0
 
     def seqs_above(self, floor: int) -> Numbers:
-        """Every stream sequence of the gaps above `floor`, ascending."""
+        """Every stream sequence of the gaps above `floor` that can have been delivered, ascending.
+
+        Raises:
+            RefusedError: nobody knows which can, and there are more than `MOST_HELD`.
+        """
+        if self.matching is not None:
+            above = self.matching[np.searchsorted(self.matching, floor, side="right") :]
+            return above[self.hold(above)]
         low = np.maximum(self.low, floor + 1)
         counts = np.maximum(self.high - low + 1, 0)
+        if counts.sum() > MOST_HELD:
+            raise RefusedError(
+                f"the log lacks deliveries, consumer sequence {self.runs.first[0]} first, and any of"
+                f" {counts.sum()} messages may have been them, {low[0]} first; say which match the"
+                " consumer's filters, start from its state in a backup, or fold the log from its"
+                " beginning"
+            )
         starts = np.cumsum(counts) - counts
         return np.repeat(low - starts, counts) + np.arange(counts.sum())
 
@@ -142,9 +162,12 @@ class Gaps:
         return at
 
 
-def gaps_of(runs: Runs, delivered: int) -> Gaps:
-    """Where the first deliveries of these runs lie, as far as stream sequence `delivered`."""
+def gaps_of(runs: Runs, delivered: int, matching: Numbers | None) -> Gaps:
+    """Where the first deliveries of these runs lie, as far as stream sequence `delivered`.
+
+    `matching` are the sequences that the consumer can have been given, ascending; None: any.
+    """
     fits = runs.take((runs.before - 1 > runs.after) & (runs.after < delivered))
     starts = np.flatnonzero(np.diff(fits.after, prepend=-1))
     high = np.minimum(fits.before[starts] - 1, delivered)
-    return Gaps(fits, fits.after[starts] + 1, high, starts)
+    return Gaps(fits, fits.after[starts] + 1, high, starts, matching)

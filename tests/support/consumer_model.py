@@ -131,21 +131,22 @@ def worlds(draw: st.DrawFn, *, forged: bool) -> World:
     consumer = Consumer(draw(st.sampled_from(["explicit", "all", "none"])), start)
     log: list[Line] = []
     to_come = list(stream)
-    for act in draw(st.lists(st.integers(0, 9), max_size=40)):
+    acts = draw(st.lists(st.integers(0, 9), min_size=len(stream), max_size=45))
+    for act in sorted(acts) if draw(st.booleans()) else acts:
         sent = [line for line in log if line.verb == DELIVERED]
         if act <= 3 and to_come:
             log.append(consumer.deliver(to_come.pop(0)))
         elif act <= 5 and consumer.pending:
             log.append(consumer.deliver(draw(st.sampled_from(sorted(consumer.pending)))))
         elif sent:
-            one = draw(st.sampled_from(sent[-6:]))
-            verb = draw(st.sampled_from(VERBS if act < 8 else (ACK,)))
+            one = draw(st.sampled_from(sent))
+            verb = draw(st.sampled_from(VERBS if act == 6 else SETTLING))
             lowest = consumer.delivered + 1 if forged else LAST_SEQ + 1
-            strange = act == 9 and draw(st.booleans())
+            strange = act == 9 and draw(st.integers(0, 3)) == 0
             seq = draw(st.integers(lowest, LAST_SEQ + 3)) if strange else one.seq
             log.append(Line(verb, one.deliveries, seq, one.consumer_seq))
             consumer.answer(log[-1])
-    cuts = draw(st.lists(st.integers(0, len(log)), max_size=4))
+    cuts = draw(st.lists(st.integers(0, len(log)), max_size=6))
     return World(consumer, tuple(log), tuple(stream), tuple(sorted(cuts)))
 
 
