@@ -100,6 +100,8 @@ PULL = {"max_waiting": 512, "max_deliver": -1, "inactive_threshold": 5 * SECOND}
         (ORDERS, {"deliver_subject": "push", "ack_policy": "flow_control"},
          {"max_deliver": -1, "inactive_threshold": 5 * SECOND, "max_ack_pending": 1000,
           "flow_control": True, "idle_heartbeat": SECOND}),
+        (ORDERS, {"max_deliver": -9, "max_ack_pending": -9, "max_waiting": -9},
+         PULL | {"max_ack_pending": -1}),
         (ORDERS, {"priority_policy": "pinned_client"}, PULL | {"priority_timeout": 2 * MINUTE}),
     ],
 )  # fmt: skip
