@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
+from retention.config import (
+    Config,
+    StreamConfig,
+    explain_config,
+    explain_stream,
+    load_config,
+    parse_stream,
+)
 from retention.errors import ConfigError
 from retention.policy import UNLIMITED, Policy
 from retention.units import DAY, HOUR, MINUTE, SECOND
@@ -394,3 +401,4 @@ def test_consumers_take_what_their_stream_assumes(tmp_path: Path) -> None:
     (consumer,) = stream.consumers
     assert (consumer.max_ack_pending, consumer.inactive_threshold) == (7, HOUR)
     assert consumer.ack_wait == 30 * SECOND
+    assert "These consumers are created or updated: c." in explain_stream(stream)
