@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from retention.config import (
-    Config,
-    StreamConfig,
-    explain_config,
-    explain_stream,
-    load_config,
-    parse_stream,
-)
+from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
 from retention.errors import ConfigError
 from retention.policy import UNLIMITED, Policy
 from retention.units import DAY, HOUR, MINUTE, SECOND
