@@ -155,8 +155,8 @@ def _pending(consumer: ConsumerConfig, stream: StreamConfig) -> dict[str, Any]:
 
 def _inactivity(consumer: ConsumerConfig, stream: StreamConfig) -> dict[str, Any]:
     own = consumer.inactive_threshold or stream.consumer_limits.inactive_threshold
-    default = 0 if consumer.is_durable else DEFAULT_INACTIVE_THRESHOLD_NS
-    return {"inactive_threshold": own or default}
+    stays = consumer.is_durable or own > 0
+    return {"inactive_threshold": own if stays else DEFAULT_INACTIVE_THRESHOLD_NS}
 
 
 def _priorities(consumer: ConsumerConfig, _: StreamConfig) -> dict[str, Any]:

@@ -88,7 +88,8 @@ def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("durable_name name", text, 10127)
     elif consumer.is_durable and consumer.durable_name != consumer.name:
         text = (
-            f"{consumer.durable_name!r} is not the name, {consumer.name!r}; leave one of them out"
+            f"durable_name {consumer.durable_name!r} and name {consumer.name!r} differ; leave one"
+            " of them out"
         )
         yield refusal("durable_name name", text, 10017)
     elif len(consumer.name.encode()) > MAX_NAME_LENGTH:
@@ -101,14 +102,15 @@ def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
 
 def _replicas(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
     count, whole = consumer.num_replicas, stream.num_replicas
-    keys = "num_replicas"
     if count > whole:
-        yield refusal(keys, f"{count} is more than the stream has; write at most {whole}", 10126)
+        yield refusal(
+            "num_replicas", f"{count} is more than the stream has; write at most {whole}", 10126
+        )
     elif count < 0:
-        yield refusal(keys, "must not be negative; leave it out", 10133)
+        yield refusal("num_replicas", "must not be negative; leave it out", 10133)
     elif stream.retention != "limits" and count not in {0, whole}:
         text = f"must be those of a stream with retention: {stream.retention}; write {whole}"
-        yield refusal(f"{keys} retention", text, 10134)
+        yield refusal("num_replicas retention", text, 10134)
 
 
 def _waits(consumer: ConsumerConfig) -> Iterator[Refusal]:

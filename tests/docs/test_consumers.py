@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from retention.config import load_config
 from retention.consumers.config import ConsumerConfig
+from retention.units import MINUTE
 from tests.support.misconfigured import PAGE, Row, ours, refusal_of, rows, subscriptions
 
 ROWS = list(rows())
@@ -20,6 +23,14 @@ def test_the_page_has_its_tables() -> None:
     assert len(SUBSCRIBED) == 17
     assert sum(row.beside is not None for row in ROWS) == 7
     assert sum(row.there is not None for row in ROWS) == 14
+
+
+def test_the_example_is_a_file_that_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "retention.yaml"
+    path.write_text(re.findall(r"```yaml\n(.*?)```", TEXT, re.S)[0])
+    billing, audit = load_config(path).streams[0].consumers
+    assert (billing.name, billing.filters) == ("billing", ("orders.paid",))
+    assert (audit.max_ack_pending, audit.ack_wait) == (500, 2 * MINUTE)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[json.dumps(row.asked)[:80] for row in ROWS])

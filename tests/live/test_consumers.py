@@ -195,6 +195,7 @@ VALUES: dict[str, list[Any]] = {
 LIMITS: list[Json] = [
     {},
     {"consumer_limits": {"max_ack_pending": 10, "inactive_threshold": 10 * SECOND}},
+    {"consumer_limits": {"max_ack_pending": -1, "inactive_threshold": -1}},
     {"max_consumers": 1},
 ]
 OTHERS: list[list[Json]] = [

@@ -16,6 +16,9 @@ ORDERS = parse_stream({"name": "ORDERS", "subjects": ["orders.>"]}, "ORDERS")
 BOUNDED = parse_stream(
     {"name": "S", "consumer_limits": {"max_ack_pending": 10, "inactive_threshold": "1m"}}, "S"
 )
+NEGATIVE = parse_stream(
+    {"name": "S", "consumer_limits": {"max_ack_pending": -1, "inactive_threshold": -1}}, "S"
+)
 SHOWN: dict[str, Any] = {
     "durable_name": "billing",
     "name": "billing",
@@ -95,11 +98,14 @@ PULL = {"max_waiting": 512, "max_deliver": -1, "inactive_threshold": 5 * SECOND}
         (BOUNDED, {}, PULL | {"max_ack_pending": 10, "inactive_threshold": MINUTE}),
         (BOUNDED, {"durable_name": "c", "max_ack_pending": -1},
          {"max_waiting": 512, "max_deliver": -1, "inactive_threshold": MINUTE}),
+        (NEGATIVE, {}, PULL | {"max_ack_pending": -1}),
         (ORDERS, {"backoff": ["3s", "9s"]}, PULL | {"ack_wait": 3 * SECOND}),
         (ORDERS, {"deliver_subject": "push"}, {"max_deliver": -1, "inactive_threshold": 5 * SECOND}),
         (ORDERS, {"deliver_subject": "push", "ack_policy": "flow_control"},
          {"max_deliver": -1, "inactive_threshold": 5 * SECOND, "max_ack_pending": 1000,
           "flow_control": True, "idle_heartbeat": SECOND}),
+        (ORDERS, {"max_deliver": -9, "max_ack_pending": -9, "max_waiting": -9},
+         PULL | {"max_ack_pending": -1}),
         (ORDERS, {"priority_policy": "pinned_client"}, PULL | {"priority_timeout": 2 * MINUTE}),
     ],
 )  # fmt: skip
@@ -125,7 +131,7 @@ DURATIONS = ("ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", 
             "priority_policy": st.sampled_from(["none", "overflow", "pinned_client"]),
         }
     ),
-    stream=st.sampled_from([ORDERS, BOUNDED]),
+    stream=st.sampled_from([ORDERS, BOUNDED, NEGATIVE]),
 )
 def test_a_resolved_consumer_needs_no_resolving_and_survives_the_servers_json(
     numbers: dict[str, int], backoff: list[int], words: dict[str, Any], stream: StreamConfig

@@ -42,6 +42,8 @@ def test_listing_again_changes_nothing() -> None:
     stream = orders({"name": "a", "backoff": ["1s"], **EXPLICIT}, {"durable_name": "b"})
     once = listed_consumers(stream, {})
     assert listed_consumers(stream, once) == once
+    queue = orders({"name": "a", "filter_subject": "orders.a", **EXPLICIT}, retention="workqueue")
+    assert listed_consumers(queue, listed_consumers(queue, {})) == listed_consumers(queue, {})
 
 
 def test_an_update_leaves_a_pause_and_what_follows_from_being_durable_alone() -> None:

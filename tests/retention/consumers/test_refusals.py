@@ -41,6 +41,48 @@ def test_replicas_are_refused_as_a_cluster_of_three_servers_refused_them(
         assert codes(stream, num_replicas=count, ack_policy="explicit") == expected
 
 
+METADATA = 128 * 1024 - len("_nats.req.level0")
+PUSH = {"deliver_subject": "push.c"}
+GROUP = {"priority_policy": "overflow"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused", "code"),
+    [
+        ({"max_deliver": 2, "backoff": [1, 1]}, {"max_deliver": 1, "backoff": [1, 1]}, 10116),
+        ({"idle_heartbeat": "100ms", **PUSH}, {"idle_heartbeat": "99ms", **PUSH}, 10083),
+        ({"max_expires": "1ms"}, {"max_expires": "999us"}, 10115),
+        ({"sample_freq": f"{2**63 - 1}%"}, {"sample_freq": f"{2**63}"}, 10095),
+        ({"priority_groups": ["g" * 16], **GROUP}, {"priority_groups": ["g" * 17], **GROUP}, 10162),
+        ({"name": "c" * 255}, {"name": "c" * 256}, 10012),
+        ({"name": "", "durable_name": "c" * 255}, {"name": "", "durable_name": "c" * 256}, 10102),
+        ({"description": "é" * 2048}, {"description": "é" * 2049}, 10107),
+        ({"metadata": {"k": "v" * (METADATA - 1)}}, {"metadata": {"k": "v" * METADATA}}, 10135),
+        ({"metadata": {"_nats.ver": "v" * 2**17}}, {"metadata": {"nats.ver": "v" * 2**17}}, 10135),
+    ],
+)  # fmt: skip
+def test_the_last_value_that_a_server_takes_is_taken(
+    allowed: dict[str, Any], refused: dict[str, Any], code: int
+) -> None:
+    assert codes(**allowed) == []
+    assert codes(**refused) == [code]
+
+
+def test_consumers_of_streams_that_take_from_this_one_are_not_counted() -> None:
+    own = ConsumerConfig(name="own", ack_policy="explicit")
+    direct = ConsumerConfig(name="copy", direct=True, deliver_subject="push")
+    sourcing = ConsumerConfig(name="eu", sourcing=True, ack_policy="explicit")
+    one = parse_stream({"name": "A", "max_consumers": 1}, "A")
+    queue = parse_stream({"name": "A", "retention": "workqueue"}, "A")
+    filtered = ConsumerConfig(name="a", ack_policy="explicit", filter_subject="A")
+    for internal in (direct, sourcing):
+        assert list(refusals(own, one, [internal])) == []
+        assert list(refusals(internal, one, [own])) == []
+        assert list(refusals(own, queue, [internal])) == []
+        assert list(refusals(filtered, queue, [internal])) == []
+    assert [refusal.code for refusal in refusals(filtered, queue, [own])] == [10100]
+
+
 def test_everything_wrong_is_told_at_once() -> None:
     found = codes(
         {"retention": "workqueue"},
