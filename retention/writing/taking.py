@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from retention.errors import RetentionError
 from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging, numbered, stage_rows
@@ -79,7 +80,8 @@ class Taking:
             there = view.first_from(first) or view.last_seq + 1
             taken = replace(taken, missing=there - first)
         while taken.position < view.last_seq and taken.stalled is None:
-            taken = self._part(view, max(first, taken.position + 1), taken)
+            with _telling(taken):
+                taken = self._part(view, max(first, taken.position + 1), taken)
         return taken
 
     def _part(self, view: View, first: int, taken: Taken) -> Taken:
@@ -155,6 +157,20 @@ class Taking:
             f"sequence {stopped.seq:,} of {self._origin.source.name} and what follows stays there "
             f"(server error {refusal.code}): {refusal.reason}"
         )
+
+
+@contextmanager
+def _telling(taken: Taken) -> Iterator[None]:
+    """Say of what fails behind other parts that those have come."""
+    try:
+        yield
+    except RetentionError as error:
+        if taken.messages:
+            came = (
+                f"{taken.messages:,} messages up to sequence {taken.position:,} of {taken.origin}"
+            )
+            error.args = (f"{error} ({came} came before this part, and stay)",)
+        raise
 
 
 def _stage(position: Position, staging: Staging, rows: Iterable[pa.Table]) -> Staged:

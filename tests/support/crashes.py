@@ -221,7 +221,8 @@ def import_backup(folder: Path) -> None:
 
 def apply(folder: Path) -> None:
     [outcome] = opened_at(folder).apply(as_of=AS_OF)
-    assert outcome.value is not None, outcome.sentence
+    if outcome.error is not None:
+        raise outcome.error
 
 
 def apply_with_ledger(folder: Path) -> None:

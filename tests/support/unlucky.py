@@ -18,12 +18,6 @@ from tests.support.crew import serve
 from tests.support.faults import Fault, Kind, Storage
 
 
-def _apply(folder: Path) -> None:
-    [outcome] = crashes.opened_at(folder).apply(as_of=AS_OF)
-    if outcome.error is not None:
-        raise outcome.error
-
-
 def _apply_saved(folder: Path) -> None:
     """Plan, save, load, and apply what was loaded."""
     warehouse = crashes.opened_at(folder)
@@ -52,7 +46,7 @@ def _look(folder: Path) -> list[Any]:
 
 ACTS: dict[str, tuple[Scenario, Callable[[Path], Any]]] = {
     **{name: (scenario, scenario.act) for name, scenario in SCENARIOS.items()},
-    "apply": (SCENARIOS["apply"], _apply),
+    "apply": (SCENARIOS["apply"], crashes.apply),
     "plan-file": (SCENARIOS["apply"], _apply_saved),
     "look": (Scenario(crashes.applied, crashes.apply), _look),
 }
