@@ -18,11 +18,12 @@ from retention import files
 from retention.claims import check_footer, check_rows
 from retention.errors import DamagedError, ForeignRowsError, RetentionError, StorageError
 from retention.failing import failure, first_line
+from retention.row_stats import row_stats
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.subject_counts import count_subjects, pack
 from schemas.files import FILE_STATS
-from schemas.messages import FILE_COLUMNS, NEVER, RULE_COLUMNS
+from schemas.messages import FILE_COLUMNS, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
@@ -142,7 +143,7 @@ def describe(file: DataFile) -> Description:
         "file_bytes": size,
         "modified_ms": modified_ms,
     }
-    return Description(located | _row_stats(file, rows), read)
+    return Description(located | _checked_stats(file, rows), read)
 
 
 def stats_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
@@ -186,12 +187,12 @@ def in_sequence_order(table: pa.Table) -> pa.Table:
     )
 
 
-def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
+def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
     if not rows.num_rows:
         raise ForeignRowsError(
             f"{file.location}: the file holds no rows; nothing was changed; remove it from the table"
         )
-    seqs, times = rows["seq"].to_numpy(), rows["ts_ns"].to_numpy()
+    seqs = rows["seq"].to_numpy()
     smallest = pc.min(rows["size"]).as_py()
     if smallest < 0 or seqs[0] < 0:
         wrong = f"a size of {smallest}" if smallest < 0 else f"the sequence {seqs[0]}"
@@ -205,26 +206,7 @@ def _row_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
             f"{file.location}: sequence {seqs[twice[0]]} stands in it twice; the table is corrupt, nothing was "
             "changed; restore the file from a copy, or remove the doubled row"
         )
-    never = pc.equal(rows["deadline_ns"], NEVER)
-    with_deadline = pc.fill_null(pc.not_equal(rows["deadline_ns"], NEVER), fill_value=False)
-    dated = rows["deadline_ns"].filter(with_deadline)
-    bounds = pc.min_max(dated)
-    return {
-        "messages": rows.num_rows,
-        "bytes": pc.sum(rows["size"]).as_py(),
-        "min_seq": int(seqs[0]),
-        "max_seq": int(seqs[-1]),
-        "min_ts_ns": int(times.min()),
-        "max_ts_ns": int(times.max()),
-        "first_ts_ns": int(times[0]),
-        "last_ts_ns": int(times[-1]),
-        "never": pc.sum(never, min_count=0).as_py(),
-        "deadlines": len(dated),
-        "min_deadline_ns": bounds["min"].as_py(),
-        "max_deadline_ns": bounds["max"].as_py(),
-        "markers": pc.sum(rows["marker"], min_count=0).as_py(),
-        "in_time_order": bool(np.all(times[1:] >= times[:-1])),
-    }
+    return row_stats(rows)
 
 
 def compressed_bytes(

@@ -9,6 +9,8 @@ from retention.units import format_size, parse_size, spell_duration
 
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
+Unmatched = Literal["keep", "remove"]
+"""What becomes of messages that no consumer's filter matches."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,24 @@ class Policy:
     """How the broker counts bytes; this and the next two matter to markers only, which the pass itself stores."""
     max_msg_size: int | None = None
     sealed: bool = False
+    unmatched: Unmatched = "keep"
+    """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
 
     def as_json(self) -> dict[str, int | str | bool | None]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""
         return dict(sorted(asdict(self).items()))
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The rules of the policy that let messages go by themselves, by name."""
+        acting = {
+            "max_msgs": self.max_msgs is not None and self.discard == "old",
+            "max_bytes": self.max_bytes is not None and self.discard == "old",
+            "max_msgs_per_subject": self.max_msgs_per_subject is not None,
+            "max_age": self.max_age_ns is not None,
+            "msg_ttl": self.allow_msg_ttl,
+        }
+        return tuple(rule for rule, acts in acting.items() if acts)
 
     @property
     def trims_head(self) -> bool:

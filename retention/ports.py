@@ -30,6 +30,8 @@ class Swap:
     next_seq: Mapping[int, int] = field(default_factory=dict)
     open_base: Mapping[int, int] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
+    consumers: tuple[int, int] | None = None
+    """The counter of consumers' edits: what it has to be, and what it becomes; None: the commit does not rest on it."""
     compared: bool = False
     """Whether rows told that no sequence of an added file is in one that stays; else their ranges must not meet."""
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+CONSUMERS = "consumers"
+"""The name under which logs keep the counter of consumers' edits."""
+
 
 @dataclass(frozen=True)
 class Counters:
@@ -18,6 +21,13 @@ class Counters:
     """Partition → the base of the segment that appends go to."""
     batches: Mapping[str, int] = field(default_factory=dict)
     """Writer → the last batch number it wrote."""
+    edits: Mapping[str, int] = field(default_factory=dict)
+    """`CONSUMERS` → how often a consumer was created, edited or deleted."""
+
+    @property
+    def consumers(self) -> int:
+        """How often a consumer was created, edited or deleted."""
+        return self.edits.get(CONSUMERS, 0)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from retention.passes.planning import plan_stream
 from retention.passes.removal import plan_removal
 from retention.passes.run import apply_plan
 from retention.rules.removal import Request, delete_request, purge_request
+from retention.stream_consumers import StreamConsumers
 from retention.units import parse_instant
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html
@@ -113,6 +114,11 @@ class Stream:
     def state(self, as_of: Instant = None) -> ShownState:
         """What the stream holds, and what a pass at `as_of` would let go at least."""
         return ShownState(**vars(state_of(self.opened, self.instant(as_of))))
+
+    @property
+    def consumers(self) -> StreamConsumers:
+        """Those who read it: look, add, update, remove."""
+        return StreamConsumers(self.opened)
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
         """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""

@@ -7,6 +7,8 @@ import pyarrow as pa
 from schemas.files import FILE_STATS
 
 RULE_NAMES = (
+    "interest",
+    "workqueue",
     "max_msgs",
     "max_bytes",
     "max_msgs_per_subject",

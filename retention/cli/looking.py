@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from retention.cli.arguments import AsOf, OneStream, Partition, Streams
+from retention.cli.consumers import put_consumers
 from retention.cli.output import finish, put_json, put_lines, put_report, put_table, say
 from retention.cli.settings import settings_of
 from retention.errors import UsageError
@@ -16,7 +17,9 @@ from retention.units import format_instant, format_size
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from retention.views.consumers import ConsumerInfo
     from retention.views.state import State
+    from retention.warehouse import Warehouse
 
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
@@ -91,7 +94,14 @@ def messages(
     put_lines(lines if settings.format == "jsonl" else _as_array(lines))
 
 
-def state(ctx: typer.Context, streams: Streams = None) -> None:
+def state(
+    ctx: typer.Context,
+    streams: Streams = None,
+    consumers: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool,
+        typer.Option("--consumers", help="Also show who reads them, and how far each has come."),
+    ] = False,
+) -> None:
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
@@ -107,10 +117,22 @@ def state(ctx: typer.Context, streams: Streams = None) -> None:
         states = [one.value for one in outcomes if one.value is not None]
         if states or not outcomes:
             _put_states(states)
+        if consumers:
+            put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
     else:
         entries = [one.value.as_json() if one.value else failed(one) for one in outcomes]
+        if consumers:
+            entries = [
+                entry
+                | {"consumers": [one.as_json() for one in _consumers(warehouse, entry["stream"])]}
+                for entry in entries
+            ]
         put_json(settings, entries, entries)
     finish(outcomes)
+
+
+def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
+    return warehouse.stream(stream).consumers.list()
 
 
 def history(ctx: typer.Context, streams: Streams = None) -> None:

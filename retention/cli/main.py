@@ -13,6 +13,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from retention import __version__
 from retention.cli import (
     applying,
+    consumers,
     doctor,
     exporting,
     looking,
@@ -33,7 +34,7 @@ _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "undo"),
-    *("explain", "messages", "state", "history", "doctor"),
+    *("explain", "messages", "state", "consumer", "history", "doctor"),
 )
 
 
@@ -80,6 +81,7 @@ for group in (
     planning,
     applying,
     removing,
+    consumers,
     looking,
     doctor,
 ):

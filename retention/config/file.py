@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
-from retention.config.fields import Part, refuse
 from retention.config.mistakes import read_model
 from retention.config.neighbours import neighbour_mistakes
 from retention.config.stream import StorageSettings, StreamConfig
 from retention.errors import ConfigError
+from retention.fields import Part, refuse
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")
 _BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retention.config.document import Mistake, Place
-from retention.config.refusals import Refusal
+from retention.fields import Refusal
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -45,23 +45,53 @@ def read_model(
     except ValidationError as error:
         details = error.errors()
     mistakes = [mistake for detail in details for mistake in _mistakes(model, detail, place)]
-    broken = {str(detail["loc"][0]) for detail in details if detail["loc"]}
-    unsure = broken | {nearest(key, model.model_fields) or key for key in broken}
+    broken = {_unreadable(detail["loc"]) for detail in details if detail["loc"]}
+    unsure = broken | {_meant(model, inside) for inside in broken}
     return None, [*mistakes, *_remaining(model, values, place, unsure)] if broken else mistakes
 
 
+def _unreadable(inside: Place) -> Place:
+    """What to leave out to read the rest: one key of a consumer, or else of the whole mapping."""
+    return inside[:3] if inside[0] == "consumers" else inside[:1]
+
+
+def _meant(model: type[BaseModel], inside: Place) -> Place:
+    key = nearest(str(inside[-1]), _keys_at(model, inside))
+    return (*inside[:-1], key or inside[-1])
+
+
 def _remaining(
-    model: type[BaseModel], values: Mapping[str, Any], place: Place, unsure: set[str]
+    model: type[BaseModel], values: Mapping[str, Any], place: Place, unsure: set[Place]
 ) -> Iterator[Mistake]:
-    """Refusals that stand whatever the values of the keys in `unsure` turn out to be."""
-    required = dict.fromkeys(unsure & {"name"}, "unnamed")
-    sound = {key: value for key, value in values.items() if key not in unsure} | required
+    """Refusals that stand whatever the values at the places in `unsure` turn out to be."""
+    sound: Any = values
+    for inside in unsure:
+        sound = _without(sound, inside)
     try:
-        model.model_validate(sound)
+        model.model_validate(sound | ({"name": "unnamed"} if ("name",) in unsure else {}))
     except ValidationError as error:
         for refusal in _refusals(error.errors()):
-            if not unsure & set(refusal.keys):
+            if not any(inside in unsure for inside in _rests_on(refusal)):
                 yield _mistake(refusal, values, place)
+
+
+def _without(values: Any, inside: Place) -> Any:
+    """A copy that lacks a key; an item of a list is emptied, so that the others keep their places."""
+    first, rest = inside[0], inside[1:]
+    if isinstance(values, list):
+        return [
+            (_without(item, rest) if rest else {}) if at == first else item
+            for at, item in enumerate(values)
+        ]
+    if rest and isinstance(values.get(first), list | dict):
+        return {**values, first: _without(values[first], rest)}
+    return {key: value for key, value in values.items() if key != first}
+
+
+def _rests_on(refusal: Refusal) -> Iterator[Place]:
+    yield refusal.within
+    for key in refusal.keys:
+        yield from ((*refusal.within, key), (key,))
 
 
 def _refusals(details: Iterable[ErrorDetails]) -> Iterator[Refusal]:
@@ -70,8 +100,11 @@ def _refusals(details: Iterable[ErrorDetails]) -> Iterator[Refusal]:
 
 
 def _mistake(refusal: Refusal, values: Mapping[str, Any], place: Place) -> Mistake:
-    written = [key for key in refusal.keys if key in values]
-    return Mistake((*place, (written or refusal.keys)[0]), refusal.text)
+    inner: Any = values
+    for part in refusal.within:
+        inner = inner[part]
+    written = [key for key in refusal.keys if key in inner]
+    return Mistake((*place, *refusal.within, (written or refusal.keys)[0]), refusal.text)
 
 
 def _mistakes(model: type[BaseModel], detail: ErrorDetails, place: Place) -> Iterator[Mistake]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from retention.config.document import Mistake, Place
 from retention.config.parts import StreamSource
-from retention.config.refusals import refusal
 from retention.config.stream import StreamConfig
+from retention.fields import refusal
 from retention.subjects import is_valid_filter, overlap
 
 Written = Mapping[Place, Mapping[str, Any]]

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from retention.config.mappings import is_mapping, is_transform
-from retention.config.refusals import INVALID_CONFIG, Refusal, refusal
+from retention.fields import INVALID_CONFIG, Refusal, refusal
 from retention.subjects import (
     is_subset,
     is_valid_filter,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
-from retention.config.fields import Count, Duration, Flag, Part, Sequence
+from retention.fields import Count, Duration, Flag, Part, Sequence
 
 
 class SubjectTransform(Part):
@@ -71,7 +69,3 @@ class Described(Part):
     description: str = ""
     metadata: dict[str, str] = Field(default_factory=dict)
     template_owner: str = ""
-
-
-Consumers = tuple[dict[str, Any], ...]
-"""Consumer configurations, kept as they are written."""

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from retention.fields import (
+    INVALID_CONFIG,
+    MAX_DESCRIPTION_BYTES,
+    MAX_METADATA_BYTES,
+    Refusal,
+    refusal,
+)
 from retention.subjects import MAX_NAME_LENGTH, is_subset, is_valid_filter, is_valid_name, overlap
 from retention.units import MILLISECOND, SECOND, format_duration
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig
 
-INVALID_CONFIG = 10052
 PATH_SEPARATOR_IN_NAME = 10128
 MAX_REPLICAS = 5
-MAX_DESCRIPTION_BYTES = 4 * 1024
-MAX_METADATA_BYTES = 128 * 1024
 SHORTEST_NS = 100 * MILLISECOND
 """The shortest age and duplicate window that the server takes."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """One reason why a stream cannot be: the keys it rests on, the offending one first."""
-
-    keys: tuple[str, ...]
-    text: str
-
-
-def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
-    """A refusal of the server, with its error code, or ours (None)."""
-    return Refusal(tuple(keys.split()), text if code is None else f"{text} (server error {code})")
 
 
 def stream_refusals(stream: StreamConfig) -> Iterator[Refusal]:

@@ -6,7 +6,14 @@ from typing import Any
 
 from retention.config.stream import StorageSettings, StreamConfig
 
-_OURS = {*StorageSettings.model_fields, "whole_segments", "exclusive", "quiet", "consumers"}
+_OURS = {
+    *StorageSettings.model_fields,
+    "whole_segments",
+    "exclusive",
+    "quiet",
+    "unmatched",
+    "consumers",
+}
 """Fields of a stream that no server knows; its consumers have requests of their own."""
 
 

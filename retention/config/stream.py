@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
-from retention.config.fields import (
+from retention.config.origins import origin_refusals
+from retention.config.parts import (
+    ConsumerLimits,
+    Described,
+    Placement,
+    Republish,
+    StreamSource,
+    SubjectTransform,
+)
+from retention.config.refusals import stream_refusals
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.consumers.refusals import consumers_refusals
+from retention.fields import (
     UNLIMITED,
     Budget,
     ByteLimit,
@@ -21,19 +32,9 @@ from retention.config.fields import (
     Size,
     SmallByteLimit,
     Span,
+    refused,
 )
-from retention.config.origins import origin_refusals
-from retention.config.parts import (
-    ConsumerLimits,
-    Consumers,
-    Described,
-    Placement,
-    Republish,
-    StreamSource,
-    SubjectTransform,
-)
-from retention.config.refusals import Refusal, stream_refusals
-from retention.policy import Discard, Policy, Retention
+from retention.policy import Discard, Policy, Retention, Unmatched
 from retention.units import DAY, MINUTE
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
@@ -109,15 +110,18 @@ class StreamConfig(StorageSettings, Described):
     whole_segments: Flag = False
     exclusive: Flag = False
     quiet: Flag = False
-    consumers: Consumers = ()
+    unmatched: Unmatched = "keep"
+    consumers: tuple[ConsumerConfig, ...] = ()
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
         refusals = [*stream_refusals(self), *origin_refusals(self)]
-        if refusals:
-            raise refused(refusals)
         for changes in (_derived(self), _implied(self), _sealed(self)):
             self.__dict__.update(changes)
+        refusals += consumers_refusals(self, self.consumers)
+        if refusals:
+            raise refused(refusals)
+        self.__dict__["consumers"] = tuple(resolved(one, self) for one in self.consumers)
         return self
 
     @property
@@ -152,6 +156,7 @@ class StreamConfig(StorageSettings, Described):
             retention=self.retention,
             allow_msg_ttl=self.allow_msg_ttl,
             subject_delete_marker_ttl_ns=self.subject_delete_marker_ttl_ns,
+            unmatched=self.unmatched,
             **self._for_markers(),
         )
 
@@ -161,12 +166,6 @@ class StreamConfig(StorageSettings, Described):
             return {}
         longest = _none_if_unlimited(self.max_msg_size)
         return {"storage": self.storage, "max_msg_size": longest, "sealed": self.sealed}
-
-
-def refused(refusals: list[Refusal]) -> PydanticCustomError:
-    """All refusals of one stream as one error, from which a reader of files takes them apart."""
-    text = "; ".join(f"{refusal.keys[0]}: {refusal.text}" for refusal in refusals)
-    return PydanticCustomError("refusals", "{text}", {"text": text, "refusals": refusals})
 
 
 def _none_if_unlimited(limit: int) -> int | None:

@@ -28,6 +28,9 @@ def _facts(stream: StreamConfig) -> list[str]:
         facts.append("it is sealed: nothing can be published")
     if stream.discard_new_per_subject:
         facts.append("a message on a subject that is full is refused")
+    if stream.consumers:
+        names = ", ".join(consumer.name for consumer in stream.consumers)
+        facts.append(f"these consumers are created or updated: {names}")
     span = f" or {spell_duration(stream.segment_span)}" if stream.segment_span else ""
     apart = ", divided by deadline" if stream.most_files > 1 else ""
     facts.append(

@@ -8,7 +8,7 @@ from retention import files
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
 from retention.opened import OpenedStream
-from retention.passes.guards import refuse_unbuilt
+from retention.passes.hearing import hear
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.stores.delta_history import versions
@@ -26,8 +26,8 @@ _NAMED = 3
 def check_stream(opened: OpenedStream) -> Iterator[Finding]:
     """Look at one stream; what one check raises is its finding, and the others go on."""
     checks: list[tuple[str, Callable[[OpenedStream], Iterator[Finding]]]] = [
-        ("policy", _policy),
         ("table", _table),
+        ("consumers", _consumers),
         ("writers", _writers),
         ("runs", _runs),
         ("leftovers", _leftovers),
@@ -38,11 +38,6 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
             yield from check(opened)
         except Exception as error:  # a run would have met it too
             yield raised(name, error, opened.name)
-
-
-def _policy(opened: OpenedStream) -> Iterator[Finding]:
-    refuse_unbuilt(opened.name, opened.config.policy())
-    yield ok("policy", "every rule of the configuration is carried out", opened.name)
 
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:
@@ -65,6 +60,14 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
             "raise segment_size and segment_span, and append in larger batches",
             name,
         )
+
+
+def _consumers(opened: OpenedStream) -> Iterator[Finding]:
+    if opened.config.retention == "limits" or not opened.store.exists():
+        return
+    inventory = opened.store.inventory(opened.store.snapshot())
+    count = len(hear(opened, inventory).interests)
+    yield ok("consumers", f"{count:,} of them say what they need", opened.name)
 
 
 def _put_off(found: Survey, name: str) -> Iterator[Finding]:

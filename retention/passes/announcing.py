@@ -27,7 +27,7 @@ from retention.rules.markers import BY_AGE, BY_TTL, DEATHS, Totals
 from retention.rules.one_pass import OnePass
 from retention.rules.replay import replay
 from retention.rules.spans import Array
-from retention.segments import Inventory, ReadCount
+from retention.segments import ReadCount
 from schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = [RULES.index(MAX_AGE), RULES.index(MSG_TTL)]
@@ -66,9 +66,8 @@ def without_markers(decided: OnePass, answers: Sequence[Answer]) -> Announced:
 
 @dataclass(frozen=True)
 class Announcer:
-    """Finds the markers of one pass over one inventory."""
+    """Finds the markers of one pass."""
 
-    inventory: Inventory
     policy: Policy
     as_of_ns: int
     next_seq: int

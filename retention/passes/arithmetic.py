@@ -30,6 +30,11 @@ class Facts:
     """The sequence of the delete marker that announces that it is gone."""
     refused: bool = False
     """Age or TTL would take it, but the marker that would have to announce it does not fit."""
+    needs: str | None = None
+    """What consumers say of it; None: none was asked."""
+
+
+IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages that stay"
 
 
 def arithmetic(policy: Policy, facts: Facts) -> tuple[str, ...]:
@@ -40,7 +45,7 @@ def arithmetic(policy: Policy, facts: Facts) -> tuple[str, ...]:
         facts: the message.
     """
     refuses = ": discard is new, so this limit refuses new messages and never removes stored ones"
-    lines = []
+    lines = [] if facts.needs is None else [facts.needs]
     if policy.max_msgs is not None:
         lines.append(
             MAX_MSGS + (refuses if policy.discard == "new" else _count_line(policy.max_msgs, facts))
@@ -130,4 +135,4 @@ def sentence(stream: str, policy: Policy, facts: Facts, rule: str | None, *, goe
         return f"{named} goes: {because}; delete marker {facts.marker:,} announces it."
     if goes:
         return f"{named} goes: {because}."
-    return f"{named} stays: {because}; but whole_segments is set, and its segment is open or holds messages that stay."
+    return f"{named} stays: {because}{IN_KEPT_SEGMENT}."

@@ -11,7 +11,7 @@ from retention.passes.ranges import Bounds, Losses, Range, losses
 from retention.policy import Policy
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array
+from retention.rules.spans import Array, Spans
 from retention.segments import Inventory
 
 
@@ -47,9 +47,7 @@ def removal_of(
 ) -> tuple[Range, Range]:
     """Messages and bytes that a pass takes of each span."""
     spans = decided.spans
-    messages = (
-        _whole_only(inventory, decided, lost.removed) if policy.whole_segments else lost.removed
-    )
+    messages = whole_only(inventory, spans, lost.removed) if policy.whole_segments else lost.removed
     goes = messages.lower == spans.messages
     size = Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
     return messages, size
@@ -72,7 +70,7 @@ def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OneP
             for rule, of_rule in lost.by_rule.items()
             if (limits := of_rule.where(possible.upper > 0).total()).upper
         },
-        segments=_segments(decided, possible),
+        segments=segment_bounds(decided.spans, possible),
         files_read=Bounds(int(least.sum()), int(most.sum())),
         bytes_read=Bounds(0, int((most * lengths).sum())),
     )
@@ -87,26 +85,26 @@ def _reads(decided: OnePass, policy: Policy, lost: Losses) -> tuple[Array, Array
     return least, np.full_like(least, 2) if lost.announces else least
 
 
-def _whole_only(inventory: Inventory, decided: OnePass, removed: Range) -> Range:
+def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
     """Bounds when only sealed segments that lose every message go."""
-    spans = decided.spans
     sealed = np.zeros(len(spans), dtype=bool)
     for partition, base in inventory.counters.open_base.items():
         sealed |= (spans.partition == partition) & (spans.segment < base)
-    _, of_span = _segment_numbers(decided)
+    _, of_span = _segment_numbers(spans)
     held = np.bincount(of_span, weights=spans.messages)
     surely = sealed & (np.bincount(of_span, weights=removed.lower) == held)[of_span]
     maybe = sealed & (np.bincount(of_span, weights=removed.upper) == held)[of_span]
     return Range(np.where(surely, spans.messages, 0), np.where(maybe, spans.messages, 0))
 
 
-def _segments(decided: OnePass, removed: Range) -> dict[str, Bounds]:
-    count, of_span = _segment_numbers(decided)
+def segment_bounds(spans: Spans, removed: Range) -> dict[str, Bounds]:
+    """How many segments are dropped, rewritten and kept."""
+    count, of_span = _segment_numbers(spans)
     if not count:
         return dict.fromkeys(("dropped", "rewritten", "kept"), Bounds(0, 0))
     held, least, most = (
         np.bincount(of_span, weights=weights)
-        for weights in (decided.spans.messages, removed.lower, removed.upper)
+        for weights in (spans.messages, removed.lower, removed.upper)
     )
     dropped = Bounds(int((least == held).sum()), int((most == held).sum()))
     kept = Bounds(int((most == 0).sum()), int((least == 0).sum()))
@@ -119,9 +117,8 @@ def _segments(decided: OnePass, removed: Range) -> dict[str, Bounds]:
     }
 
 
-def _segment_numbers(decided: OnePass) -> tuple[int, Array]:
+def _segment_numbers(spans: Spans) -> tuple[int, Array]:
     """How many segments there are, and the number of each span's."""
-    spans = decided.spans
     if not len(spans):
         return 0, np.zeros(0, dtype=np.int64)
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)

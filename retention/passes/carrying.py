@@ -117,8 +117,15 @@ def _commit(
         metadata=metadata,
         next_seq=_sequences_after(plan),
         open_base=added.open_base,
+        consumers=_rested_on(plan, snapshot),
     )
     return opened.store.commit(swap, snapshot)
+
+
+def _rested_on(plan: Plan, snapshot: Snapshot) -> tuple[int, int] | None:
+    """The counter of consumers' edits, if the plan asked consumers: it has to be the same when it is carried out."""
+    count = snapshot.counters.consumers
+    return None if plan.consumers is None else (count, count)
 
 
 def _sequences_after(plan: Plan) -> dict[int, int]:

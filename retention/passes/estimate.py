@@ -6,9 +6,14 @@ from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.bounds import Estimate, bounds_of
-from retention.passes.guards import refuse_unbuilt
+from retention.passes.hearing import hear
+from retention.passes.left import untouched
 from retention.passes.planning import decide
 from retention.passes.ranges import Bounds
+from retention.passes.release_bounds import released_bounds
+from retention.passes.releasing import decide_release
+from retention.rules.spans import spans_of
+from retention.segments import Inventory
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
@@ -17,8 +22,6 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     Raises:
         RefusedError: files that another writer appended have no statistics yet.
     """
-    policy = opened.config.policy()
-    refuse_unbuilt(opened.name, policy)
     if not opened.store.exists():
         return _nothing(opened.name, as_of_ns)
     snapshot = opened.store.snapshot()
@@ -29,9 +32,24 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
     inventory = opened.store.inventory(snapshot)
+    if opened.config.retention != "limits":
+        return after_release(opened, inventory, as_of_ns)
+    policy = opened.config.policy()
     with Engines("local") as engines:
-        decided = decide(opened, inventory, policy, as_of_ns, engines)
+        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
     return bounds_of(inventory, policy, as_of_ns, decided)
+
+
+def after_release(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
+    """Bound the numbers of a pass that begins with a release.
+
+    Raises:
+        RefusedError: a consumer's state contradicts itself.
+    """
+    policy, spans = opened.config.policy(), spans_of(inventory.files)
+    interests = hear(opened, inventory).interests
+    released = decide_release(opened, inventory, spans, policy, interests)
+    return released_bounds(inventory, policy, as_of_ns, spans, released)
 
 
 def _nothing(stream: str, as_of_ns: int) -> Estimate:

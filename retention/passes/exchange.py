@@ -20,10 +20,11 @@ import pyarrow as pa
 from retention import files
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
+from retention.passes.left import Left
 from retention.rules.judge import Question
 from retention.rules.per_subject import Apart, Beyond, Held, surplus
 from retention.rules.spans import Array, Spans
-from retention.segments import DataFile, Inventory
+from retention.segments import DataFile
 from retention.stores import digests
 from retention.stores.layout import Layout
 
@@ -57,8 +58,11 @@ class Deal:
 
     files: tuple[DataFile, ...]
     first: int
-    """The first file's row number in the inventory; the others follow it."""
+    """The first file's row number in what is left; the others follow it."""
     messages: tuple[int, ...]
+    """How many each file holds."""
+    digests: tuple[pa.Table | None, ...]
+    """The digest of what is left of a file, where that is less than it holds."""
     buckets: int
     target: str
 
@@ -88,21 +92,20 @@ class Exchanged:
 
 
 def beyond_limit(
-    opened: OpenedStream, inventory: Inventory, spans: Spans, limit: int, engines: Engines
+    opened: OpenedStream, left: Left, spans: Spans, limit: int, engines: Engines
 ) -> Beyond:
     """What each span holds beyond the limit per subject, from digests: in this process, or by tasks if they are many.
 
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
     """
-    table = inventory.files
-    lengths = digests.lengths(Layout(opened.root, opened.name), table)
+    lengths = digests.lengths(Layout(opened.root, opened.name), left.files)
     found: Beyond | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():
-            found = _exchange(opened, inventory, spans, (limit, lengths), engines)
+            found = _exchange(opened, left, spans, (limit, lengths), engines)
     if found is None:
-        counts = opened.store.subject_counts(table)
+        counts = left.subject_counts(opened.store)
         found = surplus(limit, counts, spans.span_of_file, len(spans))
     return found
 
@@ -120,8 +123,9 @@ def fetched(question: Asked) -> Asked:
 def deal(task: Deal) -> None:
     """Carry out a `Deal`: an Arrow file whose batch number `n` has the subjects of bucket `n`."""
     batches: list[list[pa.RecordBatch]] = [[] for _ in range(task.buckets)]
-    for at, (file, messages) in enumerate(zip(task.files, task.messages, strict=True)):
-        counted = digests.digest_of(file, messages).combine_chunks()
+    given = zip(task.files, task.messages, task.digests, strict=True)
+    for at, (file, messages, digest) in enumerate(given):
+        counted = (digests.digest_of(file, messages) if digest is None else digest).combine_chunks()
         numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
         counted = counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT)
         bucket = bucket_of(counted["subject"], task.buckets)
@@ -158,7 +162,7 @@ def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
 
 def _exchange(
     opened: OpenedStream,
-    inventory: Inventory,
+    left: Left,
     spans: Spans,
     asked: tuple[int, Sequence[int]],
     engines: Engines,
@@ -167,13 +171,15 @@ def _exchange(
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
     place = _place(opened, engine.name, engines)
     buckets = -(-sum(lengths) // BUCKET_BYTES)
-    data = opened.store.data_files(inventory.files)
-    messages = inventory.files["messages"].to_pylist()
+    stored = left.stored
+    data = opened.store.data_files(stored)
+    messages = stored["messages"].to_pylist()
     deals = [
         Deal(
             tuple(data[start:end]),
             start,
             tuple(messages[start:end]),
+            tuple(left.digests.get(number) for number in range(start, end)),
             buckets,
             files.join(place, f"dealt-{start}.arrow"),
         )

@@ -12,15 +12,16 @@ import pyarrow.compute as pc
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
-from retention.passes.arithmetic import Facts, arithmetic, sentence
+from retention.passes.arithmetic import IN_KEPT_SEGMENT, Facts, arithmetic, sentence
 from retention.passes.exchange import fetched
+from retention.passes.left import Left, shown, untouched
+from retention.passes.needs import needs_of
 from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
 from retention.rules import RULES
 from retention.rules.judge import STAYS, judge, settled
-from retention.rules.spans import Array, Spans, joined
-from retention.segments import Inventory
+from retention.rules.spans import Array, Spans, joined, spans_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,36 @@ def explain(
             f"{opened.name}: the stream holds nothing yet, so there is no message {seq}"
         )
     seen = look(opened, as_of_ns, engines)
+    if seen.plan.consumers is not None:
+        stored = untouched(seen.inventory)
+        _, row, rows, _ = find(opened, stored, spans_of(stored.files), (partition, seq))
+        told = _released(seen, partition, rows.slice(row, 1))
+        if told is not None:
+            return told
     return explanation(seen, _find(opened, seen, seq, partition))
+
+
+def _released(seen: Look, partition: int, message: pa.Table) -> Explanation | None:
+    """Explain a message that consumers let go; None: they do not, and limits judge it."""
+    plan = seen.plan
+    released, line = needs_of(message, plan.policy, seen.audience.interests)
+    if not released:
+        return None
+    [said] = message.to_pylist()
+    goes = _is_planned(seen, partition, said["seq"])
+    named = f"{plan.stream} {said['seq']:,} ({said['subject']})"
+    return Explanation(
+        stream=plan.stream,
+        partition=partition,
+        seq=said["seq"],
+        subject=said["subject"],
+        ts_ns=said["ts_ns"],
+        size=said["size"],
+        goes=goes,
+        rule=plan.policy.retention if goes else None,
+        sentence=f"{named} goes: {line}." if goes else f"{named} stays: {line}{IN_KEPT_SEGMENT}.",
+        arithmetic=(line,),
+    )
 
 
 def explanation(seen: Look, found: Found) -> Explanation:
@@ -101,7 +131,7 @@ def explanation(seen: Look, found: Found) -> Explanation:
 
 def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
     spans = joined(seen.decided.spans)
-    span, row, rows, file_of_row = find(opened, seen.inventory, spans, (partition, seq))
+    span, row, rows, file_of_row = find(opened, seen.left, spans, (partition, seq))
     newer = _newer_on_subject(
         opened, seen, int(spans.first_file[span + 1]), rows["subject"][row].as_py()
     )
@@ -109,13 +139,13 @@ def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
 
 
 def find(
-    opened: OpenedStream, inventory: Inventory, spans: Spans, place: tuple[int, int]
+    opened: OpenedStream, left: Left, spans: Spans, place: tuple[int, int]
 ) -> tuple[int, int, pa.Table, Array]:
     """Find a message by its partition and sequence: its span, its row in the narrow columns of the span, and these.
 
     Returns:
-        The span's number, the row's, the narrow columns of the span, and for each row its file's row number in the
-        inventory.
+        The span's number, the row's, the narrow columns of the span, and for each row its file's row number in what is
+        left.
 
     Raises:
         UsageError: no such message is in the stream.
@@ -124,8 +154,9 @@ def find(
     holds = (spans.partition == partition) & (spans.min_seq <= seq) & (seq <= spans.max_seq)
     for span in np.flatnonzero(holds):
         first, end = (int(number) for number in spans.first_file[span : span + 2])
-        located = opened.store.data_files(inventory.files.slice(first, end - first))
-        rows, file_of_row, _ = read_span(tuple(located))
+        located = opened.store.data_files(left.stored_part(first, end))
+        stored, of_stored, _ = read_span(tuple(located))
+        rows, file_of_row = shown(stored, of_stored, left.hidden(first, end))
         row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
         if row < rows.num_rows and rows["seq"][row].as_py() == seq:
             return int(span), row, rows, file_of_row + first
@@ -156,7 +187,14 @@ def _facts(seen: Look, found: Found) -> Facts:
         scan_end=scan_end if scan_end is not None and scan_end < message["seq"] else None,
         marker=_marker_for(seen, message["seq"]),
         refused=message["seq"] in seen.refused,
+        needs=_needs(seen, rows.slice(row, 1)),
     )
+
+
+def _needs(seen: Look, message: pa.Table) -> str | None:
+    if seen.plan.consumers is None:
+        return None
+    return needs_of(message, seen.plan.policy, seen.audience.interests)[1]
 
 
 def _marker_for(seen: Look, seq: int) -> int | None:
@@ -168,7 +206,7 @@ def _marker_for(seen: Look, seq: int) -> int | None:
 def _newer_on_subject(opened: OpenedStream, seen: Look, first_newer: int, subject: str) -> int:
     if seen.plan.policy.max_msgs_per_subject is None:
         return 0
-    counts = opened.store.subject_counts(seen.inventory.files.slice(first_newer))
+    counts = seen.left.subject_counts(opened.store, first_newer)
     on_subject = counts.filter(pc.equal(counts["subject"], subject))
     return int(pc.sum(on_subject["messages"], min_count=0).as_py())
 

@@ -1,4 +1,4 @@
-"""Refusals that stand between a decision and its execution: instants, changed policies, rules not built here."""
+"""Refusals that stand between a decision and its execution: instants, changed policies, changed consumers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
-from retention.policy import Policy
+from retention.ports import Snapshot
 from retention.rules.removal import Delete, Purge, Request
+from retention.stores.consumers import ConsumerTable
 from retention.units import format_instant
 
 
@@ -19,23 +20,6 @@ class Guards:
 
     allow_future: bool = False
     allow_rewind: bool = False
-
-
-def refuse_unbuilt(stream: str, policy: Policy) -> None:
-    """Refuse a policy whose rules this version does not carry out: applying half of it would keep or remove wrongly.
-
-    Raises:
-        RefusedError: naming the setting.
-    """
-    settings = {
-        f"retention: {policy.retention}": policy.retention != "limits",
-    }
-    unbuilt = [name for name, is_set in settings.items() if is_set]
-    if unbuilt:
-        raise RefusedError(
-            f"{stream}: {unbuilt[0]} is not carried out by this version, so the stream is left alone as a whole; "
-            "remove the setting to have its limits applied, or wait for a version that knows it"
-        )
 
 
 def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards: Guards) -> None:
@@ -119,4 +103,37 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
         raise StalePlanError(
             f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "
             "changed; plan again"
+        )
+
+
+def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
+    """Refuse a plan that rests on consumers which have been created, edited or deleted since.
+
+    That a consumer has come further changes nothing: floors only rise, and what was released stays so.
+
+    Args:
+        opened: the stream.
+        plan: the plan.
+        snapshot: what the plan is to be committed on, opened before consumers are read.
+
+    Raises:
+        StalePlanError: naming them.
+        DamagedError: a consumer's record cannot be read.
+    """
+    if plan.consumers is None:
+        return
+    records = ConsumerTable(opened.root).live(snapshot.counters)
+    now = {record.consumer: (record.revision, record.version) for record in records}
+    then = {pin.consumer: (pin.revision, pin.version) for pin in plan.consumers}
+    nothing = (-1, -1)
+    changed = [
+        consumer
+        for consumer in sorted(now.keys() | then.keys())
+        if now.get(consumer, nothing)[0] != then.get(consumer, nothing)[0]
+        or now[consumer][1] < then[consumer][1]
+    ]
+    if changed:
+        raise StalePlanError(
+            f"{plan.stream}: consumers that this plan rests on have been created, edited or deleted since "
+            f"({', '.join(changed)}); nothing was changed; plan again"
         )

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.passes.audience import Pin, pins_as_json
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 APPLY = "apply"
 """What the run history calls a pass."""
 _AT_ONCE = 65_536
@@ -58,6 +59,8 @@ class Plan:
     the last; None: the next sequence stays."""
     request: Request | None = None
     """What people asked for; None: the plan is that of a pass."""
+    consumers: tuple[Pin, ...] | None = None
+    """The consumers that were asked what they need; None: the pass asked none."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when; neither part of the plan's identity nor of a saved plan."""
 
@@ -122,7 +125,11 @@ class Plan:
         return digest.hexdigest()
 
     def _header(self) -> dict[str, Any]:
-        asked = {} if self.request is None else {"request": as_json(self.request)}
+        asked: dict[str, Any] = {}
+        if self.request is not None:
+            asked["request"] = as_json(self.request)
+        if self.consumers is not None:
+            asked["consumers"] = pins_as_json(self.consumers)
         return asked | {
             "stream": self.stream,
             "table_id": self.table_id,

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
+from retention.passes.audience import pins_as_json, pins_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.policy import Policy
 from retention.rules.removal import as_json, from_json
@@ -84,6 +85,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "bytes_read": plan.read.bytes,
         "sequences": plan.sequences,
         "request": plan.request and as_json(plan.request),
+        "consumers": pins_as_json(plan.consumers),
     }
 
 
@@ -102,6 +104,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         read=ReadCount(header["files_read"], header["bytes_read"]),
         sequences=tuple(header["sequences"]) if header["sequences"] else None,
         request=from_json(header["request"]) if header["request"] else None,
+        consumers=pins_from_json(header["consumers"]),
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )
 

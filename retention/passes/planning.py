@@ -11,12 +11,15 @@ import numpy as np
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.announcing import Announced, Announcer, without_markers
+from retention.passes.audience import Audience
 from retention.passes.exchange import beyond_limit
 from retention.passes.forecast import forecast, remembered
-from retention.passes.guards import refuse_unbuilt
+from retention.passes.hearing import hear
+from retention.passes.left import Left, untouched
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.position import next_seq
 from retention.passes.probe import Rows
+from retention.passes.releasing import left_by_consumers
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.ports import Later, Mark, Outlook, Snapshot
@@ -32,6 +35,7 @@ from retention.stores import due
 from schemas.messages import NEVER
 
 _NOTHING = Later()
+_NOBODY = Audience()
 _FIRST_FILES = 2_000
 _GROWTH = 8
 
@@ -40,8 +44,10 @@ _GROWTH = 8
 class Look:
     """Everything that a plan was made from."""
 
-    inventory: Inventory
+    left: Left
+    """The stream, and what its consumers leave of it."""
     decided: OnePass
+    """The pass over what is left."""
     answers: list[Answer]
     plan: Plan
     snapshot: Snapshot | None = None
@@ -50,6 +56,13 @@ class Look:
     """What the inventory does not have."""
     refused: frozenset[int] = frozenset()
     """Sequences of the messages that stay because no delete marker could be stored for them."""
+    audience: Audience = _NOBODY
+    """The consumers that were asked; none where `retention` is `limits`."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """The stream as it is stored."""
+        return self.left.inventory
 
 
 @dataclass(frozen=True)
@@ -80,10 +93,13 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         RefusedError, DamagedError: as `plan_stream`.
     """
     policy = opened.config.policy()
-    refuse_unbuilt(opened.name, policy)
     nothing = empty_plan(opened.name, as_of_ns, policy)
     if not opened.store.exists():
         return Planned(nothing, {}, None)
+    if policy.retention != "limits":
+        # What consumers settle leaves no mark on the table.
+        found = look(opened, as_of_ns, engines, every_row=False)
+        return Planned(found.plan, found.inventory.counters.next_seq, found.snapshot)
     mark = opened.store.mark()
     quiet = None if mark is None else due.recall(opened.root, mark, policy)
     if mark is not None and quiet is not None and as_of_ns < quiet.due_ns:
@@ -143,12 +159,17 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
         RefusedError, DamagedError: as `plan_stream`.
     """
     policy = opened.config.policy()
-    refuse_unbuilt(opened.name, policy)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
-    rows = Rows(opened, inventory, engines)
-    decided = decide(opened, inventory, policy, as_of_ns, engines)
-    return replace(_look_at(rows, decided, as_of_ns, every_row=every_row), snapshot=snapshot)
+    # Read behind the snapshot, on whose counter of edits the commit rests.
+    audience = hear(opened, inventory)
+    left = left_by_consumers(opened, inventory, policy, audience.interests, engines)
+    rows = Rows(opened, left, engines)
+    decided = decide(opened, left, policy, as_of_ns, engines)
+    seen = _look_at(rows, decided, as_of_ns, every_row=every_row)
+    if policy.retention != "limits":
+        seen = replace(seen, plan=replace(seen.plan, consumers=audience.pins), audience=audience)
+    return replace(seen, snapshot=snapshot)
 
 
 def look_ahead(
@@ -166,9 +187,10 @@ def look_ahead(
         inventory, later = head.inventory, head.later
         seen_from_head = before(policy, later.messages, later.bytes)
         if seen_from_head is not None:
-            decided = decide(opened, inventory, seen_from_head, as_of_ns, engines)
+            left = untouched(inventory)
+            decided = decide(opened, left, seen_from_head, as_of_ns, engines)
             if not later.segments or ends_before(decided):
-                rows = Rows(opened, inventory, engines)
+                rows = Rows(opened, left, engines)
                 seen = _look_at(rows, decided, as_of_ns, every_row=False)
                 segments = seen.plan.segments
                 segments = replace(segments, kept=segments.kept + later.segments)
@@ -178,29 +200,29 @@ def look_ahead(
 
 
 def decide(
-    opened: OpenedStream, inventory: Inventory, policy: Policy, as_of_ns: int, engines: Engines
+    opened: OpenedStream, left: Left, policy: Policy, as_of_ns: int, engines: Engines
 ) -> OnePass:
     """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
-    spans = spans_of(inventory.files)
+    spans = spans_of(left.files)
     limit = policy.max_msgs_per_subject
-    beyond = None if limit is None else beyond_limit(opened, inventory, spans, limit, engines)
+    beyond = None if limit is None else beyond_limit(opened, left, spans, limit, engines)
     decided = one_pass(spans, policy, as_of_ns, beyond)
-    return by_file(decided, inventory.files, policy, as_of_ns)
+    return by_file(decided, left.files, policy, as_of_ns)
 
 
 def _look_at(rows: Rows, decided: OnePass, as_of_ns: int, *, every_row: bool) -> Look:
     """Have rows answer what metadata left open, and put the plan together."""
-    opened, inventory = rows.opened, rows.inventory
-    policy = opened.config.policy()
+    left = rows.left
+    policy = rows.opened.config.policy()
     known = unread(decided) if policy.whole_segments and not every_row else []
     asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
     questions = [decided.question(int(span)) for span in asked]
     answers = known + rows(answer, decided.spans, questions)
     told = _announced(rows, policy, as_of_ns, decided, answers)
-    plan = make_plan(inventory, policy, as_of_ns, told.decided, told.answers)
+    plan = make_plan(left, policy, as_of_ns, told.decided, told.answers)
     read = plan.read + told.read
     plan = replace(plan, markers=told.markers, sequences=told.sequences, read=read)
-    return Look(inventory, told.decided, list(told.answers), plan, refused=told.refused)
+    return Look(left, told.decided, list(told.answers), plan, refused=told.refused)
 
 
 def _announced(
@@ -208,13 +230,12 @@ def _announced(
 ) -> Announced:
     if policy.subject_delete_marker_ttl_ns is None:
         return without_markers(decided, answers)
-    opened, inventory = rows.opened, rows.inventory
+    opened, left = rows.opened, rows.left
     announcer = Announcer(
-        inventory,
         policy,
         as_of_ns,
-        next_seq(opened, inventory),
-        lambda: opened.store.subject_counts(inventory.files),
+        next_seq(opened, left.inventory),
+        lambda: left.subject_counts(opened.store),
         rows,
     )
     return announcer.announce(decided, answers)

@@ -14,9 +14,10 @@ from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.exchange import fetched
+from retention.passes.left import Left, shown
 from retention.rules.judge import SpanRows
 from retention.rules.spans import Array, Spans
-from retention.segments import DataFile, Inventory, ReadCount
+from retention.segments import DataFile, ReadCount
 from schemas.messages import RULE_COLUMNS
 
 Told = TypeVar("Told")
@@ -53,10 +54,10 @@ class Asks(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one inventory, read on the engine that fits; implements `Asks`."""
+    """The rows of what is left of a stream, read on the engine that fits; implements `Asks`."""
 
     opened: OpenedStream
-    inventory: Inventory
+    left: Left
     engines: Engines
 
     def __call__(
@@ -68,7 +69,7 @@ class Rows:
             DamagedError: a file cannot be read.
         """
         probes = [self._probe(spans, question) for question in questions]
-        lengths = self.inventory.files["file_bytes"].to_numpy()
+        lengths = self.left.files["file_bytes"].to_numpy()
         weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
         config = self.opened.config
         engine = self.engines.pick(config.engine, sum(weights), config.local_limit)
@@ -76,8 +77,8 @@ class Rows:
 
     def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
         first, end = (int(number) for number in spans.first_file[question.span :][:2])
-        found = self.opened.store.data_files(self.inventory.files.slice(first, end - first))
-        return Probe(question, tuple(found), tuple(range(first, end)))
+        found = self.opened.store.data_files(self.left.stored_part(first, end))
+        return Probe(question, tuple(found), tuple(range(first, end)), self.left.hidden(first, end))
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,15 @@ class Probe(Generic[Asked]):
     question: Asked
     files: tuple[DataFile, ...]
     numbers: tuple[int, ...]
-    """The files' row numbers in the inventory."""
+    """The files' row numbers in what is left."""
+    hidden: Array
+    """Ranges of sequences that are gone; shape (n, 2)."""
 
 
 def _tell(rule: Rule[Asked, Told], probe: Probe[Asked]) -> Told:
     question = fetched(probe.question)
-    rows, file_of_row, read = read_span(probe.files, question.columns)
+    stored, of_stored, read = read_span(probe.files, question.columns)
+    rows, file_of_row = shown(stored, of_stored, probe.hidden)
     return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from retention.policy import Policy
 from retention.rules import (
+    LIMIT_RULES,
     MAX_AGE,
     MAX_BYTES,
     MAX_MSGS,
     MAX_MSGS_PER_SUBJECT,
     MSG_TTL,
-    PASS_RULES,
     RULES,
     markers,
 )
@@ -114,7 +114,7 @@ def _by_rule(decided: OnePass) -> dict[str, Range]:
             np.where(ask, asked[rule].lower, least), np.where(ask, asked[rule].upper, most)
         )
 
-    return {rule: bounded(rule) for rule in PASS_RULES}
+    return {rule: bounded(rule) for rule in LIMIT_RULES}
 
 
 def _most_aged(decided: OnePass) -> Array:

@@ -11,6 +11,7 @@ from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.guards import check_allowed
+from retention.passes.left import untouched
 from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
 from retention.passes.position import FIRST_SEQ, next_seq
@@ -51,7 +52,7 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     inventory = opened.store.inventory(snapshot)
     after = next_seq(opened, inventory)
     decided = _decided(opened, inventory, request)
-    rows = Rows(opened, inventory, engines)
+    rows = Rows(opened, untouched(inventory), engines)
     answers = rows(removal.told, decided.spans, decided.questions())
     if isinstance(request, Delete):
         _check_there(opened, request, decided.spans, answers, after)

@@ -11,9 +11,11 @@ from retention.engines.choice import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.carrying import Work, carry_out, pinned, report_of
+from retention.passes.editing import edit_declared
 from retention.passes.guards import (
     Guards,
     check_allowed,
+    check_consumers,
     check_instant,
     check_policy,
     check_ttl_stays,
@@ -49,6 +51,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        edit_declared(opened)
         decide = partial(plan_pass, opened, as_of_ns, engines)
         return _until_committed(opened, decide, engines, history, started)
 
@@ -108,9 +111,12 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        if plan.request is None and opened.store.exists():
+            edit_declared(opened)
         snapshot = pinned(opened, plan)
         # Behind the pins: who came second is told to plan again, not that time runs backwards.
         _check(opened, history, plan, guards)
+        check_consumers(opened, plan, snapshot)
         planned = Planned(
             replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
         )

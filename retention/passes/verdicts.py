@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.passes.left import Left
 from retention.passes.plan import Plan, SegmentCounts
 from retention.policy import Policy
 from retention.rules import RULES
@@ -33,31 +34,41 @@ class _ByMetadata:
 
 @dataclass(frozen=True)
 class _Losses:
-    """What each file of the inventory loses."""
+    """What each of some files loses."""
 
     messages: Array
     bytes: Array
     by_rule: Array
     """Shape (files, rules)."""
     ranges: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
+    """Shape `REMOVED_RANGES`, `file` being a row number among those files."""
 
 
 def make_plan(
-    inventory: Inventory,
+    left: Left,
     policy: Policy,
     as_of_ns: int,
     decided: OnePass,
     answers: Sequence[Answer],
 ) -> Plan:
-    """Put together what metadata decided of a pass and what rows answered."""
+    """Put together what consumers let go of, what metadata decided of the rest, and what rows answered.
+
+    Args:
+        left: the stream, and what consumers leave of it.
+        policy: the stream's rules.
+        as_of_ns: the pass's instant.
+        decided: the pass over what is left.
+        answers: those to its questions.
+    """
+    inventory = left.inventory
     stopped_at = stop_of(answers)
     known = _ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
     parts = [reached(one, stopped_at) for one in _in_order(answers)]
-    losses = _losses(inventory.files, known, parts)
+    losses = _with_released(left, policy, _losses(left.files, known, parts))
     if policy.whole_segments:
         losses = _only(losses, _sealed_and_spent(inventory, losses))
-    return _plan(inventory, policy, as_of_ns, losses, answers)
+    plan = _plan(inventory, policy, as_of_ns, losses, answers)
+    return replace(plan, read=plan.read + left.read)
 
 
 def make_removal(
@@ -124,6 +135,22 @@ def _losses(files: pa.Table, known: _ByMetadata, parts: Sequence[pa.Table]) -> _
     np.add.at(lost_messages, at, ranges["messages"].to_numpy())
     np.add.at(lost_bytes, at, ranges["bytes"].to_numpy())
     return _Losses(lost_messages, lost_bytes, by_rule, ranges)
+
+
+def _with_released(left: Left, policy: Policy, losses: _Losses) -> _Losses:
+    """What the files of the inventory lose, given what those lose of which something is left."""
+    stored = left.inventory.files
+    if len(left.numbers) == stored.num_rows and not left.released.num_rows:
+        return losses
+    messages, lost_bytes = (stored[name].to_numpy().copy() for name in ("messages", "bytes"))
+    messages[left.numbers] += losses.messages - left.files["messages"].to_numpy()
+    lost_bytes[left.numbers] += losses.bytes - left.files["bytes"].to_numpy()
+    by_rule = np.zeros((stored.num_rows, len(RULES)), dtype=np.int64)
+    by_rule[left.numbers] = losses.by_rule
+    by_rule[:, RULES.index(policy.retention)] = messages - by_rule.sum(axis=1)
+    numbers = pa.array(left.numbers[losses.ranges["file"].to_numpy()], pa.int64())
+    numbered = losses.ranges.set_column(0, REMOVED_RANGES.field("file"), numbers)
+    return _Losses(messages, lost_bytes, by_rule, pa.concat_tables([numbered, left.released]))
 
 
 def _settled(ranges: pa.Table, *, reached: bool) -> pa.Table:

@@ -1,14 +1,17 @@
 """What may go: pure functions on statistics and Arrow tables, one module a rule, in the server's order.
 
-The order of one pass is that of `STREAM.UPDATE` (docs/semantics/limits.md): head trims first, then the limit per
-subject, then expiry. A message that several rules would remove belongs to the first of them. Behind them stand the
-removals that people ask for (delete, purge, rollup), which are no part of a pass.
+One pass first releases what no consumer needs (docs/semantics/consumers-release.md). What is left it judges in the
+order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry. A message that
+several rules would remove belongs to the first of them. Behind them stand the removals that people ask for (delete,
+purge, rollup), which are no part of a pass.
 """
 
 from __future__ import annotations
 
 from schemas.plan import RULE_NAMES
 
+INTEREST = "interest"
+WORKQUEUE = "workqueue"
 MAX_MSGS = "max_msgs"
 MAX_BYTES = "max_bytes"
 MAX_MSGS_PER_SUBJECT = "max_msgs_per_subject"
@@ -23,3 +26,6 @@ RULES = RULE_NAMES
 
 PASS_RULES = RULES[: RULES.index(DELETE)]
 """Those of a pass."""
+
+LIMIT_RULES = PASS_RULES[PASS_RULES.index(MAX_MSGS) :]
+"""Those of a pass that judge what consumers leave."""

@@ -19,7 +19,7 @@ from retention import files
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.failing import failure, first_line, telling
 from retention.ports import Mark
-from retention.segments import Counters
+from retention.segments import CONSUMERS, Counters
 from retention.steps import Step, reached
 from retention.stores import delta_history
 from retention.stores.delta_grace import grace_properties
@@ -51,7 +51,7 @@ _FROM_LOG = {
 
 
 class AppTransactions(Mapping[Key, int], Generic[Key]):
-    """Counters kept as Delta app transactions `<prefix>/<key>`, looked up when asked for.
+    """Counters kept as Delta app transactions `<prefix><key>`, looked up when asked for.
 
     A Delta log cannot list them: iterating gives those of the keys known so far. The handle stands at one version, so
     that what was looked up once stays true of it.
@@ -79,7 +79,7 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
 
     def _look_up(self, key: Key) -> int | None:
         try:
-            return self._table.transaction_version(f"{self._prefix}/{key}")
+            return self._table.transaction_version(f"{self._prefix}{key}")
         except DeltaError as error:
             raise BusyError(
                 f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "
@@ -173,9 +173,10 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
     live = _live_files(layout, table)
     partitions = sorted({0, *live["partition"].drop_null().unique().to_pylist()})
     logged = Counters(
-        AppTransactions(table, "next_seq", partitions),
-        AppTransactions(table, "open_base", partitions),
-        AppTransactions(table, "batch", []),
+        AppTransactions(table, "next_seq/", partitions),
+        AppTransactions(table, "open_base/", partitions),
+        AppTransactions(table, "batch/", []),
+        AppTransactions(table, "", [CONSUMERS]),
     )
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
     mark = delta_history.mark_of(layout, table.version())

@@ -146,6 +146,7 @@ def effective(counters: Counters, files: pa.Table) -> Counters:
         ChainMap(next_seq, counters.next_seq),  # type: ignore[arg-type]
         ChainMap(open_base, counters.open_base),  # type: ignore[arg-type]
         counters.batches,
+        counters.edits,
     )
 
 

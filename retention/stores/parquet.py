@@ -183,6 +183,7 @@ class ParquetStore(FileStore):
             next_seq={**counters.next_seq, **swap.next_seq},
             open_base={**counters.open_base, **swap.open_base},
             batches=swap.batches,
+            consumers=None if swap.consumers is None else swap.consumers[1],
             run=swap.metadata.get("run"),
             metadata=swap.metadata,
         )

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.checks import checked, unchecked
 from retention.errors import DamagedError, UsageError
-from retention.segments import Counters
+from retention.segments import CONSUMERS, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
@@ -37,6 +37,8 @@ class Entry:
     next_seq: Mapping[int, int] = field(default_factory=dict)
     open_base: Mapping[int, int] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
+    consumers: int | None = None
+    """The counter of consumers' edits, where the commit rests on it."""
     run: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
@@ -74,8 +76,11 @@ class ParquetLog:
         """
         if table_id is not None and not self._follows(entry.version, table_id):
             return False
-        said = checked({name: _plain(value) for name, value in vars(entry).items()})
-        content = json.dumps(said, separators=(",", ":"))
+        said = {name: _plain(value) for name, value in vars(entry).items()}
+        if entry.consumers is None:
+            # As earlier versions of this program write and read entries.
+            del said["consumers"]
+        content = json.dumps(checked(said), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
     def read(self) -> State:
@@ -144,6 +149,7 @@ class ParquetLog:
             "next_seq": dict(state.counters.next_seq),
             "open_base": dict(state.counters.open_base),
             "batches": dict(state.counters.batches),
+            "edits": dict(state.counters.edits),
         }
         said = json.dumps(checked(content)).encode()
         table = state.files.replace_schema_metadata({_STATE: said})
@@ -168,6 +174,7 @@ class ParquetLog:
                 {int(partition): value for partition, value in said["next_seq"].items()},
                 {int(partition): value for partition, value in said["open_base"].items()},
                 said["batches"],
+                said.get("edits", {}),
             )
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
             if pc.any(leaving(table["path"]), min_count=0).as_py():
@@ -203,7 +210,7 @@ def _replay(state: State | None, entries: Sequence[Entry]) -> State:
     added: dict[str, Mapping[str, Any]] = {}
     counters = Counters() if state is None else state.counters
     next_seq, open_base = dict(counters.next_seq), dict(counters.open_base)
-    batches = dict(counters.batches)
+    batches, edits = dict(counters.batches), dict(counters.edits)
     for entry in entries:
         for path in entry.remove:
             if added.pop(path, None) is None:
@@ -212,14 +219,16 @@ def _replay(state: State | None, entries: Sequence[Entry]) -> State:
         next_seq |= entry.next_seq
         open_base |= entry.open_base
         batches |= entry.batches
+        edits |= {} if entry.consumers is None else {CONSUMERS: entry.consumers}
+    counters = Counters(next_seq, open_base, batches, edits)
     new = pa.Table.from_pylist(list(added.values()), schema=FILE_STATS)
     if state is None:
         version, table_id = entries[-1].version, str(entries[0].table_id)
-        return State(version, table_id, new, Counters(next_seq, open_base, batches))
+        return State(version, table_id, new, counters)
     gone = pc.is_in(state.files["path"], value_set=pa.array(sorted(removed), pa.string()))
     table = pa.concat_tables([state.files.filter(pc.invert(gone)), new])
     version = entries[-1].version if entries else state.version
-    return State(version, state.table_id, table, Counters(next_seq, open_base, batches))
+    return State(version, state.table_id, table, counters)
 
 
 def _plain(value: object) -> object:

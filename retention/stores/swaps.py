@@ -113,6 +113,10 @@ def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
                     f"stream {stream}: the {name} of partition {partition} is {current[partition]} "
                     f"already, a commit would set it to {value}; nothing was changed; try again"
                 )
+    if swap.consumers is not None and swap.consumers[0] != counters.consumers:
+        raise StalePlanError(
+            f"stream {stream}: a consumer was created, edited or deleted meanwhile; {_AGAIN}"
+        )
     for writer, batch in swap.batches.items():
         last = counters.batches.get(writer)
         if last is not None and batch <= last:

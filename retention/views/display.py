@@ -12,13 +12,18 @@ from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES
+from retention.rules import INTEREST, MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES, WORKQUEUE
 from retention.rules.removal import Request
 from retention.units import format_duration, format_size
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.state import Bucket, State
 from retention.views.words import between, brief_duration, brief_instant, count, go
 
+_PLAIN_REASONS = {
+    INTEREST: "no consumer needs them any more",
+    WORKQUEUE: "no consumer needs them any more",
+    MSG_TTL: "outlived their own TTL",
+}
 MOST_GROUPS = 12
 """How many lines about segments a plan shows before it sums up the rest."""
 
@@ -135,7 +140,7 @@ def bucket_text(bucket: Bucket) -> str:
 def lag_text(state: State) -> str:
     """How far a stream is behind its policy."""
     if state.lag is None:
-        return "its policy has a rule that this version does not carry out"
+        return "the state of a consumer contradicts itself: a pass is refused, and says which"
     if not state.lag.messages:
         return "up to date"
     size = format_size(state.lag.bytes)
@@ -215,8 +220,8 @@ def reason(plan: Plan, rule: str) -> str:
     if rule == MAX_BYTES:
         size = format_size(policy.max_bytes or 0)
         return f"max_bytes {size}, exceeded together with everything newer"
-    if rule == MSG_TTL:
-        return "msg_ttl, outlived their own TTL"
+    if rule in _PLAIN_REASONS:
+        return f"{rule}, {_PLAIN_REASONS[rule]}"
     limit = policy.max_msgs_per_subject or 0
     return f"max_msgs_per_subject {limit:,}, {limit:,} or more on the subject are newer"
 

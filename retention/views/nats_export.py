@@ -24,11 +24,11 @@ from retention.opened import OpenedStream
 from retention.passes.position import FIRST_SEQ, locate
 from retention.rows import Storage
 from retention.segments import Counters
+from retention.stores.consumers import ConsumerTable
 from retention.units import format_instant
 from retention.views.latest import last_seqs
 from retention.views.messages import columns_in_order
 from retention.views.state import Held, held_by
-from retention.writing.imports import kept_consumers
 from schemas.files import FILE_STATS
 
 _NO_TIME = "0001-01-01T00:00:00Z"
@@ -97,7 +97,10 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
         position = locate(opened)
         found, next_seq = position.inventory.files, position.next_seq
         counters = position.snapshot.counters
-    consumers = kept_consumers(opened, counters)
+    consumers = {
+        record.consumer: {"config": record.config, "state": record.state.as_json()}
+        for record in ConsumerTable(opened.root).live(counters)
+    }
     state = _state(held_by(found, next_seq), len(last_seqs(opened.store, found)), len(consumers))
 
     def rows() -> Iterator[pa.Table]:

@@ -13,9 +13,10 @@ from retention import kv
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.bounds import bounds_of
+from retention.passes.bounds import Estimate, bounds_of
+from retention.passes.estimate import after_release
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
-from retention.passes.guards import refuse_unbuilt
+from retention.passes.left import untouched
 from retention.passes.planning import decide
 from retention.passes.position import FIRST_SEQ, locate
 from retention.segments import Inventory
@@ -70,7 +71,7 @@ class State:
     num_subjects: int
     segments: int
     lag: Lag | None
-    """None where the stream's policy needs a rule that this version does not carry out."""
+    """None where the state of a consumer contradicts itself, so that a pass would be refused."""
     format: str
     version: int
     """Of the table; -1 if there is none yet."""
@@ -157,12 +158,20 @@ def _behind_and_ahead(
 ) -> tuple[Lag | None, Forecast]:
     """What a pass now would let go at least, and what is due when."""
     policy = opened.config.policy()
-    try:
-        refuse_unbuilt(opened.name, policy)
-    except RefusedError:
-        return None, NOTHING_FORETOLD
+    if policy.retention != "limits":
+        return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD
     with Engines("local") as engines:
-        decided = decide(opened, inventory, policy, as_of_ns, engines)
+        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
-    lag = Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)
-    return lag, forecast(inventory, policy, as_of_ns, decided)
+    return _lag(bounds), forecast(inventory, policy, as_of_ns, decided)
+
+
+def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
+    try:
+        return _lag(after_release(opened, inventory, as_of_ns))
+    except RefusedError:
+        return None
+
+
+def _lag(bounds: Estimate) -> Lag:
+    return Lag(bounds.removed_messages.lower, bounds.removed_bytes.lower)

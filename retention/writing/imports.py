@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from retention import files, rows
+from retention import rows
+from retention.consumers.state import from_json
 from retention.errors import DamagedError, RefusedError
 from retention.failing import telling
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
 from retention.passes.position import FIRST_SEQ, Position
-from retention.segments import Counters
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.writing.append import BatchIdentity, append
 
-CONSUMERS = "consumers/imported.json"
-"""Below the stream's root: the consumers of the backup, with their state."""
 _WRITER = "nats-backup/"
 
 
@@ -57,15 +55,16 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
     """
     with telling(str(path)):
         backup = read_backup(path)
-        digest = _digest(backup.path)
+        origin = _WRITER + _digest(backup.path)
+    consumers = _consumers(backup, origin)
 
     def stage(position: Position, staging: Staging) -> Staged:
         _check_empty(opened, position, backup)
-        _keep_consumers(opened, backup, digest)
+        _keep_consumers(opened, consumers)
         staged = stage_rows(staging, _rows(opened, backup), None, position.rule, position.next_seq)
         return replace(staged, next_seq=backup.state["last_seq"] + 1)
 
-    appended = append(opened, stage, BatchIdentity(_WRITER + digest, 1))
+    appended = append(opened, stage, BatchIdentity(origin, 1))
     state = backup.state
     return Imported(
         opened.name,
@@ -75,28 +74,6 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         state["last_seq"],
         appended.duplicate,
     )
-
-
-def kept_consumers(opened: OpenedStream, counters: Counters) -> Mapping[str, Mapping[str, Any]]:
-    """The consumers that an import kept: name → `config` and `state`; none if that import was never committed.
-
-    Raises:
-        DamagedError: what was kept cannot be read.
-    """
-    location = files.join(opened.root, CONSUMERS)
-    content = files.read_bytes(location)
-    if content is None:
-        return {}
-    try:
-        kept = json.loads(content)
-        consumers: dict[str, dict[str, Any]] = kept["consumers"]
-        imported = f"{_WRITER}{kept['sha256']}" in counters.batches
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(
-            f"{location}: cannot be read as the consumers that an import kept ({error!r}); nothing was written; "
-            "restore that file from a copy, or remove it to go on without consumers"
-        ) from error
-    return consumers if imported else {}
 
 
 def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
@@ -114,14 +91,32 @@ def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> No
         )
 
 
-def _keep_consumers(opened: OpenedStream, backup: Backup, digest: str) -> None:
-    """Before the commit: without it they belong to nothing, and a repeated import writes them again."""
-    if not backup.consumers:
-        return
-    kept = {"backup": backup.path.name, "sha256": digest, "consumers": backup.consumers}
-    content = json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False)
-    files.replace(files.join(opened.root, CONSUMERS), content.encode())
-    reached(Step.CONSUMERS_KEPT)
+def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -> None:
+    """Before the commit: without it they belong to nothing, and with it no release can overlook one."""
+    table = ConsumerTable(opened.root)
+    for record in consumers:
+        table.update(record.consumer, partial(_in_place_of, record))
+    if consumers:
+        reached(Step.CONSUMERS_KEPT)
+
+
+def _in_place_of(record: ConsumerRecord, found: ConsumerRecord | None) -> ConsumerRecord:
+    if found is None or found.origin == record.origin:
+        return found or record
+    return replace(record, revision=found.revision + 1)
+
+
+def _consumers(backup: Backup, origin: str) -> list[ConsumerRecord]:
+    found = []
+    for name, said in backup.consumers.items():
+        try:
+            config, state = dict(said["config"]), from_json(said["state"])
+        except (KeyError, TypeError, ValueError, DamagedError) as error:
+            raise DamagedError(
+                f"{backup.path}: consumer {name} cannot be read ({error}); nothing was imported; make the backup again"
+            ) from error
+        found.append(ConsumerRecord(name, config, state, revision=1, origin=origin))
+    return found
 
 
 def _digest(path: Path) -> str:

@@ -16,11 +16,13 @@ from typer.testing import CliRunner
 
 from retention import files
 from retention.cli.main import app
+from retention.consumers.state import new_state
 from retention.doctor import machine, place
 from retention.doctor.machine import TESTED
 from retention.passes.history import history_of
 from retention.steps import Step, watched_by
 from retention.stores import trial
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.lease import lease
 from tests.support.buckets import BUCKET, object_store
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
@@ -168,9 +170,14 @@ def test_a_clock_behind_the_history_is_a_problem(orders: Commands) -> None:
     assert "--allow-rewind" in found["remedy"]
 
 
-def test_a_policy_that_is_not_carried_out_is_a_problem(tmp_path: Path) -> None:
+def test_a_consumer_whose_state_contradicts_itself_is_a_problem(tmp_path: Path) -> None:
     command = commands(tmp_path, ORDERS | {"retention": "workqueue"})
-    assert "workqueue" in examined(command, 4)["ORDERS", "policy"]["detail"]
+    command.json("publish", "ORDERS", stdin="\n".join(lines(5)))
+    assert examined(command)["ORDERS", "consumers"]["result"] == "ok"
+    ahead = ConsumerRecord("billing", {}, new_state(9))
+    table = ConsumerTable(str(command.folder / "streams/ORDERS"))
+    table.update("billing", lambda _: ahead)
+    assert "consumer billing" in examined(command, 4)["ORDERS", "consumers"]["detail"]
 
 
 def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:

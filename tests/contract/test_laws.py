@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retention import headers
+from retention.passes.bounds import Estimate
+from retention.passes.estimate import estimate
+from retention.passes.plan import Plan
 from retention.policy import Policy
+from retention.rules.release import Interest
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse
+from tests.support.interests import goes, interests_of, record_of
 from tests.support.laying import NEVER_BLOCK, SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.marked import Server, marked_update, marking, marking_instants
 from tests.support.worlds import NEXT_SEQ, Message, World, instants, policies, update, worlds
@@ -54,21 +62,56 @@ def limits_of(policy: Policy) -> dict[str, Any]:
         "max_age": policy.max_age_ns,
     }
     chosen = {name: value for name, value in limits.items() if value is not None}
-    return chosen | {"discard": policy.discard, "whole_segments": policy.whole_segments}
+    also = ("discard", "whole_segments", "retention", "unmatched")
+    return chosen | {name: getattr(policy, name) for name in also}
 
 
 def seqs(warehouse: Warehouse) -> set[int]:
     return set(held(warehouse)["seq"].to_pylist())
 
 
-def check_laws(folder: Path, format_: str, world: World, policy: Policy, as_of_ns: int) -> None:
+def given_back(record: ConsumerRecord, found: ConsumerRecord | None) -> ConsumerRecord:
+    return found or record
+
+
+def released_by(world: World, policy: Policy, interests: Sequence[Interest]) -> dict[int, str]:
+    """What consumers let go of a world."""
+    return {
+        message.seq: policy.retention
+        for message in world.messages
+        if goes(interests, message.seq, message.subject, policy.unmatched)
+    }
+
+
+def check_bounds(bounds: Estimate, plan: Plan) -> None:
+    """An estimate contains every number of the plan."""
+    assert bounds.removed_messages.lower <= plan.removed_messages <= bounds.removed_messages.upper
+    assert bounds.removed_bytes.lower <= plan.removed_bytes <= bounds.removed_bytes.upper
+    assert set(plan.by_rule) <= set(bounds.by_rule)
+    assert all(b.lower <= plan.by_rule.get(r, 0) <= b.upper for r, b in bounds.by_rule.items())
+    kept, dropped = bounds.segments["kept"], bounds.segments["dropped"]
+    assert dropped.lower <= plan.segments.dropped <= dropped.upper
+    assert kept.lower <= plan.segments.kept <= kept.upper
+    assert bounds.files_read.lower <= plan.read.files <= bounds.files_read.upper
+
+
+def check_laws(
+    folder: Path,
+    format_: str,
+    world: World,
+    policy: Policy,
+    as_of_ns: int,
+    interests: Sequence[Interest] = (),
+) -> None:
     warehouse = warehouse_with(folder, format_, as_of_ns, **limits_of(policy))
     stream = warehouse.stream("ORDERS")
     files = [File(base, [laid(message) for message in part]) for base, part in world.files]
     lay(stream.opened, files, sealed=world.open_base > max(base for base, _ in world.files))
+    for one in interests:
+        ConsumerTable(stream.opened.root).update(one.consumer, partial(given_back, record_of(one)))
     before, all_seqs = stream.state(), seqs(warehouse)
     explained = {seq: stream.explain(seq) for seq in all_seqs}
-    plan = stream.plan().plan
+    plan, bounds = stream.plan().plan, estimate(stream.opened, as_of_ns)
     [outcome] = warehouse.apply()
     assert outcome.value is not None, outcome.sentence
     report, after = outcome.value, stream.state()
@@ -77,8 +120,11 @@ def check_laws(folder: Path, format_: str, world: World, policy: Policy, as_of_n
     assert {seq for seq, one in explained.items() if one.goes} == gone
     assert Counter(one.rule for one in explained.values() if one.goes) == plan.by_rule
     if not policy.whole_segments:
-        expected = update([real(message) for message in world.messages], policy, as_of_ns)
+        released = released_by(world, policy, interests)
+        left = [real(message) for message in world.messages if message.seq not in released]
+        expected = released | update(left, policy, as_of_ns)
         assert {seq: one.rule for seq, one in explained.items() if one.goes} == expected
+    check_bounds(bounds, plan)
     assert report.plan_id == plan.plan_id
     assert report.removed_messages == plan.removed_messages == before.messages - after.messages
     assert report.removed_bytes == plan.removed_bytes == before.bytes - after.bytes
@@ -195,3 +241,32 @@ def test_explain_plan_apply_and_state_agree(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_laws(Path(folder), format_, world, policy, START + instant * SECOND)
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    data=st.data(),
+    world=worlds.filter(lambda world: len(world.files) > 0),
+    policy=st.builds(
+        lambda policy, kind, unmatched, whole: replace(
+            scaled(policy),
+            allow_msg_ttl=False,
+            retention=kind,
+            unmatched=unmatched,
+            whole_segments=whole,
+        ),
+        policies,
+        st.sampled_from(["interest", "workqueue"]),
+        st.sampled_from(["keep", "remove"]),
+        st.sampled_from([False, False, True]),
+    ),
+    instant=instants,
+)
+def test_consumers_let_go_first_and_limits_judge_what_is_left(
+    format_: str, data: Any, world: World, policy: Policy, instant: int
+) -> None:
+    interests = data.draw(interests_of(world))
+    with tempfile.TemporaryDirectory() as folder:
+        at = START + instant * SECOND
+        check_laws(Path(folder), format_, world, policy, at, interests)

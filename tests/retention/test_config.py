@@ -95,7 +95,7 @@ def test_every_key_of_a_stream_reaches_its_policy(tmp_path: Path) -> None:
         allow_msg_ttl=True,
         subject_delete_marker_ttl_ns=HOUR,
     )
-    assert orders.consumers[0]["filter_subject"] == "orders.paid"
+    assert orders.consumers[0].filter_subject == "orders.paid"
     assert orders.duplicate_window_ns == 2 * MINUTE
 
 

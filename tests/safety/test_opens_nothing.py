@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from retention.consumers.state import new_state
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.trees import scramble
@@ -63,6 +66,32 @@ def test_dropping_whole_segments_opens_no_data_file(
     assert (state.first_seq, state.last_seq) == (dropped * EACH + 1, SEGMENTS * EACH)
     assert state.messages == (SEGMENTS - dropped) * EACH
     assert len(files_left(tmp_path, format_)) == SEGMENTS - dropped
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+@pytest.mark.parametrize("filters", [[], ["s.0", "s.*"], ["s.0", "s.1", "s.2"]])
+def test_releasing_what_everybody_has_settled_opens_no_data_file(
+    tmp_path: Path, format_: str, filters: list[str]
+) -> None:
+    warehouse = warehouse_with(tmp_path, format_, NOW, retention="interest")
+    stream = warehouse.stream("ORDERS")
+    lay(stream.opened, even_segments(SEGMENTS, EACH))
+    for number, at in enumerate((CUT * EACH, (CUT + 2) * EACH)):
+        settled = new_state(at + 1)
+        config = {"filter_subjects": filters, "ack_policy": "explicit"}
+        record = ConsumerRecord(f"c{number}", config, settled, revision=1)
+        change = partial(lambda record, _: record, record)
+        ConsumerTable(stream.opened.root).update(record.consumer, change)
+    random = np.random.default_rng(7)
+    for file in data_files(tmp_path):
+        scramble(file, random)
+    with opens_below(tmp_path / "streams") as opened:
+        [outcome] = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+    assert [path for path in opened if "/segment=" in path and "/subjects/" not in path] == []
+    assert outcome.value.by_rule == {"interest": CUT * EACH}
+    assert (outcome.value.files_read, outcome.value.bytes_read) == (0, 0)
+    assert len(files_left(tmp_path, format_)) == SEGMENTS - CUT
 
 
 def files_left(folder: Path, format_: str) -> list[Path]:

@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow.dataset
 from deltalake import DeltaTable
 
 from retention import steps
+from retention.consumers.state import from_json
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
@@ -35,8 +36,10 @@ from retention.rules.removal import Delete, Purge
 from retention.staging import Staged, Staging, numbered
 from retention.stores import delta_outlook, parquet_walk
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
+from retention.stores.versions import KEPT
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing.append import BatchIdentity, append
@@ -51,7 +54,12 @@ TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
 ODD_NAME = "räume"
-CONSUMERS = {"billing": {"config": {"ack_policy": "explicit"}, "state": {}}}
+STATE = {
+    "delivered": {"consumer_seq": 4, "stream_seq": 9},
+    "ack_floor": {"consumer_seq": 2, "stream_seq": 5},
+    "pending": {"7": {"Sequence": 3, "Timestamp": START}},
+}
+CONSUMERS = {"billing": {"config": {"ack_policy": "explicit"}, "state": STATE}}
 
 
 @dataclass(frozen=True)
@@ -275,6 +283,29 @@ def lose_a_race(folder: Path) -> None:
     append(mine, stage, BatchIdentity("mine", 1))
 
 
+def with_consumers(folder: Path, format_: str) -> None:
+    """One that has settled whole segments and parts of one; the list edits it and names another."""
+    listed = [
+        {"durable_name": "billing", "ack_policy": "explicit", "description": "edited"},
+        {"durable_name": "late", "ack_policy": "explicit", "deliver_policy": "new"},
+    ]
+    streams = warehouse_with(
+        folder, format_, NOW, retention="interest", max_msgs=12, consumers=listed
+    )
+    opened = streams.stream("ORDERS").opened
+    lay(opened, even_segments(4, 10))
+    config = {"durable_name": "billing", "ack_policy": "explicit"}
+    pending = {"24": {"Sequence": 24, "Timestamp": START}}
+    places = {name: {"consumer_seq": at, "stream_seq": at} for name, at in _PLACES.items()}
+    billing = ConsumerRecord("billing", config, from_json(places | {"pending": pending}))
+    table = ConsumerTable(opened.root)
+    for version in range(KEPT):
+        table.update("billing", lambda _, at=version: replace(billing, folded={"acks": at}))  # type: ignore[misc]
+
+
+_PLACES = {"delivered": 26, "ack_floor": 20}
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -283,6 +314,7 @@ SCENARIOS = {
     "import": Scenario(with_backup, import_backup),
     "mirror": Scenario(mirroring, carry),
     "apply": Scenario(due, apply),
+    "release": Scenario(with_consumers, apply),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
@@ -311,6 +343,11 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "batches": {
             name: counters.batches.get(name) for name in ("app", "mine", "rival", "mirror")
         },
+        "consumers": [
+            (one.consumer, one.revision, one.counted, dict(one.config), one.state.as_json())
+            for one in ConsumerTable(opened.root).live(counters)
+        ],
+        "edits": counters.consumers > 0,
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
+from retention.consumers.state import new_state
 from retention.engines import local
 from retention.errors import RetentionError
 from retention.parquet_files import write_messages
+from retention.passes.editing import delete_consumer, edit
 from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
 from retention.segments import Counters
 from retention.steps import Step, watched_by
 from retention.stores import delta, parquet, parquet_moves
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing import append
@@ -72,6 +75,39 @@ def dying(folder: Path, format_: str) -> None:
 def empty(folder: Path, format_: str) -> None:
     """A stream that only the configuration knows."""
     warehouse_with(folder, format_, NOW)
+
+
+def heard(folder: Path, format_: str) -> None:
+    """A stream of whose consumers one has settled a half."""
+    warehouse = warehouse_with(folder, format_, NOW, retention="interest")
+    opened = warehouse.stream(STREAM).opened
+    lay(opened, even_segments(4, 10))
+    record = ConsumerRecord("billing", {"ack_policy": "explicit"}, new_state(24), revision=1)
+    ConsumerTable(opened.root).update("billing", lambda found: found or record)
+
+
+def come_further(folder: Path) -> None:
+    """The consumer settles more."""
+    table = ConsumerTable(opened_at(folder).stream(STREAM).opened.root)
+    table.update("billing", lambda found: replace(_there(found), state=new_state(36)))
+
+
+def create_consumer(folder: Path) -> None:
+    """Somebody comes who needs everything that is there."""
+    record = ConsumerRecord(
+        "late", {"ack_policy": "explicit"}, new_state(1), revision=1, counted=False
+    )
+    edit(opened_at(folder).stream(STREAM).opened, "late", lambda found: found or record)
+
+
+def forget_consumer(folder: Path) -> None:
+    """The only consumer is deleted: nobody can settle anything any more."""
+    delete_consumer(opened_at(folder).stream(STREAM).opened, "billing")
+
+
+def _there(found: ConsumerRecord | None) -> ConsumerRecord:
+    assert found is not None
+    return found
 
 
 def opened_at(folder: Path) -> Warehouse:
@@ -177,6 +213,8 @@ MINE: Mapping[str, Side] = {
     "undo": Side(undo),
     "publish": Side(publish),
     "first-publish": Side(publish, prepare=empty),
+    "release": Side(apply, prepare=heard),
+    "new-consumer": Side(create_consumer, prepare=heard),
 }
 """What stands still at each of its steps."""
 
@@ -188,6 +226,10 @@ THEIRS: Mapping[str, Side] = {
     "same-apply-after-taking-over": Side(without_leases(apply)),
     "undo-after-taking-over": Side(without_leases(undo)),
     "read": Side(read),
+    "release": Side(apply, meets=(heard,)),
+    "acks": Side(come_further, meets=(heard,)),
+    "new-consumer": Side(create_consumer, meets=(heard,)),
+    "deleted-consumer": Side(forget_consumer, meets=(heard,)),
     "foreign-append": Side(bring, meets=(written,)),
     "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written,)),
     "foreign-compaction": Side(compact, formats=("delta",), meets=(written,)),
@@ -266,6 +308,10 @@ def left_by(folder: Path) -> dict[str, Any]:
     return {
         "messages": pa.concat_tables(tables).to_pylist() if tables else [],
         "next_seq": counters.next_seq.get(0),
+        "consumers": [
+            (one.consumer, one.revision, one.state.ack_floor)
+            for one in ConsumerTable(opened.root).live(counters)
+        ],
         "removed": sum(record.get("removed_messages", 0) for record in done),
         "restored": sum(record.get("restored_messages", 0) for record in done),
     }

@@ -199,13 +199,17 @@ class Nats:
 
 
 @contextmanager
-def server() -> Iterator[Nats]:
-    """A server with JetStream on the loopback interface, its store in a temporary directory."""
+def server(settings: str = "") -> Iterator[Nats]:
+    """A server with JetStream on the loopback interface, its store in a temporary directory.
+
+    `settings` is what its configuration file holds.
+    """
     with tempfile.TemporaryDirectory() as directory, asyncio.Runner() as runner:
         workdir = Path(directory)
         binary = Path(sys.executable).parent / "nats-server"
-        options = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", f"{workdir}/store"]
-        places = ["--ports_file_dir", directory, "-l", f"{workdir}/log"]
+        (workdir / "settings").write_text(settings)
+        options = ["-c", f"{workdir}/settings", "-a", "127.0.0.1", "-p", "-1", "-js"]
+        places = ["-sd", f"{workdir}/store", "--ports_file_dir", directory, "-l", f"{workdir}/log"]
         process = subprocess.Popen([str(binary), *options, *places])
         try:
             url = runner.run(_url(process, workdir))

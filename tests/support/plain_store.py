@@ -15,7 +15,7 @@ from retention.config.stream import StreamConfig
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Snapshot, Swap
-from retention.segments import Counters, DataFile, Inventory
+from retention.segments import CONSUMERS, Counters, DataFile, Inventory
 from retention.stores.index import in_order
 from retention.subject_counts import unpack
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
@@ -106,6 +106,7 @@ class PlainStore:
             {**old.next_seq, **swap.next_seq},
             {**old.open_base, **swap.open_base},
             {**old.batches, **swap.batches},
+            old.edits if swap.consumers is None else {CONSUMERS: swap.consumers[1]},
         )
         self.versions.append((pa.concat_tables([live, swap.add]), counters))
         self.swaps.append(swap)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from retention.passes.announcing import Announced, Announcer, without_markers
+from retention.passes.left import untouched
 from retention.passes.plan import Plan
 from retention.passes.probe import Rule, Told
 from retention.passes.verdicts import make_plan
@@ -217,7 +218,6 @@ def announced(world: World, policy: Policy, as_of_ns: int) -> Announced:
     if policy.subject_delete_marker_ttl_ns is None:
         return told
     announcer = Announcer(
-        world.inventory,
         policy,
         as_of_ns,
         NEXT_SEQ,
@@ -232,7 +232,7 @@ def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
 
 
 def planned(world: World, policy: Policy, as_of_ns: int, told: Announced) -> Plan:
-    plan = make_plan(world.inventory, policy, as_of_ns, told.decided, told.answers)
+    plan = make_plan(untouched(world.inventory), policy, as_of_ns, told.decided, told.answers)
     return replace(plan, markers=told.markers, sequences=told.sequences)
 
 

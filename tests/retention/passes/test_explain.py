@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.passes.explain import Explanation, Found, explanation
+from retention.passes.left import untouched
 from retention.passes.planning import Look
 from retention.policy import Policy
 from retention.rules.spans import joined
@@ -29,7 +30,9 @@ from tests.support.worlds import (
 def look(world: World, policy: Policy, as_of: int) -> Look:
     told = announced(world, policy, as_of)
     plan = planned(world, policy, as_of, told)
-    return Look(world.inventory, told.decided, list(told.answers), plan, refused=told.refused)
+    return Look(
+        untouched(world.inventory), told.decided, list(told.answers), plan, refused=told.refused
+    )
 
 
 def explained(world: World, seen: Look) -> list[Explanation]:

@@ -186,7 +186,7 @@ def test_a_protected_stream_refuses_with_the_servers_code(
     assert not streams.history()
 
 
-def test_a_stream_that_passes_leave_alone_can_be_purged(tmp_path: Path) -> None:
+def test_a_stream_whose_consumers_need_everything_can_be_purged(tmp_path: Path) -> None:
     streams = nine(tmp_path, "parquet", retention="interest")
     removed(streams, Purge("s.c"))
     assert seqs(streams) == NOT_C

@@ -94,15 +94,6 @@ def test_ttls_that_were_once_on_are_not_switched_off(orders: OpenedStream) -> No
         apply_now(timed, NOW, engines, Guards())
 
 
-def test_rules_that_are_not_carried_out_leave_the_stream_alone(orders: OpenedStream) -> None:
-    asking = replace(orders, config=orders.config.model_copy(update={"retention": "interest"}))
-    with (
-        Engines("local") as engines,
-        pytest.raises(RefusedError, match="retention: interest is not carried out"),
-    ):
-        plan_stream(asking, NOW, engines)
-
-
 def test_a_run_interrupted_before_its_commit_is_settled_as_abandoned(orders: OpenedStream) -> None:
     history = history_of(orders.warehouse, orders.name)
     history.begin(history.name_run(1), {"kind": "apply", "as_of_ns": NOW})

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 
+from retention.passes.left import untouched
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.rules.needless import unread
@@ -24,8 +25,8 @@ def test_what_is_not_read_changes_no_plan_of_whole_segments(
     spans = {answer.span for answer in known}
     assert spans <= set(np.flatnonzero(decided.ask).tolist())
     mixed = known + [answer for answer in read if answer.span not in spans]
-    full = make_plan(world.inventory, whole, as_of_ns, decided, read)
-    spared = make_plan(world.inventory, whole, as_of_ns, decided, mixed)
+    full = make_plan(untouched(world.inventory), whole, as_of_ns, decided, read)
+    spared = make_plan(untouched(world.inventory), whole, as_of_ns, decided, mixed)
     assert spared.plan_id == full.plan_id
     assert spared.files.equals(full.files)
     assert spared.segments == full.segments
@@ -53,5 +54,5 @@ def test_a_segment_whose_only_young_message_is_trimmed_is_read_since_the_scan_go
     policy = Policy(max_msgs=5, max_age_ns=10, whole_segments=True)
     decided = decide(world, policy, as_of_ns=21)
     assert unread(decided) == []
-    plan = make_plan(world.inventory, policy, 21, decided, answers(world, decided))
+    plan = make_plan(untouched(world.inventory), policy, 21, decided, answers(world, decided))
     assert plan.files["segment"].to_pylist() == [4]

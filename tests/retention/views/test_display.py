@@ -177,7 +177,7 @@ def test_reports_states_explanations_and_estimates_are_text() -> None:
 @pytest.mark.parametrize(
     ("lag", "text"),
     [
-        (None, "does not carry out"),
+        (None, "contradicts itself"),
         (Lag(0, 0), "up to date"),
         (Lag(1, 9), "at least 1 message (9 B)"),
     ],

@@ -11,10 +11,10 @@ import pytest
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive
 from retention.formats.nats_backup import RAW_ROWS, Backup, read_backup
+from retention.stores.consumers import DIRECTORY, IMPORTED
 from retention.stream import Stream
 from retention.views import nats_export
 from retention.views.messages import columns_in_order
-from retention.writing.imports import CONSUMERS
 from tests.retention.writing.test_imports import CONSUMER, messages
 from tests.retention.writing.test_imports import backup as backup_of
 from tests.support.sandboxes import ORDERS, lines, opened
@@ -160,7 +160,7 @@ def test_consumers_of_an_import_that_was_never_committed_are_none(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.publish(lines(3))
-    kept = Path(stream.opened.root) / CONSUMERS
+    kept = Path(stream.opened.root) / DIRECTORY / IMPORTED
     kept.parent.mkdir(exist_ok=True)
     kept.write_text(json.dumps({"sha256": "f" * 64, "consumers": CONSUMER}))
     assert exported(stream, tmp_path).consumers == {}
@@ -171,7 +171,7 @@ def test_consumers_that_cannot_be_read_are_named(
     stream: Stream, tmp_path: Path, content: str
 ) -> None:
     stream.import_nats_backup(backup_of(tmp_path, messages(1), CONSUMER))
-    (Path(stream.opened.root) / CONSUMERS).write_text(content)
+    (Path(stream.opened.root) / DIRECTORY / IMPORTED).write_text(content)
     with pytest.raises(DamagedError, match=r"imported\.json: cannot be read"):
         stream.export_nats_backup(tmp_path / "out.arc")
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from retention.consumers.state import new_state
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
 from retention.units import DAY, HOUR
 from retention.views.state import Bucket, Lag, state_of
@@ -66,11 +68,24 @@ def test_lag_never_exceeds_what_goes(tmp_path: Path) -> None:
     assert 0 < lag.messages <= stream.plan().plan.removed_messages
 
 
-def test_a_policy_that_is_not_carried_out_has_no_lag(tmp_path: Path) -> None:
+def test_where_a_consumers_state_contradicts_itself_there_is_no_lag(tmp_path: Path) -> None:
     stream = stream_of(tmp_path, retention="interest")
     stream.publish(lines(5))
+    assert state_of(stream.opened, NOW).lag == Lag(0, 0)
+    ahead = ConsumerRecord("billing", {}, new_state(9))
+    ConsumerTable(stream.opened.root).update("billing", lambda _: ahead)
     assert state_of(stream.opened, NOW).lag is None
     assert state_of(stream.opened, NOW).as_json()["lag"] is None
+
+
+def test_the_lag_counts_what_no_consumer_needs(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, retention="interest")
+    stream.publish(lines(5))
+    done = ConsumerRecord("billing", {}, new_state(6))
+    ConsumerTable(stream.opened.root).update("billing", lambda _: done)
+    lag = state_of(stream.opened, NOW).lag
+    assert lag is not None
+    assert lag.messages == 5
 
 
 @pytest.mark.parametrize("table_format", ["delta", "parquet"])

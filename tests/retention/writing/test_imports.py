@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,22 @@ from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.opened import OpenedStream
 from retention.rows import complete, sizes
 from retention.segments import Counters
+from retention.stores.consumers import DIRECTORY, ConsumerTable
 from retention.writing.append import append_rows
-from retention.writing.imports import CONSUMERS, Imported, import_nats_backup
+from retention.writing.imports import Imported, import_nats_backup
 from tests.support.plain_store import configured, opened_stream, store_of
 
 HEADERS = b"NATS/1.0\r\nNats-TTL: never\r\nx:y\r\n\r\n"
 CONSUMER = {
-    "billing": {"config": {"ack_policy": "explicit"}, "state": {"ack_floor": {"stream_seq": 2}}}
+    "billing": {
+        "config": {"durable_name": "billing", "ack_policy": "explicit"},
+        "state": {
+            "delivered": {"consumer_seq": 3, "stream_seq": 4},
+            "ack_floor": {"consumer_seq": 2, "stream_seq": 3},
+            "pending": {"4": {"Sequence": 3, "Timestamp": 1_000_000_009}},
+            "redelivered": {"4": 1},
+        },
+    }
 }
 
 
@@ -148,13 +156,41 @@ def test_another_file_is_refused_where_something_is_or_was(tmp_path: Path) -> No
     store.versions.append((files.slice(0, 0), Counters(known.next_seq, known.open_base)))
     with pytest.raises(RefusedError):
         import_nats_backup(opened, other)
-    assert not (Path(opened.root) / CONSUMERS).exists()
+    assert not (Path(opened.root) / DIRECTORY).exists()
 
 
 def test_consumers_are_kept_for_later(tmp_path: Path) -> None:
     opened = opened_stream(tmp_path)
     import_nats_backup(opened, backup(tmp_path, messages(1), CONSUMER))
-    assert json.loads((Path(opened.root) / CONSUMERS).read_text())["consumers"] == CONSUMER
+    [record] = ConsumerTable(opened.root).live(opened.store.snapshot().counters)
+    assert {record.consumer: {"config": record.config, "state": record.state.as_json()}} == CONSUMER
+
+
+def test_a_consumer_that_cannot_be_read_is_named_and_nothing_is_imported(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    torn = {"billing": {"config": {}, "state": {"delivered": {"consumer_seq": 3}}}}
+    with pytest.raises(DamagedError, match="consumer billing cannot be read"):
+        import_nats_backup(opened, backup(tmp_path, messages(1), torn))
+    assert is_untouched(opened)
+    assert not (Path(opened.root) / DIRECTORY).exists()
+
+
+def test_consumers_of_an_import_that_was_never_committed_belong_to_nothing(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    store_of(opened).before_commit.append(fail)
+    with pytest.raises(OSError, match="no space"):
+        import_nats_backup(opened, backup(tmp_path, messages(1), CONSUMER))
+    table = ConsumerTable(opened.root)
+    assert table.read("billing") is not None
+    assert table.live(opened.store.snapshot().counters) == []
+    other = {"billing": CONSUMER["billing"] | {"config": {"ack_policy": "none"}}}
+    import_nats_backup(opened, backup(tmp_path, messages(1), other))
+    [record] = table.live(opened.store.snapshot().counters)
+    assert record.config == {"ack_policy": "none"}
+
+
+def fail() -> None:
+    raise OSError("no space")
 
 
 @pytest.mark.parametrize(

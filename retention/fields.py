@@ -1,14 +1,16 @@
-"""The kinds of values in a configuration: how each is read, refused and described to editors."""
+"""The kinds of values in a configuration: how each is read, refused, written and described to editors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    PlainSerializer,
     Strict,
     WithJsonSchema,
     model_validator,
@@ -20,7 +22,9 @@ from retention.units import (
     DURATION_PATTERN,
     INT64_MAX,
     SIZE_PATTERN,
+    format_instant,
     parse_duration,
+    parse_instant,
     parse_size,
 )
 
@@ -28,6 +32,38 @@ UNLIMITED = -1
 """How the server writes a limit that is off."""
 INT32_MAX = 2**31 - 1
 UINT64_MAX = 2**64 - 1
+INVALID_CONFIG = 10052
+MAX_DESCRIPTION_BYTES = 4 * 1024
+MAX_METADATA_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why a configuration cannot be: the keys it rests on, the offending one first."""
+
+    keys: tuple[str, ...]
+    text: str
+    code: int | None = None
+    """The server's error code; None where the refusal is ours."""
+    within: tuple[str | int, ...] = ()
+    """Where the mapping with the offending key lies, seen from the model that is refused."""
+
+
+def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
+    """A refusal of the server, with its error code, or ours (None)."""
+    told = text if code is None else f"{text} (server error {code})"
+    return Refusal(tuple(keys.split()), told, code)
+
+
+def refused(refusals: Iterable[Refusal]) -> PydanticCustomError:
+    """All refusals of one model as one error, from which a reader of files takes them apart."""
+    listed = list(refusals)
+    text = "; ".join(f"{_place(found)}: {found.text}" for found in listed)
+    return PydanticCustomError("refusals", "{text}", {"text": text, "refusals": listed})
+
+
+def _place(refusal: Refusal) -> str:
+    return ".".join(map(str, (*refusal.within, refusal.keys[0])))
 
 
 class Part(BaseModel):
@@ -78,6 +114,14 @@ def _limit(parse: Callable[[Any], int], high: int) -> BeforeValidator:
     return _reader(read, UNLIMITED, high)
 
 
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+
+
+def _drop_zero_time(value: object) -> object:
+    """How Go writes a time that is not set."""
+    return None if value == _ZERO_TIME else value
+
+
 def _parse_span(value: object) -> int:
     return 0 if value == "off" else parse_duration(value)  # type: ignore[arg-type]
 
@@ -121,3 +165,14 @@ ByteLimit = Annotated[int, _limit(parse_size, INT64_MAX), _SIZE_SCHEMA]
 """Bytes, or -1."""
 SmallByteLimit = Annotated[int, _limit(parse_size, INT32_MAX), _SIZE_SCHEMA]
 """Bytes below 2 GiB, or -1."""
+Bytes = Annotated[int, _reader(parse_size, -INT64_MAX, INT64_MAX), _SIZE_SCHEMA]
+"""Bytes."""
+Instant = Annotated[
+    int,
+    _reader(parse_instant, -INT64_MAX - 1, INT64_MAX),
+    PlainSerializer(format_instant, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""Nanoseconds since the epoch, written as RFC 3339."""
+Moment = Annotated[Instant | None, BeforeValidator(_drop_zero_time)]
+"""An instant, or none: Go's zero time says so, too."""

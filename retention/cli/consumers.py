@@ -1,0 +1,192 @@
+"""Commands about those who read a stream: consumer ls, info, add, update, rm."""
+
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retention.cli.applying import asks
+from retention.cli.arguments import OneStream
+from retention.cli.output import put_json, put_lines, put_report, put_table, say
+from retention.cli.settings import Settings, settings_of
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.stream_consumers import StreamConsumers
+    from retention.views.consumers import ConsumerInfo
+
+consumers = typer.Typer(
+    help="Look at those who read a stream, and change them.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="FILE", help="JSON as `nats consumer info --json` prints it, - for input."
+    ),
+]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", metavar="FILTER", help="Only subjects that match; more than once."),
+]
+Ack = Annotated[str | None, typer.Option(metavar="POLICY", help="explicit, all or none.")]
+Deliver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POLICY",
+        help="Where it begins: all, new, last, last_per_subject.",
+    ),
+]
+_HEAD = ("CONSUMER", "WANTS", "ACKS", "DELIVERED", "FLOOR", "PENDING", "REDELIVERED", "TO COME")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.add_typer(consumers, name="consumer")
+
+
+@consumers.command("ls")
+def list_consumers(ctx: typer.Context, stream: OneStream) -> None:
+    """List the consumers of a stream, and how far each has come."""
+    settings = settings_of(ctx)
+    found = _of(settings, stream).list()
+    if settings.format == "table":
+        put_table(_HEAD, map(_row, found), right=_HEAD[3:])
+    else:
+        entries = [one.as_json() for one in found]
+        put_json(settings, entries, entries)
+
+
+@consumers.command()
+def info(ctx: typer.Context, stream: OneStream, name: Name) -> None:
+    """Show one consumer: its configuration and how far it has come."""
+    settings = settings_of(ctx)
+    _put(settings, _of(settings, stream).info(name))
+
+
+@consumers.command()
+def add(
+    ctx: typer.Context,
+    stream: OneStream,
+    name: Name,
+    filters: Filters = None,
+    ack: Ack = None,
+    deliver: Deliver = None,
+    file: File = None,
+) -> None:
+    """Create a consumer; it needs what is there from where it begins."""
+    settings = settings_of(ctx)
+    asked = {"durable_name": name, "ack_policy": "explicit"}
+    config = asked | _given(file) | _said(filters, ack, deliver) | {"durable_name": name}
+    _put(settings, _of(settings, stream).add(config))
+
+
+@consumers.command()
+def update(
+    ctx: typer.Context,
+    stream: OneStream,
+    name: Name,
+    filters: Filters = None,
+    file: File = None,
+) -> None:
+    """Edit a consumer; what is not said stays."""
+    settings = settings_of(ctx)
+    held = _of(settings, stream)
+    config = dict(held.info(name).config)
+    if filters:
+        config = {key: config[key] for key in config if not key.startswith("filter_subject")}
+    _put(settings, held.update(config | _given(file) | _said(filters, None, None)))
+
+
+@consumers.command()
+def rm(
+    ctx: typer.Context,
+    stream: OneStream,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a consumer: the next pass may let go what only it needed."""
+    settings = settings_of(ctx)
+    held = _of(settings, stream)
+    held.info(name)
+    if not yes and not _agreed(f"Delete consumer {name} of {stream}?"):
+        return
+    held.remove(name)
+    if settings.format == "table":
+        put_lines([f"{stream}: consumer {name} is deleted"])
+    else:
+        said = {"stream": stream, "name": name, "deleted": True}
+        put_json(settings, said, [said])
+
+
+def put_consumers(found: Sequence[ConsumerInfo]) -> None:
+    """Print the consumers of several streams as a table."""
+    rows = ((one.stream, *_row(one)) for one in found)
+    put_table(("STREAM", *_HEAD), rows, right=_HEAD[3:])
+
+
+def _of(settings: Settings, stream: str) -> StreamConsumers:
+    return settings.open().stream(stream).consumers
+
+
+def _agreed(question: str) -> bool:
+    if not asks():
+        raise UsageError(
+            f"{question} Nobody is there to answer; nothing was changed; say --yes if you mean it"
+        )
+    if typer.confirm(question, err=True):
+        return True
+    say("nothing was changed")
+    return False
+
+
+def _said(filters: Sequence[str] | None, ack: str | None, deliver: str | None) -> dict[str, Any]:
+    wanted: dict[str, Any] = {"ack_policy": ack, "deliver_policy": deliver}
+    if filters:
+        wanted |= (
+            {"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": filters}
+        )
+    return {key: value for key, value in wanted.items() if value is not None}
+
+
+def _given(file: str | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        said = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        return dict(said.get("config", said))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"{file}: cannot be read as a consumer ({error}); give what `nats consumer info --json` prints"
+        ) from error
+
+
+def _put(settings: Settings, found: ConsumerInfo) -> None:
+    if settings.format != "table":
+        put_json(settings, found.as_json(), [found.as_json()])
+        return
+    lines = [f"{key}: {json.dumps(value)}" for key, value in found.config.items()]
+    progress = [
+        f"{head.lower()}: {cell}" for head, cell in zip(_HEAD[3:], _row(found)[3:], strict=True)
+    ]
+    put_report([f"{found.stream} {found.name}", *(f"  {line}" for line in [*progress, *lines])])
+
+
+def _row(one: ConsumerInfo) -> tuple[str, ...]:
+    config = one.config
+    wants = config.get("filter_subjects") or [config.get("filter_subject") or ">"]
+    numbers = (
+        one.delivered["stream_seq"],
+        one.ack_floor["stream_seq"],
+        one.num_ack_pending,
+        one.num_redelivered,
+        one.num_pending,
+    )
+    return one.name, " ".join(wants), config["ack_policy"], *(f"{number:,}" for number in numbers)

@@ -1,0 +1,3 @@
+"""Consumers: who has to have a message before interest and work-queue retention let it go."""
+
+from __future__ import annotations

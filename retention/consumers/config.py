@@ -1,0 +1,170 @@
+"""One consumer's configuration: every field of the server's JSON, and what the server makes of those left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from retention.fields import Bytes, Count, Duration, Flag, Instant, Moment, Part, Sequence
+from retention.units import MINUTE, SECOND
+
+if TYPE_CHECKING:
+    from retention.config.stream import StreamConfig
+
+AckPolicy: TypeAlias = Literal["none", "all", "explicit", "flow_control"]
+DeliverPolicy: TypeAlias = Literal[
+    "all", "last", "last_per_subject", "new", "by_start_sequence", "by_start_time"
+]
+ReplayPolicy: TypeAlias = Literal["instant", "original"]
+PriorityPolicy: TypeAlias = Literal["none", "overflow", "pinned_client", "prioritized"]
+
+UNLIMITED = -1
+DEFAULT_ACK_WAIT_NS = 30 * SECOND
+DEFAULT_MAX_ACK_PENDING = 1000
+DEFAULT_MAX_WAITING = 512
+DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
+"""After how much inactivity a consumer goes that is not durable and says nothing about it."""
+DEFAULT_PRIORITY_TIMEOUT_NS = 2 * MINUTE
+FLOW_CONTROL_HEARTBEAT_NS = SECOND
+
+_NEVER_NEGATIVE = (
+    "max_waiting",
+    "max_batch",
+    "max_expires",
+    "max_bytes",
+    "idle_heartbeat",
+    "inactive_threshold",
+    "priority_timeout",
+)
+_ALWAYS_WRITTEN = ("ack_policy", "deliver_policy", "replay_policy", "num_replicas")
+
+
+class ConsumerConfig(Part):
+    """A consumer as CONSUMER.CREATE takes it and `nats consumer info --json` shows it under `config`.
+
+    Durations are nanoseconds, sizes bytes, instants nanoseconds since the epoch; 0 and the empty
+    text stand for what is not said (server: ConsumerConfig).
+    """
+
+    durable_name: str = ""
+    name: str = ""
+    ack_policy: AckPolicy = "none"
+    ack_wait: Duration = 0
+    backoff: tuple[Duration, ...] = ()
+    max_deliver: Count = 0
+    max_ack_pending: Count = 0
+    deliver_policy: DeliverPolicy = "all"
+    opt_start_seq: Sequence = 0
+    opt_start_time: Instant | None = None
+    filter_subject: str = ""
+    filter_subjects: tuple[str, ...] = ()
+    inactive_threshold: Duration = 0
+    pause_until: Moment = None
+
+    deliver_subject: str = ""
+    deliver_group: str = ""
+    flow_control: Flag = False
+    idle_heartbeat: Duration = 0
+    rate_limit_bps: Sequence = 0
+
+    max_waiting: Count = 0
+    max_batch: Count = 0
+    max_expires: Duration = 0
+    max_bytes: Bytes = 0
+    priority_policy: PriorityPolicy = "none"
+    priority_groups: tuple[str, ...] = ()
+    priority_timeout: Duration = 0
+
+    replay_policy: ReplayPolicy = "instant"
+    sample_freq: str = ""
+    headers_only: Flag = False
+    num_replicas: Count = 0
+    mem_storage: Flag = False
+    direct: Flag = False
+    sourcing: Flag = False
+    description: str = ""
+    metadata: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _take_durable_name(self) -> Self:
+        self.__dict__["name"] = self.name or self.durable_name
+        return self
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The subjects that it takes; none: all of its stream."""
+        return (self.filter_subject,) if self.filter_subject else self.filter_subjects
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it stays when nobody uses it."""
+        return bool(self.durable_name)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether another stream made it to take from this one; limits on consumers leave it out."""
+        return self.direct or self.sourcing
+
+    @property
+    def is_push(self) -> bool:
+        """Whether messages are sent to a subject, not asked for."""
+        return bool(self.deliver_subject)
+
+    def as_json(self) -> dict[str, Any]:
+        """The configuration as JSON values, without what says nothing, as the server writes it."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return said | self.model_dump(mode="json", include={*_ALWAYS_WRITTEN})
+
+
+def resolved(consumer: ConsumerConfig, stream: StreamConfig) -> ConsumerConfig:
+    """The consumer with the server's values for what it leaves out (server: setConsumerConfigDefaults).
+
+    Resolving again changes nothing.
+    """
+    changes = _floors(consumer)
+    for default in (_waits, _pending, _inactivity, _priorities, _flow):
+        changes |= default(consumer.model_copy(update=changes), stream)
+    return consumer.model_copy(update=changes)
+
+
+def _floors(consumer: ConsumerConfig) -> dict[str, Any]:
+    """What stands for numbers that mean nothing."""
+    floors = {key: max(getattr(consumer, key), 0) for key in _NEVER_NEGATIVE}
+    return floors | {
+        "max_deliver": consumer.max_deliver if consumer.max_deliver > 0 else UNLIMITED,
+        "max_ack_pending": max(consumer.max_ack_pending, UNLIMITED),
+    }
+
+
+def _waits(consumer: ConsumerConfig, _: StreamConfig) -> dict[str, Any]:
+    waiting = 0 if consumer.is_push else DEFAULT_MAX_WAITING
+    waits_for_acks = consumer.ack_policy in {"explicit", "all"}
+    ack_wait = consumer.ack_wait or (DEFAULT_ACK_WAIT_NS if waits_for_acks else 0)
+    return {
+        "max_waiting": consumer.max_waiting or waiting,
+        "ack_wait": consumer.backoff[0] if consumer.backoff else ack_wait,
+    }
+
+
+def _pending(consumer: ConsumerConfig, stream: StreamConfig) -> dict[str, Any]:
+    own = consumer.max_ack_pending or stream.consumer_limits.max_ack_pending
+    default = 0 if consumer.ack_policy == "none" else DEFAULT_MAX_ACK_PENDING
+    return {"max_ack_pending": own or default}
+
+
+def _inactivity(consumer: ConsumerConfig, stream: StreamConfig) -> dict[str, Any]:
+    own = consumer.inactive_threshold or stream.consumer_limits.inactive_threshold
+    stays = consumer.is_durable or own > 0
+    return {"inactive_threshold": own if stays else DEFAULT_INACTIVE_THRESHOLD_NS}
+
+
+def _priorities(consumer: ConsumerConfig, _: StreamConfig) -> dict[str, Any]:
+    default = DEFAULT_PRIORITY_TIMEOUT_NS if consumer.priority_policy == "pinned_client" else 0
+    return {"priority_timeout": consumer.priority_timeout or default}
+
+
+def _flow(consumer: ConsumerConfig, _: StreamConfig) -> dict[str, Any]:
+    if consumer.ack_policy != "flow_control":
+        return {}
+    return {"flow_control": True, "idle_heartbeat": FLOW_CONTROL_HEARTBEAT_NS}

@@ -1,0 +1,58 @@
+"""What is wrong with the subjects that a consumer takes, by themselves and on its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from retention.consumers.config import ConsumerConfig
+from retention.fields import Refusal, refusal
+from retention.subjects import is_subset, is_valid_filter, overlap
+
+if TYPE_CHECKING:
+    from retention.config.stream import StreamConfig
+
+
+def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
+    """What of a consumer's filters is wrong whatever the stream."""
+    if consumer.filter_subject and consumer.filter_subjects:
+        text = "filter_subject and filter_subjects exclude each other; put all into filter_subjects"
+        yield refusal("filter_subject filter_subjects", text, 10136)
+        return
+    key = "filter_subject" if consumer.filter_subject else "filter_subjects"
+    for wanted in consumer.filters:
+        if not wanted:
+            yield refusal(key, "a filter cannot be empty; leave it out, or write '>'", 10139)
+        elif not is_valid_filter(wanted):
+            text = (
+                f"{wanted!r} is no subject: tokens between dots must not be empty or hold"
+                " whitespace, and > stands only at the end"
+            )
+            yield refusal(key, text)
+        elif has_look_alike(wanted):
+            text = (
+                f"{wanted!r} has a token that begins with a wildcard and is none, which servers match"
+                " now this way, now that; write the wildcard alone, or leave it out"
+            )
+            yield refusal(key, text, None)
+    for first, second in combinations(consumer.filters, 2):
+        if is_subset(first, second) or is_subset(second, first):
+            yield refusal(key, f"{first!r} and {second!r} overlap; leave one of them out", 10138)
+
+
+def has_look_alike(wanted: str) -> bool:
+    """Whether a token is longer than a wildcard and begins with one: `*b`, `>>`."""
+    return any(len(token) > 1 and token[0] in "*>" for token in wanted.split("."))
+
+
+def outside_refusals(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+    """Filters that no message of the stream can match, where its subjects say what it stores."""
+    if stream.mirror is not None or stream.sources or stream.subject_transform is not None:
+        return
+    key = "filter_subject" if consumer.filter_subject else "filter_subjects"
+    taken = ", ".join(stream.subjects)
+    for wanted in consumer.filters:
+        if is_valid_filter(wanted) and not any(overlap(wanted, own) for own in stream.subjects):
+            text = f"{wanted!r} matches nothing that the stream takes; write one within {taken}"
+            yield refusal(f"{key} subjects", text, None)

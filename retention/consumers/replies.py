@@ -1,0 +1,157 @@
+"""What an ack says: the reply subject that names a delivery (`JSAck`, ADR-15) and the body that settles it or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DELIVERED, ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN = range(7)
+VERBS = pa.array(["delivered", "ack", "nak", "progress", "term", "next", "unknown"])
+"""What a row of an ack log does, in the order of the codes above; `unknown` does nothing, as for the server."""
+SETTLING = (ACK, TERM, NEXT)
+
+ACKS = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("stream", pa.string()),
+        ("consumer", pa.string()),
+        ("verb", pa.int8()),
+        ("deliveries", pa.int64()),
+        ("seq", pa.int64()),
+        ("consumer_seq", pa.int64()),
+        ("ts_ns", pa.int64()),
+    ]
+)
+"""One row per readable line of an ack log, in its order: where in the log it stood, whose delivery it speaks of, its
+verb (a code of `VERBS`), how often the message had been delivered by then, its stream sequence, the delivery's own
+number, and the message's time in nanoseconds since the epoch (the server puts no other into a reply)."""
+
+_PREFIX = "$JS.ACK."
+_PLAIN_TOKENS = 9
+_LEAST_TOKENS_WITH_DOMAIN = 11
+_DOMAIN_TOKENS = 2
+_NUMBERS = ("deliveries", "seq", "consumer_seq", "ts_ns", "pending")
+_LARGEST = str(2**63 - 1)
+_AT_ONCE = 1 << 20
+"""Rows that are taken apart together: a million subjects are some hundred megabytes of tokens."""
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """Replies of an ack log that are no `JSAck`, for one reason."""
+
+    why: str
+    count: int
+    example: str
+
+
+def parse(
+    replies: pa.Array | pa.ChunkedArray, bodies: pa.Array | pa.ChunkedArray
+) -> tuple[pa.Table, list[Malformed]]:
+    """Read an ack log.
+
+    Args:
+        replies: the subjects that the acks were published to, or that the deliveries came with, text.
+        bodies: what was published there, bytes without headers; null where the row is a delivery.
+
+    Returns:
+        A table of shape `ACKS`, and what could not be read, by reason.
+    """
+    parts = [_parse_part(*part) for part in _in_parts(replies, bodies)]
+    acks = pa.concat_tables([ACKS.empty_table(), *(table for table, _ in parts)])
+    return acks, _together([one for _, faults in parts for one in faults])
+
+
+def verbs(bodies: pa.Array) -> pa.Array:
+    """The code of each body's verb, int8 (server: consumer.go processAck).
+
+    Empty, `+ACK` and `+OK` acknowledge; `-NAK`, `+TERM` and `+NXT` may be followed by anything; `+WPI` stands alone.
+    """
+    bodies = bodies.cast(pa.binary())
+    meanings = [
+        (DELIVERED, pc.is_null(bodies)),
+        (ACK, pc.is_in(bodies, pa.array([b"", b"+ACK", b"+OK"]))),
+        (NEXT, pc.starts_with(bodies, b"+NXT")),
+        (NAK, pc.starts_with(bodies, b"-NAK")),
+        (PROGRESS, pc.equal(bodies, b"+WPI")),
+        (TERM, pc.starts_with(bodies, b"+TERM")),
+    ]
+    masks = [_mask(mask) for _, mask in meanings]
+    codes = np.select(masks, [code for code, _ in meanings], UNKNOWN)
+    return pa.array(codes.astype(np.int8))
+
+
+def _in_parts(
+    replies: pa.Array | pa.ChunkedArray, bodies: pa.Array | pa.ChunkedArray
+) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+    log = pa.table({"reply": replies, "body": bodies})
+    start = 0
+    for batch in log.to_batches(max_chunksize=_AT_ONCE):
+        yield start, batch["reply"], batch["body"]
+        start += batch.num_rows
+
+
+def _parse_part(
+    start: int, replies: pa.Array, bodies: pa.Array
+) -> tuple[pa.Table, list[Malformed]]:
+    replies = replies.cast(pa.string())
+    begins = _mask(pc.starts_with(replies, _PREFIX))
+    tokens = pc.split_pattern(replies, ".")
+    counts = pc.list_value_length(tokens).fill_null(0).to_numpy()
+    fits = (counts == _PLAIN_TOKENS) | (counts >= _LEAST_TOKENS_WITH_DOMAIN)
+    rows = np.flatnonzero(begins & fits)
+    firsts = np.asarray(tokens.offsets)[rows] + 2
+    firsts += np.where(counts[rows] == _PLAIN_TOKENS, 0, _DOMAIN_TOKENS)
+    names = {"stream": firsts, "consumer": firsts + 1}
+    columns = {name: tokens.values.take(pa.array(at)) for name, at in names.items()}
+    readable = np.ones(len(rows), dtype=bool)
+    for place, name in enumerate(_NUMBERS, start=2):
+        columns[name], is_number = _numbers(tokens.values.take(pa.array(firsts + place)))
+        readable &= is_number
+    columns |= {"row": pa.array(rows + start), "verb": verbs(bodies).take(pa.array(rows))}
+    acks = pa.table({name: columns[name] for name in ACKS.names}, schema=ACKS)
+    faults = _wrong_shapes(replies, begins, np.where(fits, -1, counts))
+    bad_numbers = replies.take(pa.array(rows[~readable]))
+    return acks.filter(pa.array(readable)), [*faults, *_fault("numbers", bad_numbers)]
+
+
+def _numbers(tokens: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Tokens as int64 (0 for what is none), and which are digits within 63 bits."""
+    lengths = pc.binary_length(tokens).to_numpy()
+    short = lengths < len(_LARGEST)
+    fits = short | ((lengths == len(_LARGEST)) & _mask(pc.less_equal(tokens, _LARGEST)))
+    is_number = fits & _mask(pc.ascii_is_decimal(tokens))
+    return pc.if_else(pa.array(is_number), tokens, "0").cast(pa.int64()), is_number
+
+
+def _wrong_shapes(replies: pa.Array, begins: np.ndarray, counts: np.ndarray) -> list[Malformed]:
+    faults = _fault("prefix", replies.filter(pa.array(~begins)))
+    for count in np.unique(counts[begins & (counts >= 0)]):
+        faults += _fault(f"{count} tokens", replies.filter(pa.array(begins & (counts == count))))
+    return faults
+
+
+def _fault(kind: str, replies: pa.Array) -> list[Malformed]:
+    reasons = {
+        "prefix": f"does not begin with {_PREFIX}",
+        "numbers": "has no whole numbers within 63 bits in its last five places",
+    }
+    why = reasons.get(kind, f"has {kind}; a reply has 9, or 11 and more with domain and account")
+    return [Malformed(why, len(replies), str(replies[0]))] if len(replies) else []
+
+
+def _together(faults: list[Malformed]) -> list[Malformed]:
+    merged: dict[str, Malformed] = {}
+    for one in faults:
+        before = merged.get(one.why, Malformed(one.why, 0, one.example))
+        merged[one.why] = Malformed(one.why, before.count + one.count, before.example)
+    return list(merged.values())
+
+
+def _mask(values: pa.Array) -> np.ndarray:
+    known: np.ndarray = pc.fill_null(values, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    return known

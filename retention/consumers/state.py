@@ -1,0 +1,273 @@
+"""How far a consumer has come: what was delivered, what is settled, and what still waits for its ack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.errors import DamagedError
+
+PENDING = pa.schema([("seq", pa.int64()), ("consumer_seq", pa.int64()), ("ts_ns", pa.int64())])
+"""Delivered and not settled, one row per message: its stream sequence, the consumer sequence of its first delivery, the
+nanoseconds since the epoch of its last. 0 nanoseconds: nobody saw it delivered, but it may have been (`UNSEEN`)."""
+REDELIVERED = pa.schema([("seq", pa.int64()), ("count", pa.int64())])
+"""Delivered more than once and not settled: the stream sequence and how many deliveries came after the first."""
+UNSEEN = pa.schema(
+    [("first", pa.int64()), ("last", pa.int64()), ("after", pa.int64()), ("before", pa.int64())]
+)
+"""Deliveries that nobody saw, one row per run of consumer sequences `first` to `last`. What they delivered for the
+first time lies above the stream sequence `after` and below `before` (`OPEN`: nobody knows)."""
+OPEN = 2**63 - 1
+
+_POSITION = pa.struct([("consumer_seq", pa.int64()), ("stream_seq", pa.int64())])
+_STORED = pa.schema(
+    [
+        ("delivered", _POSITION),
+        ("ack_floor", _POSITION),
+        ("pending", pa.list_(pa.struct(list(PENDING)))),
+        ("redelivered", pa.list_(pa.struct(list(REDELIVERED)))),
+        ("unseen", pa.list_(pa.struct(list(UNSEEN)))),
+        ("last_active_ns", pa.int64()),
+    ]
+)
+_DELIVERY = pa.struct([("Sequence", pa.int64()), ("Timestamp", pa.int64())])
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a consumer's own count of deliveries, and the stream sequence that belongs to it."""
+
+    consumer_seq: int = 0
+    stream_seq: int = 0
+
+
+@dataclass(frozen=True)
+class ConsumerState:
+    """One consumer's progress, as the server keeps it (`ConsumerState` of nats-server)."""
+
+    delivered: Position = Position()
+    """The last delivery."""
+    ack_floor: Position = Position()
+    """All at or below are settled."""
+    pending: pa.Table = field(default_factory=PENDING.empty_table)
+    """Shape `PENDING`, ascending by `seq`."""
+    redelivered: pa.Table = field(default_factory=REDELIVERED.empty_table)
+    """Shape `REDELIVERED`, ascending by `seq`."""
+    unseen: pa.Table = field(default_factory=UNSEEN.empty_table)
+    """Shape `UNSEEN`, ascending by `first`; no part of the server's stored form, and empty in what came from there."""
+    last_active_ns: int | None = None
+    """The last time that this consumer was heard of, nanoseconds since the epoch; None where nobody knows."""
+
+    @property
+    def num_ack_pending(self) -> int:
+        """How many deliveries wait for their ack, as the server's `info` shows it."""
+        return int(self.pending.num_rows)
+
+    def num_redelivered(self, max_deliver: int = -1) -> int:
+        """How many messages were redelivered, as the server's `info` shows it: none where `max_deliver` is 1."""
+        return 0 if max_deliver == 1 else int(self.redelivered.num_rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """The state as the server stores it in a backup; what is empty is left out."""
+        pending = self.pending.rename_columns(["seq", "Sequence", "Timestamp"])
+        deliveries = dict(
+            zip(_names(self.pending), pending.drop_columns("seq").to_pylist(), strict=True)
+        )
+        counts = dict(
+            zip(_names(self.redelivered), self.redelivered["count"].to_pylist(), strict=True)
+        )
+        tables = {"pending": deliveries, "redelivered": counts}
+        return {
+            "delivered": vars(self.delivered).copy(),
+            "ack_floor": vars(self.ack_floor).copy(),
+            **{name: table for name, table in tables.items() if table},
+        }
+
+    def as_bytes(self) -> bytes:
+        """The state as an Arrow stream of one row; equal states have equal bytes."""
+        columns = [
+            pa.array([vars(self.delivered)], _POSITION),
+            pa.array([vars(self.ack_floor)], _POSITION),
+            _as_one(self.pending, PENDING),
+            _as_one(self.redelivered, REDELIVERED),
+            _as_one(self.unseen, UNSEEN),
+            pa.array([self.last_active_ns], pa.int64()),
+        ]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, _STORED) as writer:
+            writer.write_batch(pa.record_batch(columns, schema=_STORED))
+        return bytes(sink.getvalue())
+
+
+def new_state(start_seq: int) -> ConsumerState:
+    """The state of a consumer that begins at `start_seq`: it needs nothing before (jetstream consumer start)."""
+    start = Position(0, start_seq - 1)
+    return ConsumerState(delivered=start, ack_floor=start)
+
+
+def from_json(stored: Mapping[str, Any]) -> ConsumerState:
+    """Read the `state` object of a consumer in the server's stored form (that of backups).
+
+    Raises:
+        DamagedError: something is missing, or is no number where one belongs.
+    """
+    try:
+        return ConsumerState(
+            delivered=_position(stored["delivered"]),
+            ack_floor=_position(stored["ack_floor"]),
+            pending=_pending(stored.get("pending") or {}),
+            redelivered=_redelivered(stored.get("redelivered") or {}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DamagedError(
+            f"the consumer's state cannot be read ({type(error).__name__}: {error}): it needs"
+            " delivered and ack_floor with consumer_seq and stream_seq, pending as sequence →"
+            " {Sequence, Timestamp}, redelivered as sequence → count; take it from a backup again"
+        ) from error
+
+
+def from_bytes(stored: bytes) -> ConsumerState:
+    """Read what `as_bytes` wrote.
+
+    Raises:
+        DamagedError: the bytes are something else.
+    """
+    try:
+        table = pa.ipc.open_stream(stored).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedError(f"the consumer's state is no Arrow stream: {error}") from error
+    if table.schema != _STORED or table.num_rows != 1:
+        raise DamagedError(
+            f"the consumer's state has {table.num_rows} rows of {', '.join(table.column_names)};"
+            " it must have one row of the shape that this version writes"
+        )
+    row = {name: table[name][0] for name in _STORED.names}
+    return ConsumerState(
+        delivered=Position(**row["delivered"].as_py()),
+        ack_floor=Position(**row["ack_floor"].as_py()),
+        pending=_as_table(row["pending"].values, PENDING),
+        redelivered=_as_table(row["redelivered"].values, REDELIVERED),
+        unseen=_as_table(row["unseen"].values, UNSEEN),
+        last_active_ns=row["last_active_ns"].as_py(),
+    )
+
+
+def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[str]:
+    """What no server's consumer could have come to, one sentence each; none of a sound state.
+
+    Args:
+        state: the state to look at.
+        last_seq: the last sequence that the stream gave out, where it is known.
+    """
+    seqs, consumer_seqs = state.pending["seq"], state.pending["consumer_seq"]
+    repeated, counts = state.redelivered["seq"], state.redelivered["count"]
+    low, high = state.ack_floor, state.delivered
+    found = [
+        _too_high("ack floor", low, "last delivery", high),
+        _negative("ack floor", low),
+        _beyond_stream(high, last_seq),
+        _odd(
+            "pending sequences lie at or below the ack floor", seqs, pc.less_equal, low.stream_seq
+        ),
+        _odd("pending sequences lie above the last delivery", seqs, pc.greater, high.stream_seq),
+        _odd(
+            "pending consumer sequences lie above the last delivery's",
+            consumer_seqs,
+            pc.greater,
+            high.consumer_seq,
+        ),
+        _odd(
+            "redelivered sequences lie above the last delivery",
+            repeated,
+            pc.greater,
+            high.stream_seq,
+        ),
+        _odd("counts of redeliveries lie below the least that there can be", counts, pc.less, 0),
+        _unordered("pending", seqs),
+        _unordered("redelivered", repeated),
+    ]
+    return [sentence for sentence in found if sentence]
+
+
+def _too_high(lower_name: str, lower: Position, upper_name: str, upper: Position) -> str:
+    if lower.stream_seq <= upper.stream_seq and lower.consumer_seq <= upper.consumer_seq:
+        return ""
+    return f"the {lower_name} ({_said(lower)}) lies above the {upper_name} ({_said(upper)})"
+
+
+def _negative(name: str, position: Position) -> str:
+    is_negative = min(position.stream_seq, position.consumer_seq) < 0
+    return f"the {name} ({_said(position)}) is negative" if is_negative else ""
+
+
+def _beyond_stream(delivered: Position, last_seq: int | None) -> str:
+    if last_seq is None or delivered.stream_seq <= last_seq:
+        return ""
+    return f"the last delivery ({_said(delivered)}) lies above the last sequence of the stream, {last_seq}"
+
+
+def _odd(what: str, values: pa.ChunkedArray, compare: Callable[..., Any], bound: int) -> str:
+    """How many values compare so with the bound, and the first of them."""
+    odd = values.filter(compare(values, bound))
+    return f"{len(odd)} {what} ({bound}), such as {odd[0]}" if len(odd) else ""
+
+
+def _unordered(name: str, seqs: pa.ChunkedArray) -> str:
+    steps = np.diff(seqs.to_numpy())
+    return "" if (steps > 0).all() else f"the sequences of {name} do not ascend"
+
+
+def _said(position: Position) -> str:
+    return f"stream sequence {position.stream_seq}, consumer sequence {position.consumer_seq}"
+
+
+def _position(stored: Mapping[str, Any]) -> Position:
+    return Position(_whole(stored["consumer_seq"]), _whole(stored["stream_seq"]))
+
+
+def _whole(value: Any) -> int:
+    return int(pa.scalar(value, pa.int64()).as_py())
+
+
+def _pending(stored: Mapping[str, Any]) -> pa.Table:
+    deliveries = pa.array(list(stored.values()), _DELIVERY)
+    columns = [_seqs(stored), *deliveries.flatten()]
+    return _ascending(pa.table(columns, schema=PENDING))
+
+
+def _redelivered(stored: Mapping[str, Any]) -> pa.Table:
+    counts = pa.array(list(stored.values()), pa.int64())
+    return _ascending(pa.table([_seqs(stored), counts], schema=REDELIVERED))
+
+
+def _seqs(stored: Mapping[str, Any]) -> pa.Array:
+    return pa.array(list(stored), pa.string()).cast(pa.int64())
+
+
+def _ascending(table: pa.Table) -> pa.Table:
+    holes = sum(column.null_count for column in table.columns)
+    if holes:
+        raise ValueError(f"{holes} numbers are missing")
+    return table.take(pc.sort_indices(table["seq"])).combine_chunks()
+
+
+def _names(table: pa.Table) -> list[str]:
+    names: list[str] = table["seq"].cast(pa.string()).to_pylist()
+    return names
+
+
+def _as_one(table: pa.Table, schema: pa.Schema) -> pa.Array:
+    """The rows of a table as a list array with one element, whatever chunks and buffers they came in."""
+    columns = [pa.array(table[name].to_numpy(), pa.int64()) for name in schema.names]
+    rows = pa.StructArray.from_arrays(columns, fields=list(schema))
+    offsets = pa.array(np.array([0, len(rows)], dtype=np.int32))
+    return pa.ListArray.from_arrays(offsets, rows)
+
+
+def _as_table(rows: pa.Array, schema: pa.Schema) -> pa.Table:
+    return pa.table(rows.flatten(), schema=schema)

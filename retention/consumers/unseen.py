@@ -1,0 +1,173 @@
+"""Deliveries that no line of an ack log speaks of: which they are, and which messages they may have been."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from retention.consumers.state import OPEN, UNSEEN, ConsumerState
+from retention.errors import RefusedError
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+MOST_HELD = 1 << 24
+"""How many messages are held at most because nobody saw whether they were delivered: 400 MB of state."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of consumer sequences, ascending and apart, in the shape of `UNSEEN`.
+
+    What a run delivered for the first time lies between two messages whose first delivery is known, for a consumer's
+    first deliveries ascend in both counts::
+
+        consumer sequence   4 . . . 8 . . OPEN      . unseen
+        stream sequence    40       90              so 5-7 lie above 40 and below 90, what follows 8 above 90
+    """
+
+    first: Numbers
+    last: Numbers
+    after: Numbers
+    before: Numbers
+
+    def table(self) -> pa.Table:
+        """The runs in shape `UNSEEN`."""
+        return pa.table(
+            [pa.array(getattr(self, name)) for name in UNSEEN.names],
+            schema=UNSEEN,
+        )
+
+    def take(self, chosen: Mask) -> Runs:
+        """The runs that a mask chooses."""
+        return Runs(*(getattr(self, name)[chosen] for name in UNSEEN.names))
+
+    def open_ended(self) -> Runs:
+        """Those that nothing known was delivered after for the first time."""
+        return self.take(self.before == OPEN)
+
+    def lasting(self, floor: int) -> Runs:
+        """Those that may have delivered something above a stream sequence."""
+        return self.take(self.before - 1 > np.maximum(self.after, floor))
+
+    def hold(self, consumer_seqs: Numbers) -> Mask:
+        """Which consumer sequences lie in a run."""
+        return self._at(consumer_seqs) >= 0
+
+    def admit(self, consumer_seqs: Numbers, seqs: Numbers) -> Mask:
+        """Which (consumer sequence, stream sequence) could be a first delivery in one of the runs."""
+        at = self._at(consumer_seqs)
+        inside = at >= 0
+        inside[inside] = (self.after[at[inside]] < seqs[inside]) & (
+            seqs[inside] < self.before[at[inside]]
+        )
+        return inside
+
+    def split(self, seen: Numbers, first_consumer_seqs: Numbers, first_seqs: Numbers) -> Runs:
+        """What is left once deliveries were seen.
+
+        Args:
+            seen: consumer sequences, ascending, each once.
+            first_consumer_seqs: those of first deliveries, ascending.
+            first_seqs: the stream sequences of the same deliveries, ascending.
+        """
+        cuts = seen[self.hold(seen)]
+        first = np.sort(np.concatenate([self.first, cuts + 1]), kind="stable")
+        last = np.sort(np.concatenate([self.last, cuts - 1]), kind="stable")
+        first, last = first[first <= last], last[first <= last]
+        parent = self._at(first)
+        following = np.searchsorted(first_consumer_seqs, first)
+        lower = np.concatenate([[0], first_seqs])[following]
+        upper = np.concatenate([first_seqs, [OPEN]])[following]
+        after = np.maximum(self.after[parent], lower)
+        return Runs(first, last, after, np.minimum(self.before[parent], upper))
+
+    def _at(self, consumer_seqs: Numbers) -> npt.NDArray[np.intp]:
+        """The run of each consumer sequence, -1 for none."""
+        at = np.searchsorted(self.first, consumer_seqs, side="right") - 1
+        at[at >= 0] = np.where(consumer_seqs[at >= 0] <= self.last[at[at >= 0]], at[at >= 0], -1)
+        return at
+
+
+def runs_up_to(state: ConsumerState, consumer_seq: int) -> Runs:
+    """The unseen deliveries of a state, with all between its last delivery and a consumer sequence as one more run."""
+    first, last, after, before = (state.unseen[name].to_numpy() for name in UNSEEN.names)
+    known = Runs(first, last, after, before)
+    if consumer_seq <= state.delivered.consumer_seq:
+        return known
+    is_open = len(before) > 0 and before[-1] == OPEN
+    lower = after[-1] if is_open else state.delivered.stream_seq
+    more = (state.delivered.consumer_seq + 1, consumer_seq, lower, OPEN)
+    columns = [known.first, known.last, known.after, known.before]
+    return Runs(*(np.append(column, value) for column, value in zip(columns, more, strict=True)))
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """The stretches of a stream in which unseen first deliveries lie, ascending and apart, and the runs they may be."""
+
+    runs: Runs
+    low: Numbers
+    high: Numbers
+    starts: npt.NDArray[np.intp]
+    """The first run of each gap."""
+    matching: Numbers | None
+    """The sequences that the consumer can have been given, ascending; None: any."""
+
+    def hold(self, seqs: Numbers) -> Mask:
+        """Which stream sequences lie in a gap."""
+        return self._at(seqs) >= 0
+
+    def seqs_above(self, floor: int) -> Numbers:
+        """Every stream sequence of the gaps above `floor` that can have been delivered, ascending.
+
+        Raises:
+            RefusedError: nobody knows which can, and there are more than `MOST_HELD`.
+        """
+        if self.matching is not None:
+            above = self.matching[np.searchsorted(self.matching, floor, side="right") :]
+            return above[self.hold(above)]
+        low = np.maximum(self.low, floor + 1)
+        counts = np.maximum(self.high - low + 1, 0)
+        if counts.sum() > MOST_HELD:
+            raise RefusedError(
+                f"the log lacks deliveries, consumer sequence {self.runs.first[0]} first, and any of"
+                f" {counts.sum()} messages may have been them, {low[0]} first; say which match the"
+                " consumer's filters, start from its state in a backup, or fold the log from its"
+                " beginning"
+            )
+        starts = np.cumsum(counts) - counts
+        return np.repeat(low - starts, counts) + np.arange(counts.sum())
+
+    def consumer_seqs(self, seqs: Numbers) -> Numbers:
+        """The likeliest consumer sequence of stream sequences (ascending) in gaps: the nth in a gap has its nth.
+
+        The last of a gap's consumer sequences serves for all that are too many.
+        """
+        at = self._at(seqs)
+        rank = np.arange(len(seqs)) - np.searchsorted(at, at)
+        ends = np.cumsum(self.runs.last - self.runs.first + 1)
+        before = ends - (self.runs.last - self.runs.first + 1)
+        last_runs = np.append(self.starts[1:], len(ends)) - 1
+        nth = np.minimum(before[self.starts[at]] + rank, ends[last_runs[at]] - 1)
+        run = np.searchsorted(ends, nth, side="right")
+        return self.runs.first[run] + nth - before[run]
+
+    def _at(self, seqs: Numbers) -> npt.NDArray[np.intp]:
+        at = np.searchsorted(self.low, seqs, side="right") - 1
+        at[at >= 0] = np.where(seqs[at >= 0] <= self.high[at[at >= 0]], at[at >= 0], -1)
+        return at
+
+
+def gaps_of(runs: Runs, delivered: int, matching: Numbers | None) -> Gaps:
+    """Where the first deliveries of these runs lie, as far as stream sequence `delivered`.
+
+    `matching` are the sequences that the consumer can have been given, ascending; None: any.
+    """
+    fits = runs.take((runs.before - 1 > runs.after) & (runs.after < delivered))
+    starts = np.flatnonzero(np.diff(fits.after, prepend=-1))
+    high = np.minimum(fits.before[starts] - 1, delivered)
+    return Gaps(fits, fits.after[starts] + 1, high, starts, matching)

@@ -1,0 +1,62 @@
+"""What an update may change of a consumer, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.fields import Refusal, refusal
+from retention.units import format_duration
+
+if TYPE_CHECKING:
+    from retention.config.stream import StreamConfig
+
+CREATE_FAILED = 10012
+FIXED = (
+    "deliver_policy",
+    "mem_storage",
+    "direct",
+    "sourcing",
+    "opt_start_seq",
+    "opt_start_time",
+    "ack_policy",
+    "replay_policy",
+    "idle_heartbeat",
+    "flow_control",
+    "max_waiting",
+)
+"""What a consumer keeps from its creation on (server: checkNewConsumerConfig)."""
+
+
+def updated(
+    existing: ConsumerConfig, consumer: ConsumerConfig, stream: StreamConfig
+) -> ConsumerConfig:
+    """The consumer after an update that is not refused: as asked, but paused as before.
+
+    What is not said of inactivity follows from whether the consumer was durable, as on the server.
+    """
+    as_durable = consumer.model_copy(update={"durable_name": existing.durable_name})
+    own = {"durable_name": consumer.durable_name, "pause_until": existing.pause_until}
+    return resolved(as_durable, stream).model_copy(update=own)
+
+
+def update_refusals(asked: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:
+    """What differs between two resolved configurations and can never be updated."""
+    if asked.is_push != existing.is_push:
+        kind, other = ("push", "pull") if existing.is_push else ("pull", "push")
+        text = f"a {kind} consumer cannot become a {other} consumer; name another consumer"
+        yield refusal("deliver_subject", text, CREATE_FAILED)
+        return
+    for key in FIXED:
+        if getattr(asked, key) != getattr(existing, key):
+            text = (
+                f"cannot be updated; leave it at {_told(existing, key)}, or name another consumer"
+            )
+            yield refusal(key, text, CREATE_FAILED)
+
+
+def _told(consumer: ConsumerConfig, key: str) -> str:
+    value = consumer.model_dump(mode="json")[key]
+    return format_duration(value) if key == "idle_heartbeat" else json.dumps(value).strip('"')

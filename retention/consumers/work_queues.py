@@ -1,0 +1,60 @@
+"""What a work queue asks of its consumers: explicit acknowledgements, all messages, each subject for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from retention.consumers.config import ConsumerConfig
+from retention.fields import Refusal, refusal
+from retention.subjects import overlap
+
+if TYPE_CHECKING:
+    from retention.config.stream import StreamConfig
+
+
+def work_queue_refusals(
+    consumer: ConsumerConfig, stream: StreamConfig, others: Collection[ConsumerConfig]
+) -> Iterator[Refusal]:
+    """Why a new consumer cannot be on a stream with work-queue retention; nothing on others."""
+    if stream.retention != "workqueue" or consumer.is_internal:
+        return
+    pulls_without_acks = consumer.ack_policy == "none" and not consumer.is_push  # 10084 says so
+    if consumer.ack_policy not in {"explicit", "flow_control"} and not pulls_without_acks:
+        text = "a work queue lets go what is acknowledged one by one; write explicit"
+        yield refusal("ack_policy retention", text, 10098)
+    if consumer.deliver_policy != "all":
+        text = f"{consumer.deliver_policy} would leave messages to nobody; write all"
+        yield refusal("deliver_policy retention", text, 10101)
+    rival = next((other.name for other in others if not other.is_internal), None)
+    if rival is not None and not consumer.filters:
+        text = (
+            f"is missing, and consumer {rival} takes messages too; give both of them filters that"
+            " do not overlap"
+        )
+        yield refusal("filter_subject filter_subjects retention", text, 10099)
+    yield from overlap_refusals(consumer, stream, others)
+
+
+def overlap_refusals(
+    consumer: ConsumerConfig, stream: StreamConfig, others: Collection[ConsumerConfig]
+) -> Iterator[Refusal]:
+    """Filters that another consumer of a work queue has too."""
+    if stream.retention != "workqueue":
+        return
+    key = "filter_subject" if consumer.filter_subject else "filter_subjects"
+    for wanted in consumer.filters:
+        for other in others:
+            shared = _shared(wanted, other)
+            if shared is not None:
+                text = f"{wanted!r} overlaps with {shared} of consumer {other.name}; change one"
+                yield refusal(f"{key} retention", text, 10100)
+
+
+def _shared(wanted: str, other: ConsumerConfig) -> str | None:
+    """What another consumer takes of a filter's subjects."""
+    if other.is_internal:
+        return None
+    if not other.filters:
+        return "every subject"
+    return next((repr(theirs) for theirs in other.filters if overlap(wanted, theirs)), None)

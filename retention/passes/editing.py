@@ -1,0 +1,121 @@
+"""Creating, editing and deleting consumers, so that a pass under way that counts on the old ones is refused."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retention.consumers.config import ConsumerConfig
+from retention.consumers.state import ConsumerState
+from retention.errors import BusyError, StalePlanError, UsageError
+from retention.opened import OpenedStream
+from retention.passes.declared import declared
+from retention.ports import Swap
+from retention.steps import Step, reached
+from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+ATTEMPTS = 20
+
+
+def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
+    """Change a consumer's record, then have the message table's log count it; the new record.
+
+    In that order, and the record says that it is counted only when it is: a release that has read the old record
+    finds the counter raised when it commits, or has committed before.
+
+    Args:
+        opened: the stream; its table is created if it does not exist.
+        consumer: the consumer's name.
+        change: what becomes of its record; an edit says `counted=False`.
+
+    Raises:
+        BusyError: rivals kept coming first.
+        DamagedError: its record cannot be read.
+    """
+    opened.store.create()
+    table = ConsumerTable(opened.root)
+    record = table.update(consumer, change)
+    if record.counted:
+        return record
+    _count(opened, consumer)
+    reached(Step.CONSUMER_COUNTED)
+
+    def settle(found: ConsumerRecord | None) -> ConsumerRecord:
+        if found is None or found.revision != record.revision:
+            return found or record
+        return replace(found, counted=True)
+
+    return table.update(consumer, settle)
+
+
+def edit_declared(opened: OpenedStream) -> None:
+    """Create or edit the consumers that the stream's configuration lists; the others stay.
+
+    Raises:
+        RefusedError: one cannot be created, or cannot become what is listed.
+        BusyError, DamagedError: as `edit`.
+    """
+    if opened.config.consumers:
+        put_consumers(opened, opened.config.consumers)
+
+
+def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> None:
+    """Create or edit consumers so that they are as they are listed; the stream is created if it does not exist.
+
+    Raises:
+        RefusedError, BusyError, DamagedError: as `edit_declared`.
+    """
+    opened.store.create()
+    inventory = opened.store.inventory(opened.store.snapshot())
+    records = ConsumerTable(opened.root).live(inventory.counters)
+    for name, change in declared(opened, listed, inventory, records).items():
+        edit(opened, name, change)
+
+
+def _count(opened: OpenedStream, consumer: str) -> None:
+    for _ in range(ATTEMPTS):
+        snapshot = opened.store.snapshot()
+        count = snapshot.counters.consumers
+        swap = Swap(
+            remove=LOGGED_FILES.empty_table(),
+            add=FILE_STATS.empty_table(),
+            metadata={"run": f"consumer-{uuid.uuid4().hex}", "consumer": consumer},
+            consumers=(count, count + 1),
+        )
+        try:
+            opened.store.commit(swap, snapshot)
+        except StalePlanError:
+            continue
+        return
+    raise BusyError(
+        f"{opened.name}: {ATTEMPTS} times another consumer was edited first; consumer {consumer} is edited, and the "
+        "table does not count it yet; run again"
+    )
+
+
+def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
+    """Delete a consumer: nobody waits for what it needed.
+
+    Raises:
+        UsageError: there is no such consumer.
+        BusyError, DamagedError: as `edit`.
+    """
+    table = ConsumerTable(opened.root)
+    found = table.read(consumer)
+    if found is None or (found.deleted and found.counted):
+        raise UsageError(
+            f"{opened.name}: there is no consumer {consumer} (error code 10014); nothing was changed; correct its "
+            f"name: `retention consumer ls {opened.name}` lists those that are there"
+        )
+
+    def gone(record: ConsumerRecord | None) -> ConsumerRecord:
+        record = record or found
+        if record.deleted:
+            return record
+        return replace(
+            record, revision=record.revision + 1, counted=False, deleted=True, state=ConsumerState()
+        )
+
+    return edit(opened, consumer, gone)

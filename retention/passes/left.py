@@ -1,0 +1,96 @@
+"""What is left of a stream when its consumers have let go of what nobody needs: the rest of a pass looks at that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.ports import Store
+from retention.rules.spans import Array
+from retention.segments import Inventory, ReadCount
+from schemas.plan import REMOVED_RANGES
+
+_NOTHING = np.zeros((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Left:
+    """A stream, and the part of it that limits judge."""
+
+    inventory: Inventory
+    """The stream as it is stored."""
+    files: pa.Table
+    """Files of which something is left, counting only that; shape `FILE_STATS`, sorted as an inventory's."""
+    numbers: Array
+    """For each of them, its row number in the inventory."""
+    released: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    """What goes of them; shape `REMOVED_RANGES`, ascending by `file`, a row number of the inventory."""
+    digests: Mapping[int, pa.Table] = field(default_factory=dict)
+    """Row number in `files` → the subject digest of what is left, where that is less than what is stored."""
+    read: ReadCount = field(default_factory=ReadCount)
+    """What it cost to learn that."""
+
+    @property
+    def stored(self) -> pa.Table:
+        """The files as they are stored, shape `FILE_STATS`, row for row with `files`."""
+        return self.stored_part(0, len(self.numbers))
+
+    def stored_part(self, first: int, end: int) -> pa.Table:
+        """Some of them."""
+        if self.files is self.inventory.files:
+            return self.files.slice(first, end - first)
+        return self.inventory.files.take(pa.array(self.numbers[first:end]))
+
+    def hidden(self, first: int, end: int) -> Array:
+        """The ranges of sequences that are gone from some of `files`, ascending; shape (n, 2), both inclusive."""
+        if not self.released.num_rows:
+            return _NOTHING
+        own = self.numbers[first:end]
+        start, stop = np.searchsorted(self.released["file"].to_numpy(), [own.min(), own.max() + 1])
+        ranges = self.released.slice(start, stop - start).sort_by("first_seq")
+        return np.stack([ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()], axis=1)
+
+    def subject_counts(self, store: Store, first: int = 0) -> pa.Table:
+        """The subject digests of what is left, as `Store.subject_counts` has them.
+
+        Args:
+            store: where the digests are kept.
+            first: only those of this one of `files` and of later ones; it has number 0 then.
+        """
+        counts = store.subject_counts(self.stored_part(first, len(self.numbers)))
+        if not self.digests:
+            return counts
+        own = {number - first: own for number, own in self.digests.items() if number >= first}
+        changed = pc.is_in(counts["file"], value_set=pa.array(list(own), pa.int64()))
+        parts = [counts.filter(pc.invert(changed))]
+        for number, digest in own.items():
+            numbers = pa.array(np.full(len(digest), number), pa.int64())
+            parts.append(digest.add_column(0, counts.schema.field("file"), numbers))
+        table = pa.concat_tables(parts)
+        order = np.argsort(table["file"].to_numpy(), kind="stable")
+        return table.take(pa.array(order)).combine_chunks()
+
+
+def untouched(inventory: Inventory) -> Left:
+    """A stream of which consumers let nothing go."""
+    return Left(inventory, inventory.files, np.arange(inventory.files.num_rows))
+
+
+def shown(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.Table, Array]:
+    """Rows without those whose sequences lie in hidden ranges, and the files of the others.
+
+    Args:
+        rows: `seq` among their columns.
+        file_of_row: one entry a row.
+        hidden: as `Left.hidden` tells.
+    """
+    if not len(hidden):
+        return rows, file_of_row
+    seqs = rows["seq"].to_numpy()
+    at = np.searchsorted(hidden[:, 0], seqs, side="right") - 1
+    stays = (at < 0) | (seqs > hidden[np.maximum(at, 0), 1])
+    return rows.filter(pa.array(stays)), file_of_row[stays]

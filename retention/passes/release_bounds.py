@@ -1,0 +1,56 @@
+"""Bounds of a pass that begins with a release: what metadata decided of it, and limits that may take what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from retention.passes.bounds import Estimate, segment_bounds, whole_only
+from retention.passes.ranges import Bounds, Range
+from retention.policy import Policy
+from retention.rules.release import Release
+from retention.rules.spans import Spans
+from retention.segments import Inventory
+
+
+def released_bounds(
+    inventory: Inventory, policy: Policy, as_of_ns: int, spans: Spans, released: Release
+) -> Estimate:
+    """Bound the numbers of a pass; what limits take rests on rows, so that they may take all or nothing.
+
+    Args:
+        inventory: the stream.
+        policy: its rules.
+        as_of_ns: the pass's instant.
+        spans: the stream.
+        released: what consumers let go of, as far as metadata decides it.
+    """
+    limits = policy.limits
+    by_release = Range(
+        np.where(released.whole, spans.messages, 0),
+        np.where(released.whole | released.ask, spans.messages, 0),
+    )
+    possible = Range(by_release.lower, spans.messages if limits else by_release.upper)
+    if policy.whole_segments:
+        possible = whole_only(inventory, spans, possible)
+    goes = possible.lower == spans.messages
+    size = Range(np.where(goes, spans.bytes, 0), np.where(possible.upper > 0, spans.bytes, 0))
+    release = Bounds(
+        int(by_release.lower[goes].sum()),
+        int(np.minimum(by_release.upper, possible.upper).sum()),
+    )
+    rest = Bounds(0, int(possible.upper[~released.whole].sum()))
+    by_rule = {policy.retention: release} | dict.fromkeys(limits, rest)
+    lengths = inventory.files["file_bytes"].to_numpy()
+    asked = np.repeat(released.ask, np.diff(spans.first_file)).astype(np.int64)
+    # Limits may ask the same rows again, and delete markers once more.
+    most = asked + len([one for one in (limits, policy.subject_delete_marker_ttl_ns) if one])
+    return Estimate(
+        stream=inventory.stream,
+        as_of_ns=as_of_ns,
+        removed_messages=possible.total(),
+        removed_bytes=size.total(),
+        by_rule={rule: bounds for rule, bounds in by_rule.items() if bounds.upper},
+        segments=segment_bounds(spans, possible),
+        files_read=Bounds(int(asked.sum()), int(most.sum())),
+        bytes_read=Bounds(0, int((most * lengths).sum())),
+    )

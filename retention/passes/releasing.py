@@ -1,0 +1,183 @@
+"""Interest and work-queue retention on a stored stream: what consumers let go of, from metadata, digests, then rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from retention.engines.choice import Engines
+from retention.opened import OpenedStream
+from retention.passes.left import Left, untouched
+from retention.passes.probe import Rows
+from retention.policy import Policy, Unmatched
+from retention.row_stats import counted, row_stats
+from retention.rules import RULES
+from retention.rules.judge import STAYS, SpanRows, removed_ranges
+from retention.rules.release import Interest, Release, refined, release, released
+from retention.rules.spans import Array, Spans, spans_of
+from retention.segments import Inventory, ReadCount
+from retention.subject_counts import count_subjects
+from schemas.files import FILE_STATS
+from schemas.messages import RULE_COLUMNS
+from schemas.plan import REMOVED_RANGES
+
+_AT_ONCE = 512
+"""Spans whose subject digests are held together."""
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """Which messages of one span does no consumer need?"""
+
+    span: int
+    interests: tuple[Interest, ...]
+    unmatched: Unmatched
+    rule: str
+    in_full: bool
+    """Whether limits look at more of what is left than its count and size."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes to answer."""
+        return RULE_COLUMNS if self.in_full else ("seq", "subject", "size")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the rows of one span say to that."""
+
+    removed: pa.Table
+    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
+    left: dict[int, dict[str, Any]]
+    """Row number of a file that keeps some → what is left of it, fields of `FILE_STATS`."""
+    digests: dict[int, pa.Table]
+    """The same → its subject digest, where limits look at it."""
+    read: ReadCount
+
+
+def left_by_consumers(
+    opened: OpenedStream,
+    inventory: Inventory,
+    policy: Policy,
+    interests: Sequence[Interest],
+    engines: Engines,
+) -> Left:
+    """What consumers leave of a stream, exactly; a stream whose retention is `limits` is left as it is.
+
+    Raises:
+        DamagedError: a file that had to be read is damaged.
+    """
+    if policy.retention == "limits":
+        return untouched(inventory)
+    spans = spans_of(inventory.files)
+    decided = decide_release(opened, inventory, spans, policy, interests)
+    in_full = policy.allow_msg_ttl or not (
+        policy.max_age_ns is None and policy.max_msgs_per_subject is None
+    )
+    questions = [
+        Unneeded(
+            span=int(span),
+            interests=tuple(
+                one.within(int(spans.min_seq[span]), int(spans.max_seq[span])) for one in interests
+            ),
+            unmatched=policy.unmatched,
+            rule=policy.retention,
+            in_full=in_full,
+        )
+        for span in np.flatnonzero(decided.ask)
+    ]
+    told = Rows(opened, untouched(inventory), engines)(unneeded, spans, questions)
+    return _left(inventory, decided.whole[spans.span_of_file], told)
+
+
+def decide_release(
+    opened: OpenedStream,
+    inventory: Inventory,
+    spans: Spans,
+    policy: Policy,
+    interests: Sequence[Interest],
+) -> Release:
+    """Decide what consumers let go of as far as metadata goes; subject digests are read only of spans in doubt."""
+    decided = release(spans, interests, policy.unmatched)
+    if not any(one.filters for one in interests):
+        return decided
+    for files in _in_doubt(spans, decided.ask):
+        counts = opened.store.subject_counts(inventory.files.take(pa.array(files)))
+        numbers = pa.array(files[counts["file"].to_numpy()], pa.int64())
+        counts = counts.set_column(0, "file", numbers)
+        decided = refined(decided, spans, interests, policy.unmatched, counts)
+    return decided
+
+
+def unneeded(span: SpanRows, question: Unneeded) -> Told:
+    """Which rows of one span no consumer needs, and what is left of its files."""
+    gone = released(span.rows, question.interests, question.unmatched)
+    verdicts = np.where(gone, RULES.index(question.rule), STAYS).astype(np.int8)
+    stats = row_stats if question.in_full else counted
+    left, digests = {}, {}
+    for number in np.unique(span.file_of_row[gone]).tolist():
+        rows = span.rows.filter(pa.array((span.file_of_row == number) & ~gone))
+        if rows.num_rows:
+            left[number] = stats(rows)
+            if question.in_full:
+                digests[number] = count_subjects(rows)
+    return Told(removed_ranges(span, verdicts), left, digests, span.read)
+
+
+def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
+    """The row numbers of the files of asked spans, all files of some spans at a time."""
+    asked = np.flatnonzero(ask)
+    for at in range(0, len(asked), _AT_ONCE):
+        some = asked[at : at + _AT_ONCE]
+        yield np.concatenate(
+            [np.arange(spans.first_file[span], spans.first_file[span + 1]) for span in some]
+        )
+
+
+def _left(inventory: Inventory, whole: Array, told: Sequence[Told]) -> Left:
+    """Put together what metadata and rows told.
+
+    Args:
+        inventory: the stream.
+        whole: files that go whole by metadata; a mask.
+        told: what rows said of the others.
+    """
+    if not whole.any() and not told:
+        return untouched(inventory)
+    files = inventory.files
+    ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *(one.removed for one in told)])
+    lost = np.where(whole, files["messages"].to_numpy(), 0)
+    np.add.at(lost, ranges["file"].to_numpy(), ranges["messages"].to_numpy())
+    stays = lost < files["messages"].to_numpy()
+    changed = {number: stats for one in told for number, stats in one.left.items()}
+    numbers = np.flatnonzero(stays)
+    table = _changed(files.take(pa.array(numbers)), numbers, changed)
+    order = np.lexsort([table[name].to_numpy() for name in ("min_seq", "segment", "partition")])
+    numbers = numbers[order]
+    at = {int(number): row for row, number in enumerate(numbers)} if changed else {}
+    return Left(
+        inventory=inventory,
+        files=table.take(pa.array(order)),
+        numbers=numbers,
+        released=ranges.filter(pa.array(stays[ranges["file"].to_numpy()])).combine_chunks(),
+        digests={at[number]: own for one in told for number, own in one.digests.items()},
+        read=sum((one.read for one in told), ReadCount()),
+    )
+
+
+def _changed(table: pa.Table, numbers: Array, changed: dict[int, dict[str, Any]]) -> pa.Table:
+    """Files with what is left of some of them in place of what is stored."""
+    if not changed:
+        return table
+    is_changed = np.isin(numbers, list(changed))
+    stored = table.filter(pa.array(is_changed)).to_pylist()
+    new = [
+        row | changed[int(number)] for row, number in zip(stored, numbers[is_changed], strict=True)
+    ]
+    parts = [table.filter(pa.array(~is_changed)), pa.Table.from_pylist(new, schema=FILE_STATS)]
+    places = np.concatenate([np.flatnonzero(~is_changed), np.flatnonzero(is_changed)])
+    return pa.concat_tables(parts).take(pa.array(np.argsort(places)))

@@ -1,0 +1,65 @@
+"""Where a new consumer begins: the first message of a stream that it needs (the server's selectStartingSeqNo)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.consumers.config import ConsumerConfig
+from retention.opened import OpenedStream
+from retention.parquet_files import read_columns
+from retention.passes.position import next_seq
+from retention.segments import Inventory
+from retention.subjects import matching_mask
+
+
+def start_of(opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig) -> int:
+    """The sequence below which a consumer that is created now needs nothing.
+
+    Raises:
+        DamagedError: a file that tells times or subjects cannot be read.
+    """
+    after = next_seq(opened, inventory)
+    first_seq = pc.min(inventory.files["min_seq"]).as_py() or after
+    match consumer.deliver_policy:
+        case "all":
+            return int(first_seq)
+        case "new":
+            return after
+        case "by_start_sequence":
+            wanted = consumer.opt_start_seq
+        case "by_start_time":
+            wanted = _first_since(opened, inventory, consumer.opt_start_time or 0, after)
+        case "last":
+            wanted = max(_last_seqs(opened, inventory, consumer), default=after - 1)
+        case "last_per_subject":
+            wanted = min(_last_seqs(opened, inventory, consumer), default=first_seq)
+    return int(min(max(wanted, first_seq), after))
+
+
+def _last_seqs(opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig) -> list[int]:
+    """The last sequence of each subject that a consumer wants."""
+    counts = opened.store.subject_counts(inventory.files)
+    if consumer.filters:
+        counts = counts.filter(matching_mask(counts["subject"], consumer.filters))
+    found = counts.group_by("subject").aggregate([("last_seq", "max")])
+    seqs: list[int] = found["last_seq_max"].to_pylist()
+    return seqs
+
+
+def _first_since(opened: OpenedStream, inventory: Inventory, since_ns: int, after: int) -> int:
+    """The first message that is not older than an instant."""
+    young = inventory.files.filter(pc.greater_equal(inventory.files["max_ts_ns"], since_ns))
+    young = young.sort_by("min_seq")
+    first = after
+    for number, low in enumerate(young["min_seq"].to_pylist()):
+        if low >= first:
+            break
+        [file] = opened.store.data_files(young.slice(number, 1))
+        first = min(first, _first_young(read_columns(file, ("seq", "ts_ns"))[0], since_ns))
+    return first
+
+
+def _first_young(rows: pa.Table, since_ns: int) -> int:
+    return int(rows["seq"].to_numpy()[np.argmax(rows["ts_ns"].to_numpy() >= since_ns)])

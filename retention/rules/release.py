@@ -1,0 +1,175 @@
+"""Interest and work-queue retention: which messages no consumer needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.policy import Unmatched
+from retention.rules.spans import Array, Spans
+from retention.subjects import matching_mask
+
+_NO_SEQS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Interest:
+    """What one consumer still needs of a stream (the server's `needAck`; docs/semantics/consumers-release.md)."""
+
+    consumer: str
+    ack_floor: int
+    """The stream sequence up to which everything is settled."""
+    delivered: int
+    """The stream sequence of the last delivery."""
+    filters: tuple[str, ...] = ()
+    """Empty: every message."""
+    explicit: bool = True
+    """Whether each message is acknowledged by itself; else what lies above the floor is needed."""
+    pending: Array = field(default_factory=lambda: _NO_SEQS)
+    """Sequences delivered and not settled, ascending."""
+    redelivered: Array = field(default_factory=lambda: _NO_SEQS)
+    """Sequences delivered more than once and not settled, also those given up, ascending."""
+
+    def matches(self, subjects: pa.Array | pa.ChunkedArray) -> Array:
+        """Which subjects the consumer wants; a mask."""
+        if not self.filters:
+            return np.ones(len(subjects), dtype=bool)
+        return matching_mask(subjects, self.filters).to_numpy(zero_copy_only=False)
+
+    def needs(self, seqs: Array) -> Array:
+        """Which of the messages that it wants it still needs; a mask."""
+        needed = seqs > self.ack_floor
+        if self.explicit:
+            needed &= (seqs > self.delivered) | np.isin(seqs, self.pending)
+        return needed | np.isin(seqs, self.redelivered)
+
+    def needs_all(self, spans: Spans) -> Array:
+        """Spans of which it needs every message that it wants; a mask."""
+        passed = max(self.ack_floor, self.delivered) if self.explicit else self.ack_floor
+        return spans.min_seq > passed
+
+    def needs_none(self, spans: Spans) -> Array:
+        """Spans of which it needs no message, whatever it wants; a mask."""
+        settled = spans.max_seq <= self.ack_floor
+        if self.explicit:
+            above = self.pending[self.pending > self.ack_floor]
+            settled |= (spans.max_seq <= self.delivered) & ~_hold_some(spans, above)
+        return settled & ~_hold_some(spans, self.redelivered)
+
+    def within(self, first: int, last: int) -> Interest:
+        """The same for messages between two sequences, both inclusive, and small."""
+        return replace(
+            self,
+            pending=_between(self.pending, first, last),
+            redelivered=_between(self.redelivered, first, last),
+        )
+
+
+@dataclass(frozen=True)
+class Release:
+    """What consumers let go of, per span where metadata can tell; spans in neither mask lose nothing."""
+
+    whole: Array
+    """Spans that go whole; a mask."""
+    ask: Array
+    """Spans whose rows decide; a mask."""
+
+
+def release(spans: Spans, interests: Sequence[Interest], unmatched: Unmatched) -> Release:
+    """Decide from sequences alone; what is asked here, subject digests may decide yet.
+
+    A stream without consumers keeps everything.
+
+    Args:
+        spans: the stream.
+        interests: of every consumer.
+        unmatched: what becomes of messages that no filter matches.
+    """
+    nobody = np.zeros(len(spans), dtype=bool)
+    if not interests:
+        return Release(whole=nobody, ask=nobody)
+    all_wanted = any(not one.filters for one in interests)
+    needs_all, needs_none, kept = ~nobody, ~nobody, nobody
+    for one in interests:
+        whole = one.needs_all(spans)
+        needs_all = needs_all & whole
+        needs_none = needs_none & one.needs_none(spans)
+        kept = kept | (whole & (not one.filters))
+    if all_wanted or unmatched == "keep":
+        kept = kept | needs_all
+    gone = needs_none & (all_wanted or unmatched == "remove")
+    return Release(whole=gone, ask=~gone & ~kept)
+
+
+def refined(
+    asked: Release,
+    spans: Spans,
+    interests: Sequence[Interest],
+    unmatched: Unmatched,
+    counts: pa.Table,
+) -> Release:
+    """Decide from subject digests those asked spans in which every subject's messages fare alike.
+
+    Args:
+        asked: what sequences alone left open.
+        spans: the stream.
+        interests: of every consumer.
+        unmatched: what becomes of messages that no filter matches.
+        counts: the digests of all files of some asked spans; `file`, a row number of the inventory, and `subject`.
+
+    Returns:
+        The same, with those spans decided.
+    """
+    span = spans.span_of_file[counts["file"].to_numpy()]
+    encoded = _encoded(counts["subject"])
+    wanted = needed = open_ = np.zeros(len(span), dtype=bool)
+    for one in interests:
+        mine = one.matches(encoded.dictionary)[encoded.indices.to_numpy()]
+        wanted = wanted | mine
+        needed = needed | (mine & one.needs_all(spans)[span])
+        open_ = open_ | (mine & ~one.needs_none(spans)[span])
+    goes = ~open_ & (wanted | (unmatched == "remove"))
+    stays = needed | (~wanted & (unmatched == "keep"))
+    all_go, all_stay = (_all_of_span(each, span, len(spans)) for each in (goes, stays))
+    return Release(whole=asked.whole | all_go, ask=asked.ask & ~all_go & ~all_stay)
+
+
+def released(rows: pa.Table, interests: Sequence[Interest], unmatched: Unmatched) -> Array:
+    """Which rows no consumer needs any more; a mask.
+
+    Args:
+        rows: `seq` and `subject`.
+        interests: of every consumer.
+        unmatched: what becomes of messages that no filter matches.
+    """
+    seqs, encoded = rows["seq"].to_numpy(), _encoded(rows["subject"])
+    wanted = needed = np.zeros(len(seqs), dtype=bool)
+    for one in interests:
+        mine = one.matches(encoded.dictionary)[encoded.indices.to_numpy()]
+        wanted = wanted | mine
+        needed = needed | (mine & one.needs(seqs))
+    return ~needed & (wanted | (unmatched == "remove" and len(interests) > 0))
+
+
+def _encoded(subjects: pa.ChunkedArray) -> pa.DictionaryArray:
+    return pc.dictionary_encode(subjects.combine_chunks())
+
+
+def _between(seqs: Array, first: int, last: int) -> Array:
+    return seqs[np.searchsorted(seqs, first) : np.searchsorted(seqs, last, side="right")]
+
+
+def _hold_some(spans: Spans, seqs: Array) -> Array:
+    """Spans in whose range one of these ascending sequences lies; a mask."""
+    first = np.searchsorted(seqs, spans.min_seq, side="left")
+    return first < np.searchsorted(seqs, spans.max_seq, side="right")
+
+
+def _all_of_span(each: Array, span: Array, spans: int) -> Array:
+    """Spans that have entries, all of which are true; a mask."""
+    entries = np.bincount(span, minlength=spans)
+    return (entries > 0) & (np.bincount(span[each], minlength=spans) == entries)

@@ -1,0 +1,169 @@
+"""The consumer table of a stream: for each consumer a log of whole records, of which the newest says what is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from retention import files
+from retention.checks import checked, unchecked
+from retention.consumers.state import ConsumerState, from_json
+from retention.errors import BusyError, DamagedError
+from retention.segments import Counters
+from retention.stores.versions import Versions, versions_in
+from retention.subjects import name_of_path, path_name
+
+DIRECTORY = "consumers"
+"""Below the stream's root."""
+IMPORTED = "imported.json"
+"""In it: the consumers of a backup, as earlier versions of this program kept them."""
+ATTEMPTS = 50
+_ESCAPE = "="
+"""What stands for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
+
+
+@dataclass(frozen=True)
+class ConsumerRecord:
+    """One consumer: what it is, how far it has come, and what brought it there."""
+
+    consumer: str
+    config: Mapping[str, Any]
+    """With the server's JSON names."""
+    state: ConsumerState
+    version: int = 0
+    """How many records there were before this one, and this one; 0: it is not written yet."""
+    revision: int = 0
+    """How often the consumer was created, edited or deleted."""
+    counted: bool = True
+    """Whether the message table's log counts the last of those edits."""
+    deleted: bool = False
+    origin: str | None = None
+    """The writer's batch that brought it: it belongs to nothing unless that batch was committed."""
+    folded: Mapping[str, Any] = field(default_factory=dict)
+    """Up to where acknowledgements are folded into the state, by the name of their source."""
+
+
+Change = Callable[[ConsumerRecord | None], ConsumerRecord]
+"""From what is to what shall be; applied again, also to its own outcome, it changes nothing more."""
+
+
+class ConsumerTable:
+    """Reads and writes `consumers/` of one stream."""
+
+    def __init__(self, root: str) -> None:
+        self._directory = files.join(root, DIRECTORY)
+
+    def live(self, counters: Counters) -> list[ConsumerRecord]:
+        """The consumers that there are, by name.
+
+        Args:
+            counters: of the message table: they tell which imports were committed.
+
+        Raises:
+            DamagedError: a record is not what was written.
+        """
+        found = self._imported()
+        with suppress(FileNotFoundError):
+            for component in files.directories(self._directory):
+                record = self.read(name_of_path(component.replace(_ESCAPE, "%")))
+                if record is not None:
+                    found[record.consumer] = record
+        return [
+            record
+            for _, record in sorted(found.items())
+            if not record.deleted
+            and (record.origin is None or counters.batches.get(record.origin) is not None)
+        ]
+
+    def read(self, consumer: str) -> ConsumerRecord | None:
+        """A consumer's newest record, also that of a deleted one; None: there never was any.
+
+        Raises:
+            DamagedError: it is not what was written.
+        """
+        newest = self._versions(consumer).newest()
+        if newest is None:
+            return self._imported().get(consumer)
+        location, version, content = newest
+        return _parsed(location, consumer, version, content)
+
+    def update(self, consumer: str, change: Change) -> ConsumerRecord:
+        """Put the changed record in place of the newest one; nothing is written if it is the same.
+
+        Of rivals none loses its change: who finds another's record in its way applies its change to that one.
+
+        Raises:
+            DamagedError: the newest record is not what was written.
+            BusyError: rivals kept coming first.
+        """
+        versions = self._versions(consumer)
+        for _ in range(ATTEMPTS):
+            before = self.read(consumer)
+            after = change(before)
+            number = 0 if before is None else before.version
+            after = replace(after, consumer=consumer, version=number)
+            if after == before:
+                return after
+            after = replace(after, version=number + 1)
+            if versions.add(number + 1, _content(after)):
+                versions.tidy()
+                return after
+        raise BusyError(
+            f"{versions.directory}: {ATTEMPTS} times another process changed this consumer first; this change was not "
+            "made; try again later"
+        )
+
+    def _versions(self, consumer: str) -> Versions:
+        component = path_name(consumer)
+        if files.is_remote(self._directory):
+            component = component.replace("%", _ESCAPE)
+        return versions_in(files.join(self._directory, component))
+
+    def _imported(self) -> dict[str, ConsumerRecord]:
+        location = files.join(self._directory, IMPORTED)
+        content = files.read_bytes(location)
+        if content is None:
+            return {}
+        try:
+            kept = json.loads(content)
+            origin = f"nats-backup/{kept['sha256']}"
+            return {
+                name: ConsumerRecord(name, one["config"], from_json(one["state"]), origin=origin)
+                for name, one in kept["consumers"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, DamagedError) as error:
+            raise DamagedError(
+                f"{location}: cannot be read as the consumers that an import kept ({error!r}); nothing was written; "
+                "restore that file from a copy, or remove it to go on without consumers"
+            ) from error
+
+
+def _content(record: ConsumerRecord) -> bytes:
+    said = vars(record) | {
+        "state": record.state.as_json(),
+        "last_active_ns": record.state.last_active_ns,
+    }
+    return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
+    try:
+        said = unchecked(json.loads(content))
+        last_active_ns = said.pop("last_active_ns")
+        said["state"] = replace(from_json(said["state"]), last_active_ns=last_active_ns)
+        record = ConsumerRecord(**said)
+        _refuse_misplaced(record, consumer, version)
+    except (ValueError, TypeError, KeyError, AttributeError, DamagedError) as error:
+        raise DamagedError(
+            f"{location}: this record of consumer {consumer} cannot be read ({error}); nothing was changed; restore it "
+            "from a copy"
+        ) from error
+    return record
+
+
+def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:
+    if (record.consumer, record.version) != (consumer, version):
+        raise ValueError(f"it is version {record.version} of {record.consumer}")

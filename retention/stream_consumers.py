@@ -1,0 +1,99 @@
+"""The consumers of one stream as a person holds them: look, add, update, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from retention.config.stream import StreamConfig
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.errors import RefusedError, UsageError
+from retention.opened import OpenedStream
+from retention.passes.editing import delete_consumer, put_consumers
+from retention.views.consumers import ConsumerInfo, consumer_infos
+
+
+@dataclass(frozen=True)
+class StreamConsumers:
+    """Those who read a stream; configurations have the server's names and values."""
+
+    opened: OpenedStream
+
+    def list(self) -> list[ConsumerInfo]:
+        """All of them, by name."""
+        return consumer_infos(self.opened)
+
+    def info(self, name: str) -> ConsumerInfo:
+        """One of them.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        for one in self.list():
+            if one.name == name:
+                return one
+        raise self._no_such(name)
+
+    def add(self, config: Mapping[str, Any]) -> ConsumerInfo:
+        """Create a consumer; one that is there and is the same stays (CONSUMER.CREATE, action create).
+
+        Raises:
+            UsageError: the configuration cannot be read.
+            RefusedError: a server would refuse it, or another consumer has that name.
+        """
+        wanted = _parsed(config)
+        known = {one.name: one for one in self.list()}.get(wanted.name)
+        if known is not None and not _is_same(known, wanted, self.opened.config):
+            raise RefusedError(
+                f"{self.opened.name}: consumer {wanted.name} is there already and is another one (error code 10148); "
+                "nothing was changed; update it, or name another consumer"
+            )
+        return self._put(wanted)
+
+    def update(self, config: Mapping[str, Any]) -> ConsumerInfo:
+        """Edit a consumer (CONSUMER.CREATE, action update).
+
+        Raises:
+            UsageError: there is none of that name, or the configuration cannot be read.
+            RefusedError: a server would refuse it.
+        """
+        wanted = _parsed(config)
+        self.info(wanted.name)
+        return self._put(wanted)
+
+    def remove(self, name: str) -> None:
+        """Delete a consumer; what only it needed may go with the next pass.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        delete_consumer(self.opened, name)
+
+    def _put(self, wanted: ConsumerConfig) -> ConsumerInfo:
+        put_consumers(self.opened, [wanted])
+        return self.info(wanted.name)
+
+    def _no_such(self, name: str) -> UsageError:
+        return UsageError(
+            f"{self.opened.name}: there is no consumer {name} (error code 10014); nothing was changed; correct its "
+            f"name: `retention consumer ls {self.opened.name}` lists those that are there"
+        )
+
+
+def _parsed(config: Mapping[str, Any]) -> ConsumerConfig:
+    try:
+        return ConsumerConfig(**config)
+    except (ValidationError, TypeError) as error:
+        wrong = error.errors()[0] if isinstance(error, ValidationError) else {"msg": str(error)}
+        where = ".".join(map(str, wrong.get("loc", ())))
+        raise UsageError(
+            f"{where or 'the consumer'}: {wrong['msg']}; nothing was changed; give the `config` that `nats "
+            "consumer info --json` prints, or its fields"
+        ) from error
+
+
+def _is_same(known: ConsumerInfo, wanted: ConsumerConfig, stream: StreamConfig) -> bool:
+    return resolved(ConsumerConfig(**known.config), stream) == resolved(wanted, stream)

@@ -1,0 +1,104 @@
+"""The consumers of a stream as people and programs read them: configuration, progress, and what is still to come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from retention.opened import OpenedStream
+from retention.passes.hearing import interest_of
+from retention.passes.left import untouched
+from retention.passes.probe import read_span
+from retention.rules.release import Interest
+from retention.rules.spans import spans_of
+from retention.segments import Inventory
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
+
+
+@dataclass(frozen=True)
+class ConsumerInfo:
+    """One consumer, with the server's names (CONSUMER.INFO)."""
+
+    stream: str
+    name: str
+    config: Mapping[str, Any]
+    delivered: Mapping[str, int]
+    """`consumer_seq` and `stream_seq` of the last delivery."""
+    ack_floor: Mapping[str, int]
+    """Up to them everything is settled."""
+    num_ack_pending: int
+    num_redelivered: int
+    num_pending: int
+    """Messages that it wants and has not had."""
+    revision: int
+    """How often it was created, edited or deleted."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The consumer as JSON values."""
+        return asdict(self)
+
+
+def consumer_infos(opened: OpenedStream) -> list[ConsumerInfo]:
+    """The stored consumers of a stream, by name.
+
+    Raises:
+        DamagedError: a consumer's record, or a data file that has to be read, is damaged.
+    """
+    if not opened.store.exists():
+        return []
+    inventory = opened.store.inventory(opened.store.snapshot())
+    records = ConsumerTable(opened.root).live(inventory.counters)
+    pending = _still_to_come(opened, inventory, records)
+    return [
+        ConsumerInfo(
+            stream=opened.name,
+            name=record.consumer,
+            config=record.config,
+            delivered=vars(record.state.delivered).copy(),
+            ack_floor=vars(record.state.ack_floor).copy(),
+            num_ack_pending=record.state.num_ack_pending,
+            num_redelivered=record.state.num_redelivered(record.config.get("max_deliver", -1)),
+            num_pending=count,
+            revision=record.revision,
+        )
+        for record, count in zip(records, pending, strict=True)
+    ]
+
+
+def _still_to_come(
+    opened: OpenedStream, inventory: Inventory, records: Sequence[ConsumerRecord]
+) -> list[int]:
+    """How many messages lie above each consumer's last delivery, of those that it wants."""
+    subjects = opened.config.subjects
+    interests = [interest_of(record, subjects) for record in records]
+    filtered = any(one.filters for one in interests)
+    counts = opened.store.subject_counts(inventory.files) if filtered else None
+    messages = inventory.files["messages"].to_numpy()
+    found = []
+    for one in interests:
+        wanted = messages
+        if one.filters and counts is not None:
+            mine = counts.filter(one.matches(counts["subject"]))
+            wanted = np.zeros_like(messages)
+            np.add.at(wanted, mine["file"].to_numpy(), mine["messages"].to_numpy())
+        above = inventory.files["min_seq"].to_numpy() > one.delivered
+        found.append(int(wanted[above].sum()) + _in_part(opened, inventory, one))
+    return found
+
+
+def _in_part(opened: OpenedStream, inventory: Inventory, one: Interest) -> int:
+    """The same of the files into which the last delivery falls."""
+    spans, stored, count = spans_of(inventory.files), untouched(inventory), 0
+    split = (spans.min_seq <= one.delivered) & (spans.max_seq > one.delivered)
+    for span in np.flatnonzero(split):
+        first, end = (int(number) for number in spans.first_file[span : span + 2])
+        part = stored.stored_part(first, end)
+        begun = part.filter(pc.less_equal(part["min_seq"], one.delivered))
+        rows, _, _ = read_span(tuple(opened.store.data_files(begun)), ("seq", "subject"))
+        above = rows.filter(pc.greater(rows["seq"], one.delivered))
+        count += int(one.matches(above["subject"]).sum())
+    return count

@@ -1,0 +1,95 @@
+"""Consumers on an object store: of rivals one comes first, none loses a change, and a release goes by them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from retention import files
+from retention.consumers.state import new_state
+from retention.errors import DamagedError
+from retention.segments import Counters
+from retention.stores.commit_versions import CHECKPOINT_EVERY
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.versions import versions_in
+from retention.warehouse import open_warehouse
+from tests.support.sandboxes import NOW, lines
+
+BILLING = ConsumerRecord("billing", {"durable_name": "billing"}, new_state(1), revision=1)
+
+
+def test_of_rivals_one_creates_the_next_version(bucket: str) -> None:
+    mine, theirs = (versions_in(f"{bucket}/consumers/billing") for _ in range(2))
+    assert mine.newest() is None
+    assert theirs.add(1, b"first")
+    assert not mine.add(1, b"first of mine")
+    assert mine.add(2, "zwölf".encode())
+    assert not theirs.add(2, b"late")
+    assert not theirs.add(4, b"early")
+    location, number, content = theirs.newest() or ("", 0, b"")
+    assert (number, content.decode()) == (2, "zwölf")
+    assert location.endswith(f"{2:020d}.json")
+
+
+def test_many_versions_are_put_together(bucket: str) -> None:
+    versions = versions_in(f"{bucket}/consumers/billing")
+    for number in range(1, CHECKPOINT_EVERY + 3):
+        assert versions.add(number, b"%d" % number)
+        versions.tidy()
+    log = files.names(f"{bucket}/consumers/billing/_delta_log")
+    assert any(name.endswith(".checkpoint.parquet") for name in log)
+    assert (versions.newest() or ("", 0, b""))[2] == b"%d" % (CHECKPOINT_EVERY + 2)
+
+
+@pytest.mark.parametrize("name", ["billing", "räume", "A%20=x"])
+def test_records_come_back_and_rivals_are_built_upon(bucket: str, name: str) -> None:
+    table, rival = ConsumerTable(bucket), ConsumerTable(bucket)
+    table.update(name, lambda _: replace(BILLING, consumer=name))
+    first = [1]
+
+    def change(found: ConsumerRecord | None) -> ConsumerRecord:
+        assert found is not None
+        if first:
+            first.clear()
+            rival.update(name, lambda theirs: replace(theirs or BILLING, folded={"theirs": 1}))
+        return replace(found, folded={**found.folded, "mine": 2})
+
+    table.update(name, change)
+    [record] = table.live(Counters())
+    assert (record.consumer, record.version) == (name, 3)
+    assert record.folded == {"theirs": 1, "mine": 2}
+
+
+def test_damage_is_refused_by_name(bucket: str) -> None:
+    table = ConsumerTable(bucket)
+    table.update("billing", lambda _: BILLING)
+    place = f"{bucket}/consumers/billing/_delta_log/{1:020d}.json"
+    said = files.read_bytes(place) or b""
+    for wrong in (b"", said.replace(b'\\"revision\\":1', b'\\"revision\\":2')):
+        files.replace(place, wrong)
+        with pytest.raises(DamagedError, match=r"00001\.json"):
+            table.read("billing")
+
+
+def test_a_release_on_an_object_store_goes_by_its_consumers(bucket: str, tmp_path: Path) -> None:
+    listed = {"durable_name": "late", "ack_policy": "explicit", "deliver_policy": "new"}
+    stream = {
+        "name": "ORDERS",
+        "subjects": ["orders.>"],
+        "retention": "interest",
+        "consumers": [listed],
+    }
+    path = tmp_path / "retention.yaml"
+    path.write_text(json.dumps({"warehouse": bucket, "streams": [stream]}))
+    warehouse = open_warehouse(path, engine="local", clock=lambda: NOW)
+    orders = warehouse.new_stream("ORDERS")
+    orders.publish([line.encode() for line in lines(5)])
+    [outcome] = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+    assert outcome.value.by_rule == {"interest": 5}
+    assert orders.opened.store.snapshot().counters.consumers == 1
+    [record] = ConsumerTable(orders.opened.root).live(Counters())
+    assert (record.counted, record.state) == (True, new_state(6))
