@@ -123,9 +123,11 @@ def _releases(policy: Policy) -> list[str]:
         case "limits":
             return []
         case "interest":
-            return ["a message goes when every consumer that wants it has acknowledged it"]
+            sentence = "a message goes when every consumer that wants it has acknowledged it"
         case "workqueue":
-            return ["a message goes when its consumer has acknowledged it"]
+            sentence = "a message goes when its consumer has acknowledged it"
+    unwanted = ["one that no consumer wants goes, too"] if policy.unmatched == "remove" else []
+    return [sentence, *unwanted]
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,8 +8,8 @@ from retention import files
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
 from retention.opened import OpenedStream
-from retention.passes.hearing import hear
 from retention.passes.history import history_of
+from retention.passes.interests import audience_of
 from retention.passes.orphans import orphans
 from retention.stores.delta_history import versions
 from retention.stores.delta_writers import unconditional_commits
@@ -66,7 +66,7 @@ def _consumers(opened: OpenedStream) -> Iterator[Finding]:
     if opened.config.retention == "limits" or not opened.store.exists():
         return
     inventory = opened.store.inventory(opened.store.snapshot())
-    count = len(hear(opened, inventory).interests)
+    count = len(audience_of(opened, inventory).interests)
     yield ok("consumers", f"{count:,} of them say what they need", opened.name)
 
 

@@ -6,7 +6,7 @@ from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.bounds import Estimate, bounds_of
-from retention.passes.hearing import hear
+from retention.passes.interests import audience_of
 from retention.passes.left import untouched
 from retention.passes.planning import decide
 from retention.passes.ranges import Bounds
@@ -47,7 +47,7 @@ def after_release(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> 
         RefusedError: a consumer's state contradicts itself.
     """
     policy, spans = opened.config.policy(), spans_of(inventory.files)
-    interests = hear(opened, inventory).interests
+    interests = audience_of(opened, inventory).interests
     released = decide_release(opened, inventory, spans, policy, interests)
     return released_bounds(inventory, policy, as_of_ns, spans, released)
 

@@ -14,7 +14,7 @@ from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.audience import Audience
 from retention.passes.exchange import beyond_limit
 from retention.passes.forecast import forecast, remembered
-from retention.passes.hearing import hear
+from retention.passes.interests import audience_of
 from retention.passes.left import Left, untouched
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.position import next_seq
@@ -162,7 +162,7 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     # Read behind the snapshot, on whose counter of edits the commit rests.
-    audience = hear(opened, inventory)
+    audience = audience_of(opened, inventory)
     left = left_by_consumers(opened, inventory, policy, audience.interests, engines)
     rows = Rows(opened, left, engines)
     decided = decide(opened, left, policy, as_of_ns, engines)

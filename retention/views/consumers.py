@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from retention.opened import OpenedStream
-from retention.passes.hearing import interest_of
+from retention.passes.interests import interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span
 from retention.rules.release import Interest

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.consumers.state import from_json
-from retention.passes.hearing import interest_of
+from retention.passes.interests import interest_of
 from retention.rules.release import released
 from retention.stores.consumers import ConsumerRecord
 from tests.support.interest_cases import Case, bring_in, left_in, load_cases, warehouse_of

@@ -38,6 +38,7 @@ def test_without_limits_nothing_goes() -> None:
         ({"allow_msg_ttl": True}, "Nats-TTL"),
         ({"subject_delete_marker_ttl_ns": HOUR}, "stays 1 hour"),
         ({"retention": "interest"}, "every consumer that wants it"),
+        ({"retention": "interest", "unmatched": "remove"}, "no consumer wants goes"),
         ({"retention": "workqueue"}, "its consumer has acknowledged it"),
     ],
 )

@@ -16,7 +16,7 @@ from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 
-def hear(opened: OpenedStream, inventory: Inventory) -> Audience:
+def audience_of(opened: OpenedStream, inventory: Inventory) -> Audience:
     """What every consumer of a stream needs; nobody is asked where `retention` is `limits`.
 
     Args:
