@@ -19,7 +19,7 @@ LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.s
 `reply` that the message came with."""
 
 _TEXT = pa.schema([LOG.field("subject"), pa.field("data", pa.string()), LOG.field("reply")])
-_TAIL = 1000
+TAIL_LINES = 1000
 """So many lines tell whether a log begins as it did."""
 
 
@@ -144,7 +144,7 @@ def tail(log: AckLog, end: int) -> str:
     Raises:
         UsageError: they cannot be read.
     """
-    slices = log.between(max(0, end - _TAIL), end)
+    slices = log.between(max(0, end - TAIL_LINES), end)
     lines = [line for wanted in slices for line in read_slice(wanted).to_pylist()]
     return hashlib.sha256(repr((end, lines)).encode()).hexdigest()
 
