@@ -253,7 +253,7 @@ def as_log(log: tuple[Line, ...]) -> list[dict[str, Any]]:
     return said
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(world=worlds(forged=False), bytes_=st.integers(60, 900), rows=st.integers(1, 30))
 def test_a_log_in_any_pieces_and_runs_is_folded_as_in_one(
     stored: Path, world: World, bytes_: int, rows: int
