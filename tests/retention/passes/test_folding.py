@@ -187,11 +187,13 @@ def test_a_consumer_that_came_later_gets_all_and_one_of_the_same_name_what_is_ne
     stream = stream_in(tmp_path)
     said = [line for seq in range(1, 11) for line in (ack(seq), ack(seq, "late"))]
     log = written(tmp_path / "acks.jsonl", said)
-    stream.consumers.fold(log)
+    [first] = stream.consumers.fold(log)
+    assert first.unknown_consumers == {"late": 10}
     late = {"durable_name": "late", "ack_policy": "explicit"}
     stream.consumers.add(late)
     [done] = stream.consumers.fold(log)
     assert (done.before, list(done.consumers), floor(stream, "late")) == (0, ["late"], 10)
+    assert done.unknown_consumers == {}
     stream.consumers.remove("late")
     stream.consumers.add(late)
     [again] = stream.consumers.fold(log)
