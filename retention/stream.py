@@ -117,8 +117,8 @@ class Stream:
 
     @property
     def consumers(self) -> StreamConsumers:
-        """Those who read it: look, add, update, remove."""
-        return StreamConsumers(self.opened)
+        """Those who read it: look, add, update, remove, fold logs of acks."""
+        return StreamConsumers(self.opened, self.engine)
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
         """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""

@@ -1,8 +1,8 @@
-"""The consumers of one stream as a person holds them: look, add, update, remove."""
+"""The consumers of one stream as a person holds them: look, add, update, remove, fold logs of acks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,12 @@ from pydantic import ValidationError
 
 from retention.config.stream import StreamConfig
 from retention.consumers.config import ConsumerConfig, resolved
+from retention.engines.choice import EngineName, Engines
 from retention.errors import RefusedError, UsageError
+from retention.formats.ack_logs import open_log
 from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer, put_consumers
+from retention.passes.folding import FoldedLog, fold_logs
 from retention.views.consumers import ConsumerInfo, consumer_infos
 
 
@@ -21,6 +24,8 @@ class StreamConsumers:
     """Those who read a stream; configurations have the server's names and values."""
 
     opened: OpenedStream
+    engine: EngineName | None = None
+    """Beats the configuration's."""
 
     def list(self) -> list[ConsumerInfo]:
         """All of them, by name."""
@@ -71,6 +76,26 @@ class StreamConsumers:
             UsageError: there is none of that name.
         """
         delete_consumer(self.opened, name)
+
+    def fold(self, *logs: str, name: str | None = None) -> Sequence[FoldedLog]:
+        """Fold logs of acks into their states, each line once.
+
+        Args:
+            logs: JSON lines, Parquet files, directories of them, or Delta tables; local or `s3://`.
+            name: what a single log is called wherever it lies: a log is the same if its name is; its location, if not
+                given.
+
+        Raises:
+            UsageError: a log cannot be read.
+            RefusedError: a log does not begin as it did, or is ahead of the stream.
+            BusyError: a consumer was changed meanwhile.
+        """
+        if name is not None and len(logs) != 1:
+            raise UsageError(
+                f"{self.opened.name}: {name} names one log, and {len(logs)} are given; fold them one by one"
+            )
+        with Engines(self.engine) as engines:
+            return fold_logs(self.opened, [open_log(log, name) for log in logs], engines)
 
     def _put(self, wanted: ConsumerConfig) -> ConsumerInfo:
         put_consumers(self.opened, [wanted])

@@ -1,4 +1,4 @@
-"""Commands about those who read a stream: consumer ls, info, add, update, rm."""
+"""Commands about those who read a stream: consumer ls, info, add, update, rm, fold."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -124,6 +124,35 @@ def rm(
     else:
         said = {"stream": stream, "name": name, "deleted": True}
         put_json(settings, said, [said])
+
+
+@consumers.command()
+def fold(
+    ctx: typer.Context,
+    stream: OneStream,
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG", help="JSON lines, Parquet, a directory of them, or a Delta table."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="What the log is called wherever it lies; its path, if not given."
+        ),
+    ] = None,
+) -> None:
+    """Fold logs of acks into the consumers' states, each line once."""
+    settings = settings_of(ctx)
+    found = _of(settings, stream).fold(*logs, name=name)
+    from retention.views.folded import folded_entry, folded_lines
+
+    if settings.format == "table":
+        put_report(line for one in found for line in folded_lines(one))
+    else:
+        entries = [folded_entry(one) for one in found]
+        put_json(settings, entries, entries)
 
 
 def put_consumers(found: Sequence[ConsumerInfo]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,23 @@ class Report:
     """Acks for what had not been delivered, by the log or by the state; ignored."""
     missing: pa.Table = field(default_factory=UNSEEN.empty_table)
     """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state speak of."""
+
+    def then(self, state: ConsumerState, later: Report) -> Report:
+        """What two pieces of a log said together.
+
+        Args:
+            state: between them; the later piece knows of the gaps that it keeps.
+            later: what the piece after it said.
+        """
+        known = pc.is_in(self.missing["first"], state.unseen["first"].combine_chunks())
+        dropped = self.missing.filter(pc.invert(known))
+        missing = pa.concat_tables([dropped, later.missing]).sort_by("first")
+        counts = {
+            one.name: getattr(self, one.name) + getattr(later, one.name)
+            for one in fields(self)
+            if one.name != "missing"
+        }
+        return Report(**counts, missing=missing)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +63,7 @@ def parse(
     """
     parts = [_parse_part(*part) for part in _in_parts(replies, bodies)]
     acks = pa.concat_tables([ACKS.empty_table(), *(table for table, _ in parts)])
-    return acks, _together([one for _, faults in parts for one in faults])
+    return acks, together(one for _, faults in parts for one in faults)
 
 
 def verbs(bodies: pa.Array) -> pa.Array:
@@ -83,6 +83,15 @@ def verbs(bodies: pa.Array) -> pa.Array:
     masks = [_mask(mask) for _, mask in meanings]
     codes = np.select(masks, [code for code, _ in meanings], UNKNOWN)
     return pa.array(codes.astype(np.int8))
+
+
+def together(faults: Iterable[Malformed]) -> list[Malformed]:
+    """What several parts of a log say that could not be read, by reason; the first example of each stays."""
+    merged: dict[str, Malformed] = {}
+    for one in faults:
+        before = merged.get(one.why, Malformed(one.why, 0, one.example))
+        merged[one.why] = Malformed(one.why, before.count + one.count, before.example)
+    return list(merged.values())
 
 
 def _in_parts(
@@ -142,14 +151,6 @@ def _fault(kind: str, replies: pa.Array) -> list[Malformed]:
     }
     why = reasons.get(kind, f"has {kind}; a reply has 9, or 11 and more with domain and account")
     return [Malformed(why, len(replies), str(replies[0]))] if len(replies) else []
-
-
-def _together(faults: list[Malformed]) -> list[Malformed]:
-    merged: dict[str, Malformed] = {}
-    for one in faults:
-        before = merged.get(one.why, Malformed(one.why, 0, one.example))
-        merged[one.why] = Malformed(one.why, before.count + one.count, before.example)
-    return list(merged.values())
 
 
 def _mask(values: pa.Array) -> np.ndarray:

@@ -1,13 +1,17 @@
-"""Logs of acks, JSON lines or Parquet: what was published under replies, and what was delivered with them."""
+"""Logs of acks as lines: what was published under replies, and what was delivered with them."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+import io
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json, parquet
 
+from retention import files
+from retention.consumers.replies import Malformed, parse
 from retention.errors import UsageError
 
 LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.string())])
@@ -15,10 +19,69 @@ LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.s
 `reply` that the message came with."""
 
 _TEXT = pa.schema([LOG.field("subject"), pa.field("data", pa.string()), LOG.field("reply")])
+TAIL_LINES = 1000
+"""So many lines tell whether a log begins as it did."""
 
 
-def read_ack_log(path: Path) -> pa.Table:
-    """A log in its order, shape `LOG`: Parquet if its name ends so, else JSON lines.
+@dataclass(frozen=True)
+class LogPart:
+    """A part of a log that is read in one go: whole lines of a JSON file, or a row group of a Parquet file."""
+
+    location: str
+    rows: int
+    bytes: int
+    begin: int = 0
+    """Where it begins in a JSON file, in bytes."""
+    row_group: int | None = None
+    """None: JSON lines."""
+
+
+@dataclass(frozen=True)
+class AckLog:
+    """A log of acks and its parts, in order."""
+
+    name: str
+    parts: tuple[LogPart, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many lines it has."""
+        return sum(part.rows for part in self.parts)
+
+    def between(self, first: int, end: int) -> list[LogSlice]:
+        """The lines from `first` to before `end`, as slices of the parts that hold them."""
+        found, begin = [], 0
+        for part in self.parts:
+            low, high = max(first, begin), min(end, begin + part.rows)
+            if low < high:
+                found.append(LogSlice(part, low - begin, high - low, low))
+            begin += part.rows
+        return found
+
+
+@dataclass(frozen=True)
+class LogSlice:
+    """Some lines of one part of a log."""
+
+    part: LogPart
+    offset: int
+    """Of the first of them in the part."""
+    rows: int
+    row: int
+    """Of the first of them in the log."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What some lines of a log say."""
+
+    acks: pa.Table
+    """Shape `ACKS`; `row` counts from the log's beginning."""
+    malformed: tuple[Malformed, ...]
+
+
+def read_slice(wanted: LogSlice) -> pa.Table:
+    """Some lines of a log in their order, shape `LOG`.
 
     A line of JSON is an object with `subject` and perhaps `data`, a text, for an ack, or with `reply` for a delivery.
     A Parquet file has columns of these names, `data` binary or text; those that it lacks are empty.
@@ -26,18 +89,37 @@ def read_ack_log(path: Path) -> pa.Table:
     Raises:
         UsageError: the file cannot be read as that; the message says why.
     """
+    part = wanted.part
     try:
-        log = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
-        return log.cast(LOG)
+        log = _json_lines(part) if part.row_group is None else _row_group(part, part.row_group)
+        log = log.slice(wanted.offset, wanted.rows).cast(LOG)
     except (pa.ArrowException, OSError) as error:
-        raise UsageError(
-            f"{path} cannot be read as a log of acks ({error}); a line needs subject and data for an"
-            " ack, or reply for a delivery, and nothing else"
-        ) from error
+        raise unreadable(part.location, error) from error
+    return log
 
 
-def replies_and_bodies(log: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def parse_slice(wanted: LogSlice) -> Parsed:
+    """What some lines of a log say.
+
+    Raises:
+        UsageError: they cannot be read, or one of them is neither an ack nor a delivery.
+    """
+    replies, bodies = replies_and_bodies(read_slice(wanted), wanted.part.location, wanted.row)
+    acks, malformed = parse(replies, bodies)
+    place = acks.schema.get_field_index("row")
+    acks = acks.set_column(place, "row", pc.add(acks["row"], wanted.row))
+    return Parsed(acks, tuple(malformed))
+
+
+def replies_and_bodies(
+    log: pa.Table, where: str = "the log", row: int = 0
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """The reply of each line of a log of shape `LOG`, and its body: null where it is a delivery.
+
+    Args:
+        log: some lines.
+        where: the file that they are from.
+        row: of the first of them in the log.
 
     Raises:
         UsageError: a line has both a subject and a reply, or neither, or a delivery has data.
@@ -49,24 +131,50 @@ def replies_and_bodies(log: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]
     wrong = pc.index(pc.and_(is_clear, has_place), False).as_py()
     if wrong >= 0:
         raise UsageError(
-            f"line {wrong + 1} of the log is {log.slice(wrong, 1).to_pylist()[0]}; it must have either"
+            f"line {row + wrong + 1} of {where} is {log.slice(wrong, 1).to_pylist()[0]}; it must have either"
             " subject, and perhaps data, for an ack, or reply alone for a delivery"
         )
     bodies = pc.if_else(is_ack, pc.fill_null(log["data"], b""), None)
     return pc.coalesce(log["subject"], log["reply"]), bodies
 
 
-def _json_lines(path: Path) -> pa.Table:
-    if not path.stat().st_size:
-        return LOG.empty_table()
+def tail(log: AckLog, end: int) -> str:
+    """What tells whether the lines before `end` are those that they were: a digest of the last of them.
+
+    Raises:
+        UsageError: they cannot be read.
+    """
+    slices = log.between(max(0, end - TAIL_LINES), end)
+    lines = [line for wanted in slices for line in read_slice(wanted).to_pylist()]
+    return hashlib.sha256(repr((end, lines)).encode()).hexdigest()
+
+
+def unreadable(location: str, error: Exception | str) -> UsageError:
+    """The error of a file that is no log of acks."""
+    return UsageError(
+        f"{location} cannot be read as a log of acks ({error}); a line needs subject and data for an"
+        " ack, or reply for a delivery, and nothing else"
+    )
+
+
+def _json_lines(part: LogPart) -> pa.Table:
+    with files.open_input(part.location) as source:
+        content = source.read_at(part.bytes, part.begin)
     options = json.ParseOptions(explicit_schema=_TEXT, unexpected_field_behavior="error")
-    return json.read_json(path, parse_options=options)
+    block = json.ReadOptions(block_size=max(1, len(content)), use_threads=False)
+    log = json.read_json(io.BytesIO(content), parse_options=options, read_options=block)
+    if log.num_rows != part.rows:
+        raise unreadable(part.location, "a line is empty, or not one object")
+    return log
 
 
-def _parquet(path: Path) -> pa.Table:
-    stored = parquet.read_table(path, partitioning=None)
+def _row_group(part: LogPart, row_group: int) -> pa.Table:
+    with files.open_input(part.location) as source:
+        file = parquet.ParquetFile(source)
+        there = [name for name in LOG.names if name in file.schema_arrow.names]
+        stored = file.read_row_group(row_group, columns=there, use_threads=False)
     columns = [
-        stored[name] if name in stored.column_names else pa.nulls(stored.num_rows, field.type)
+        stored[name] if name in there else pa.nulls(part.rows, field.type)
         for name, field in zip(LOG.names, LOG, strict=True)
     ]
     return pa.table(columns, names=LOG.names)

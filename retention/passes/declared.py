@@ -57,8 +57,11 @@ def _become(
     config = wanted.as_json()
     if found is None or found.deleted:
         revision = 1 if found is None else found.revision + 1
+        folded = {} if found is None else found.folded
         state = new_state(start())
-        return ConsumerRecord(wanted.name, config, state, revision=revision, counted=False)
+        return ConsumerRecord(
+            wanted.name, config, state, revision=revision, counted=False, folded=folded
+        )
     known = ConsumerConfig(**found.config)
     return found if known.as_json() == config else edited(found, config)
 

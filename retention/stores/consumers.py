@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from retention import files
 from retention.checks import checked, unchecked
-from retention.consumers.state import ConsumerState, from_json
+from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.errors import BusyError, DamagedError
 from retention.segments import Counters
 from retention.stores.versions import Versions, versions_in
@@ -43,7 +45,7 @@ class ConsumerRecord:
     origin: str | None = None
     """The writer's batch that brought it: it belongs to nothing unless that batch was committed."""
     folded: Mapping[str, Any] = field(default_factory=dict)
-    """Up to where acknowledgements are folded into the state, by the name of their source."""
+    """Up to where logs of acks are folded into the state, by their names."""
 
 
 Change = Callable[[ConsumerRecord | None], ConsumerRecord]
@@ -144,6 +146,7 @@ class ConsumerTable:
 def _content(record: ConsumerRecord) -> bytes:
     said = vars(record) | {
         "state": record.state.as_json(),
+        "unseen": record.state.unseen.to_pydict(),
         "last_active_ns": record.state.last_active_ns,
     }
     return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
@@ -152,16 +155,22 @@ def _content(record: ConsumerRecord) -> bytes:
 def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
     try:
         said = unchecked(json.loads(content))
-        last_active_ns = said.pop("last_active_ns")
-        said["state"] = replace(from_json(said["state"]), last_active_ns=last_active_ns)
+        beside = {"last_active_ns": said.pop("last_active_ns"), "unseen": _unseen(said)}
+        said["state"] = replace(from_json(said["state"]), **beside)
         record = ConsumerRecord(**said)
         _refuse_misplaced(record, consumer, version)
-    except (ValueError, TypeError, KeyError, AttributeError, DamagedError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, DamagedError) as error:
         raise DamagedError(
             f"{location}: this record of consumer {consumer} cannot be read ({error}); nothing was changed; restore it "
             "from a copy"
         ) from error
     return record
+
+
+def _unseen(said: dict[str, Any]) -> pa.Table:
+    """Records of earlier versions of this program do not tell: nothing was folded into them."""
+    columns = said.pop("unseen", None)
+    return UNSEEN.empty_table() if columns is None else pa.table(columns, schema=UNSEEN)
 
 
 def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:

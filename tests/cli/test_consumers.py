@@ -135,3 +135,85 @@ def test_a_work_queue_takes_one_consumer_for_a_subject(tmp_path: Path) -> None:
     done = command.run("consumer", "add", "ORDERS", "two")
     assert done.exit_code == 4
     assert "10099" in done.output
+
+
+def log_in(folder: Path, *lines: str) -> Path:
+    log = folder / "acks.jsonl"
+    log.write_text("".join(f'{{"subject": "$JS.ACK.{line}", "data": "+ACK"}}\n' for line in lines))
+    return log
+
+
+def test_acks_are_folded_and_what_they_settle_goes(orders: Commands) -> None:
+    orders.json("consumer", "add", "ORDERS", "all")
+    said = ["ORDERS.all.1.1.1.10.0", "ORDERS.all.1.2.2.10.0", "ORDERS.all.1.5.4.10.0"]
+    log = log_in(orders.folder, *said, "OTHER.all.1.1.1.10.0", "ORDERS.gone.1.1.1.10.0", "ORDERS.x")
+    [done] = orders.json("consumer", "fold", "ORDERS", log)
+    assert done == {
+        "stream": "ORDERS",
+        "log": str(log),
+        "rows": 6,
+        "before": 0,
+        "consumers": {
+            "all": {
+                "lines": 3,
+                "settling": 3,
+                "naks": 0,
+                "unknown_bodies": 0,
+                "beyond": 0,
+                "undelivered": 0,
+                "missing": 1,
+                "missing_ranges": [[3, 3]],
+            }
+        },
+        "malformed": [
+            {
+                "why": "has 4 tokens; a reply has 9, or 11 and more with domain and account",
+                "count": 1,
+                "example": "$JS.ACK.ORDERS.x",
+            }
+        ],
+        "unknown_consumers": {"gone": 1},
+        "other_streams": {"OTHER": 1},
+    }
+    [report] = orders.json("apply", "--yes")["streams"]
+    assert report["by_rule"] == {"interest": 3}
+    [again] = orders.json("consumer", "fold", "ORDERS", log, "--name", "acks")
+    assert (again["log"], again["before"]) == ("acks", 0)
+
+
+def test_what_a_log_came_to_is_said_in_words(orders: Commands) -> None:
+    orders.json("consumer", "add", "ORDERS", "all")
+    said = ["ORDERS.all.1.1.1.10.0", "ORDERS.all.1.5.4.10.0"]
+    log = log_in(orders.folder, *said, "OTHER.all.1.1.1.10.0", "ORDERS.gone.1.1.1.10.0", "ORDERS.x")
+    assert orders.run("consumer", "fold", "ORDERS", log).stdout.splitlines() == [
+        f"ORDERS: 5 lines of {log} folded, 0 were before",
+        "  all: 2 lines, of which 2 settle",
+        "    no line speaks of 2 deliveries: 2-3",
+        "  1 malformed lines: a reply has 4 tokens; a reply has 9, or 11 and more with domain and account, such as "
+        "'$JS.ACK.ORDERS.x'",
+        "  1 lines of consumers that are not there: gone",
+        "  1 lines of other streams: OTHER",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "text"),
+    [
+        (
+            "ORDERS.all.1.9.1.10.0",
+            4,
+            "about message 9, of consumer all, and the last one here is 8",
+        ),
+        (None, 2, "nowhere cannot be read as a log of acks"),
+    ],
+)
+def test_a_log_that_does_not_fit_changes_nothing(
+    orders: Commands, line: str | None, code: int, text: str
+) -> None:
+    orders.json("consumer", "add", "ORDERS", "all")
+    before = listed(orders)
+    log = "nowhere" if line is None else log_in(orders.folder, "ORDERS.all.1.1.1.10.0", line)
+    done = orders.run("consumer", "fold", "ORDERS", log)
+    assert done.exit_code == code
+    assert text in done.output
+    assert listed(orders) == before

@@ -6,7 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from retention import files
 from retention.consumers.state import new_state
@@ -93,3 +95,26 @@ def test_a_release_on_an_object_store_goes_by_its_consumers(bucket: str, tmp_pat
     assert orders.opened.store.snapshot().counters.consumers == 1
     [record] = ConsumerTable(orders.opened.root).live(Counters())
     assert (record.counted, record.state) == (True, new_state(6))
+
+
+@pytest.mark.parametrize("kind", ["acks.jsonl", "logs", "table"])
+def test_logs_on_an_object_store_are_folded(bucket: str, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "retention.yaml"
+    path.write_text(json.dumps({"warehouse": bucket, "streams": [{"name": "ORDERS"}]}))
+    orders = open_warehouse(path, engine="local", clock=lambda: NOW).new_stream("ORDERS")
+    orders.publish(lines(5, "ORDERS"))
+    orders.consumers.add({"durable_name": "all", "ack_policy": "explicit"})
+    replies = [{"subject": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.10.0"} for seq in (1, 2, 3)]
+    location = f"{bucket}/{kind}"
+    if kind == "table":
+        write_deltalake(
+            location, pa.Table.from_pylist(replies), storage_options=files.storage_options()
+        )
+    else:
+        file = location if "." in kind else f"{location}/1.jsonl"
+        files.replace(file, "".join(json.dumps(one) + "\n" for one in replies).encode())
+    [done] = orders.consumers.fold(location)
+    assert (done.log, done.rows) == (location, 3)
+    [again] = orders.consumers.fold(location)
+    assert again.before == 3
+    assert orders.consumers.info("all").ack_floor["stream_seq"] == 3

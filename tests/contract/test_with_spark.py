@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from retention.errors import ForeignRowsError, RefusedError, StalePlanError
+from retention.errors import ForeignRowsError, RefusedError, StalePlanError, UsageError
+from retention.formats.ack_logs import open_log
 from retention.segments import ReadCount
 from retention.stores.delta import DeltaStore
 from tests.contract.conftest import Stage
@@ -166,3 +169,17 @@ def test_what_spark_compacted_makes_a_plan_stale_and_keeps_every_row(
     assert sequences(place.open()) == list(range(1, 11))
     assert live(place.open()).num_rows == 1
     assert place.open().snapshot().counters.next_seq[0] == 11
+
+
+def test_a_log_of_acks_with_a_deletion_vector_is_refused(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = tmp_path / "log"
+    said = [{"reply": f"$JS.ACK.ORDERS.all.1.{seq}.{seq}.10.0"} for seq in (1, 2, 3)]
+    vectors = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(log, pa.Table.from_pylist(said), configuration=vectors)
+    assert open_log(str(log)).rows == len(said)
+    text = "DELETE FROM {table} WHERE reply LIKE '%.2.2.%'"
+    spark.sql(text.format(table=f"delta.`{log}`"))
+    with pytest.raises(UsageError, match="rows of it are deleted"):
+        open_log(str(log))

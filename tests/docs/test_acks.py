@@ -10,9 +10,12 @@ import pytest
 
 from retention.consumers import unseen
 from retention.consumers.fold import Before, fold
-from retention.consumers.replies import ACK, DELIVERED, SETTLING, VERBS, parse, verbs
+from retention.consumers.replies import ACK, DELIVERED, SETTLING, VERBS, verbs
 from retention.consumers.state import new_state
-from retention.formats.ack_log import read_ack_log, replies_and_bodies
+from retention.formats.ack_log import TAIL_LINES, parse_slice
+from retention.formats.ack_logs import open_log
+from retention.passes.folding import PIECE_ROWS
+from retention.views.folded import MOST_RANGES
 from tests.support.consumer_model import Line, lines_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "semantics" / "consumer-acks.md").read_text()
@@ -68,10 +71,17 @@ def test_the_logs_of_the_page_fold_line_by_line(log: list[dict[str, str]], start
 def test_the_file_of_the_page_is_a_log(tmp_path: Path) -> None:
     [lines] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "acks.jsonl").write_text(lines)
-    acks, malformed = parse(*replies_and_bodies(read_ack_log(tmp_path / "acks.jsonl")))
-    assert acks["verb"].to_pylist() == [DELIVERED, ACK]
-    assert malformed == []
+    [whole] = open_log(str(tmp_path / "acks.jsonl")).between(0, 2)
+    parsed = parse_slice(whole)
+    assert parsed.acks["verb"].to_pylist() == [DELIVERED, ACK]
+    assert parsed.malformed == ()
 
 
 def test_the_page_says_how_much_is_held_at_most() -> None:
     assert f"more than {unseen.MOST_HELD:,} messages" in PAGE
+
+
+def test_the_page_says_how_much_is_read_checked_and_listed() -> None:
+    assert f"in pieces of {PIECE_ROWS:,} lines" in PAGE
+    assert f"a digest of the last {TAIL_LINES:,} of them" in PAGE
+    assert f"the first {MOST_RANGES:,} runs of them" in PAGE

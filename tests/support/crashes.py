@@ -306,6 +306,30 @@ def with_consumers(folder: Path, format_: str) -> None:
 _PLACES = {"delivered": 26, "ack_floor": 20}
 
 
+def with_acks(folder: Path, format_: str) -> None:
+    """Two consumers that have folded a part of the log; a third that the configuration lists is not there yet."""
+    streams = warehouse_with(folder, format_, NOW, retention="interest")
+    stream = streams.stream("ORDERS")
+    lay(stream.opened, even_segments(4, 10))
+    for name in ("audit", "billing"):
+        stream.consumers.add({"durable_name": name, "ack_policy": "explicit"})
+    lines = [
+        json.dumps({"subject": f"$JS.ACK.ORDERS.{name}.1.{seq}.{seq}.{START}.0"}) + "\n"
+        for seq in range(1, 20)
+        for name in ("audit", "billing", "late")
+    ]
+    log = folder / "acks.jsonl"
+    log.write_text("".join(lines[:30]))
+    stream.consumers.fold(str(log), name="acks")
+    log.write_text("".join(lines))
+    late = {"durable_name": "late", "ack_policy": "explicit"}
+    warehouse_with(folder, format_, NOW, retention="interest", consumers=[late])
+
+
+def fold(folder: Path) -> None:
+    opened_at(folder).stream("ORDERS").consumers.fold(str(folder / "acks.jsonl"), name="acks")
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -315,6 +339,7 @@ SCENARIOS = {
     "mirror": Scenario(mirroring, carry),
     "apply": Scenario(due, apply),
     "release": Scenario(with_consumers, apply),
+    "fold": Scenario(with_acks, fold),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
@@ -344,7 +369,14 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
             name: counters.batches.get(name) for name in ("app", "mine", "rival", "mirror")
         },
         "consumers": [
-            (one.consumer, one.revision, one.counted, dict(one.config), one.state.as_json())
+            (
+                one.consumer,
+                one.revision,
+                one.counted,
+                dict(one.config),
+                one.state.as_json(),
+                one.folded,
+            )
             for one in ConsumerTable(opened.root).live(counters)
         ],
         "edits": counters.consumers > 0,

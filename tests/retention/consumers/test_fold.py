@@ -54,6 +54,26 @@ def folded(
     return before.state
 
 
+@law
+@given(world=worlds(forged=True))
+def test_what_pieces_say_is_what_the_whole_log_says(world: World) -> None:
+    """A gap that no longer matters is forgotten, so that a later piece may speak of it and it is still listed."""
+    before = Before(world.consumer.policy, new_state(world.consumer.start))
+    _, whole = fold(before, lines_of(world.log), LAST_SEQ)
+    state, told = fold(before, lines_of(()), LAST_SEQ)
+    for begin, end in pairwise([0, *world.cuts, len(world.log)]):
+        after, more = fold(replace(before, state=state), lines_of(world.log[begin:end]), LAST_SEQ)
+        told, state = told.then(state, more), after
+    assert replace(told, missing=whole.missing) == whole
+    assert consumer_seqs(whole.missing) <= consumer_seqs(told.missing)
+    assert told.missing["first"].to_pylist() == sorted(set(told.missing["first"].to_pylist()))
+
+
+def consumer_seqs(missing: pa.Table) -> set[int]:
+    runs = (range(row["first"], row["last"] + 1) for row in missing.to_pylist())
+    return {number for run in runs for number in run}
+
+
 def acks_in(world: World) -> tuple[Line, ...]:
     return tuple(line for line in world.log if line.verb != DELIVERED)
 

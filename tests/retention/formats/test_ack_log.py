@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyarrow import parquet
 
 from retention.consumers.replies import VERBS, parse
 from retention.errors import UsageError
-from retention.formats.ack_log import LOG, read_ack_log, replies_and_bodies
+from retention.formats import ack_logs
+from retention.formats.ack_log import LOG, AckLog, parse_slice, read_slice, replies_and_bodies, tail
+from retention.formats.ack_logs import open_log
 
 REPLY = "$JS.ACK.ORDERS.billing.1.7.7.10.0"
 LINES: list[dict[str, Any]] = [
@@ -20,6 +24,12 @@ LINES: list[dict[str, Any]] = [
     {"subject": REPLY, "data": "-NAK"},
     {"subject": REPLY, "data": "+TERM no such order é"},
 ]
+
+
+def read_ack_log(path: Path) -> pa.Table:
+    log = open_log(str(path))
+    parts = [read_slice(one) for one in log.between(0, log.rows)]
+    return pa.concat_tables([LOG.empty_table(), *parts])
 
 
 def written(path: Path, lines: list[dict[str, Any]] | str) -> Path:
@@ -69,7 +79,9 @@ def test_an_empty_file_is_an_empty_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("acks.jsonl", "{"),
+        ("acks.jsonl", "{\n"),
+        ("acks.jsonl", '{"subject": "a"}\n\n'),
+        ("acks.jsonl", '{"subject": "a"} {"subject": "b"}\n'),
         ("acks.jsonl", '{"subject": 7}\n'),
         ("acks.jsonl", '{"subject": "a", "body": "+ACK"}\n'),
         ("acks.parquet", '{"subject": "a"}\n'),
@@ -94,3 +106,85 @@ def test_a_line_must_be_an_ack_or_a_delivery(tmp_path: Path, line: dict[str, str
     log = read_ack_log(written(tmp_path / "acks.jsonl", [LINES[1], LINES[0], line]))
     with pytest.raises(UsageError, match="line 3 of the log is"):
         replies_and_bodies(log)
+
+
+SAID = [f"$JS.ACK.ORDERS.billing.1.{number}.{number}.10.0" for number in range(1, 41)]
+MANY = [{"subject": reply, "data": "+ACK"} for reply in SAID]
+
+
+def seqs(log: AckLog, first: int, end: int) -> list[int]:
+    parsed = [parse_slice(one) for one in log.between(first, end)]
+    rows = [row for one in parsed for row in one.acks["row"].to_pylist()]
+    assert rows == list(range(first, end))
+    return [seq for one in parsed for seq in one.acks["seq"].to_pylist()]
+
+
+def as_json(folder: Path) -> Path:
+    return written(folder / "acks.jsonl", MANY)
+
+
+def as_row_groups(folder: Path) -> Path:
+    rows = pa.Table.from_pylist(MANY)
+    parquet.write_table(rows, folder / "acks.parquet", row_group_size=7)
+    return folder / "acks.parquet"
+
+
+def as_directory(folder: Path) -> Path:
+    inside = folder / "acks"
+    inside.mkdir()
+    written(inside / "1.jsonl", MANY[:11])
+    parquet.write_table(pa.Table.from_pylist(MANY[11:30]), inside / "2.parquet")
+    written(inside / "3.jsonl", MANY[30:])
+    (inside / "_SUCCESS").write_text("")
+    written(inside / "_copying.jsonl", MANY)
+    return inside
+
+
+def as_delta(folder: Path) -> Path:
+    for begin in (0, 11, 30):
+        end = {0: 11, 11: 30, 30: 40}[begin]
+        write_deltalake(folder / "acks", pa.Table.from_pylist(MANY[begin:end]), mode="append")
+    return folder / "acks"
+
+
+@pytest.mark.parametrize("write", [as_json, as_row_groups, as_directory, as_delta])
+def test_any_lines_of_a_log_come_in_order(
+    write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ack_logs, "PART_BYTES", 200)
+    log = open_log(str(write(tmp_path)))
+    assert log.rows == len(MANY)
+    assert len(log.parts) > 2
+    for first, end in ((0, 40), (0, 1), (5, 31), (39, 40), (11, 11)):
+        assert seqs(log, first, end) == list(range(first + 1, end + 1))
+    assert tail(log, 20) == tail(open_log(str(written(tmp_path / "x.jsonl", MANY[:20]))), 20)
+    assert tail(log, 20) != tail(log, 19)
+
+
+def test_a_last_line_that_is_being_written_is_left_for_later(tmp_path: Path) -> None:
+    whole = "".join(json.dumps(line) + "\n" for line in MANY[:3])
+    for end in (1, 20, 40, len(json.dumps(MANY[3])) - 1):
+        log = open_log(str(written(tmp_path / "acks.jsonl", whole + json.dumps(MANY[3])[:end])))
+        assert seqs(log, 0, log.rows) == [1, 2, 3]
+    log = open_log(str(written(tmp_path / "acks.jsonl", whole + json.dumps(MANY[3]))))
+    assert seqs(log, 0, log.rows) == [1, 2, 3, 4]
+
+
+def test_a_wrong_line_is_named_by_its_place_in_the_log(tmp_path: Path) -> None:
+    path = written(tmp_path / "acks.jsonl", [*MANY[:9], {"data": "+ACK"}])
+    [slice_] = open_log(str(path)).between(7, 10)
+    with pytest.raises(UsageError, match=r"line 10 of .*acks\.jsonl is"):
+        parse_slice(slice_)
+
+
+def test_a_delta_table_of_which_rows_were_deleted_is_another_log(tmp_path: Path) -> None:
+    table = DeltaTable(as_delta(tmp_path))
+    assert open_log(str(tmp_path / "acks")).rows == len(MANY)
+    table.delete(f"subject = '{SAID[4]}'")
+    log = open_log(str(tmp_path / "acks"))
+    assert tail(log, 11) != tail(open_log(str(as_json(tmp_path))), 11)
+
+
+def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nor a directory with files"):
+        open_log(str(tmp_path))

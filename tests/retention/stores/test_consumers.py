@@ -5,9 +5,10 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from retention.consumers.state import Position, new_state
+from retention.consumers.state import UNSEEN, Position, new_state
 from retention.errors import BusyError, DamagedError
 from retention.segments import Counters
 from retention.stores import consumers
@@ -39,7 +40,8 @@ def table(tmp_path: Path) -> ConsumerTable:
 
 
 def test_a_record_comes_back_as_it_was_written(table: ConsumerTable) -> None:
-    state = replace(new_state(7), last_active_ns=123)
+    unseen = pa.table([[3], [4], [7], [9]], schema=UNSEEN)
+    state = replace(new_state(7), last_active_ns=123, unseen=unseen)
     told = replace(BILLING, state=state, folded={"acks.jsonl": 4}, origin="nats-backup/x")
     written = table.update("billing", lambda _: told)
     assert written == replace(told, version=1)

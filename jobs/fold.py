@@ -1,0 +1,60 @@
+"""Fold logs of acks into a stream's consumers: `python -m jobs.fold`, or `spark-submit jobs/fold.py`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from jobs.arguments import job_parser, write_report
+from retention import open_warehouse
+from retention.engines.driver import end_with_spark_submit
+from retention.errors import UsageError
+from retention.lean import spare_pandas
+from retention.passes.folding import FoldedLog
+from retention.passes.outcomes import code_of, sentence_of
+from retention.views.folded import folded_entry, folded_lines
+
+
+def main() -> int:
+    """Run the job.
+
+    Returns:
+        Its exit code.
+    """
+    parser = job_parser("fold", "Fold logs of acks into the consumers of a stream, each line once.")
+    parser.add_argument("--log", action="append", required=True, metavar="PATH", help="in order")
+    parser.add_argument(
+        "--name", help="what the log is called wherever it lies; its path, if not given"
+    )
+    asked = parser.parse_args()
+    end_with_spark_submit()
+    spare_pandas()
+    started = time.time_ns()
+    try:
+        done = run(asked)
+        seconds = round((time.time_ns() - started) / 1e9, 3)
+        logs = [folded_entry(one) for one in done]
+        write_report(asked.report_file, {"logs": logs, "seconds": seconds})
+    except Exception as error:  # every error is one sentence and an exit code
+        print(f"fold: {sentence_of(error)}", file=sys.stderr)
+        return code_of(error)
+    for one in done:
+        print("\n".join(folded_lines(one)))
+    return 0
+
+
+def run(asked: argparse.Namespace) -> Sequence[FoldedLog]:
+    """Carry out what the arguments ask for."""
+    if len(asked.stream) != 1 or asked.as_of is not None:
+        raise UsageError(
+            "logs go into the consumers of one stream, whenever that is: give one --stream and no --as-of"
+        )
+    place = asked.warehouse or asked.config
+    warehouse = open_warehouse(place, engine=asked.engine, clock=time.time_ns)
+    return warehouse.stream(asked.stream[0]).consumers.fold(*asked.log, name=asked.name)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

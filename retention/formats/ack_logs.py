@@ -1,0 +1,113 @@
+"""Finding the parts of a log of acks: a file, a directory of files, or a Delta table, and how many lines each has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from retention import files
+from retention.errors import UsageError
+from retention.formats.ack_log import AckLog, LogPart, unreadable
+
+PART_BYTES = 32 << 20
+_PARQUET = ".parquet"
+_KINDS = (_PARQUET, ".json", ".jsonl")
+
+
+def open_log(location: str, name: str | None = None) -> AckLog:
+    """Find a log's parts; no line is taken apart.
+
+    The lines of a directory come in the order of its files' names, those of a Delta table in that in which its files
+    were written. A last line of a JSON file that is not whole yet is left for later.
+
+    Args:
+        location: a file (Parquet if its name ends so, else JSON lines), a directory of them, or a Delta table; local or
+            `s3://`.
+        name: what the log is called wherever it lies; its location, if not given.
+
+    Raises:
+        UsageError: there is none, or a file of it cannot be read.
+    """
+    place = location if files.is_remote(location) else str(Path(location).absolute())
+    parts = [part for file in _files(place) for part in _parts(file)]
+    return AckLog(name or place, tuple(parts))
+
+
+def _files(place: str) -> list[str]:
+    if _is_file(place):
+        return [place]
+    if "_delta_log" in files.directories(place):
+        return _delta_files(place)
+    inside = [path for path in files.walk(place) if path.endswith(_KINDS) and not _hidden(path)]
+    if not inside:
+        raise UsageError(
+            f"{place} cannot be read as a log of acks (there is no such file, nor a directory with files that end in "
+            f"{', '.join(_KINDS)}); name a file, a directory or a Delta table"
+        )
+    return [files.join(place, path) for path in inside]
+
+
+def _is_file(place: str) -> bool:
+    return files.length(place) is not None if files.is_remote(place) else Path(place).is_file()
+
+
+def _hidden(path: str) -> bool:
+    return any(component.startswith(("_", ".")) for component in path.split("/"))
+
+
+def _delta_files(place: str) -> list[str]:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    options = files.storage_options() if files.is_remote(place) else None
+    try:
+        table = DeltaTable(place, storage_options=options)
+        hidden = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().num_rows
+        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    except (DeltaError, OSError) as error:
+        raise unreadable(place, error) from error
+    if hidden:
+        raise unreadable(place, "rows of it are deleted, and a log only grows")
+    found = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
+    return [files.join(place, unquote(path)) for path in found["path"].to_pylist()]
+
+
+def _parts(file: str) -> Iterator[LogPart]:
+    try:
+        yield from _row_groups(file) if file.endswith(_PARQUET) else _blocks(file)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file, error) from error
+
+
+def _row_groups(file: str) -> Iterator[LogPart]:
+    with files.open_input(file) as source:
+        footer = parquet.ParquetFile(source).metadata
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        yield LogPart(file, group.num_rows, group.total_byte_size, row_group=number)
+
+
+def _blocks(file: str) -> Iterator[LogPart]:
+    """Whole lines, some megabytes at a time."""
+    begin, rest = 0, b""
+    with files.open_input(file) as source:
+        while content := source.read(PART_BYTES):
+            block = rest + content
+            length = block.rfind(b"\n") + 1
+            if length:
+                yield LogPart(file, block.count(b"\n"), length, begin)
+            begin, rest = begin + length, block[length:]
+    if _is_whole(rest):
+        yield LogPart(file, 1, len(rest), begin)
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        return bool(json.loads(line))
+    except ValueError:
+        return False

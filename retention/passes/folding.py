@@ -1,0 +1,241 @@
+"""Folding logs of acks into the consumers of a stream: each line once, in pieces of bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.consumers.fold import Before, Folded, Report, fold_log
+from retention.consumers.replies import ACKS, Malformed, together
+from retention.consumers.state import ConsumerState, contradictions
+from retention.consumers.unseen import Numbers
+from retention.engines.choice import Engines
+from retention.errors import BusyError, RefusedError, UsageError
+from retention.formats.ack_log import AckLog, LogSlice, Parsed, parse_slice
+from retention.opened import OpenedStream
+from retention.passes.editing import edit_declared
+from retention.passes.interests import interest_of
+from retention.passes.log_places import place_at_end, refuse_another_log, rows_folded
+from retention.passes.matching import matching_seqs
+from retention.passes.position import next_seq
+from retention.segments import Inventory
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
+
+PIECE_ROWS = 2_000_000
+"""Lines that are folded together: some hundred bytes of memory each."""
+
+
+@dataclass(frozen=True)
+class FoldedLog:
+    """What a log came to."""
+
+    stream: str
+    log: str
+    rows: int
+    """Lines of the log."""
+    before: int
+    """Lines that every consumer had folded in before; the numbers below are of the others."""
+    consumers: Mapping[str, Report]
+    """Of every consumer that they speak of."""
+    malformed: Sequence[Malformed]
+    unknown_consumers: Mapping[str, int]
+    """Consumer → lines that speak of it; the stream has no such consumer."""
+    other_streams: Mapping[str, int]
+
+
+def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) -> list[FoldedLog]:
+    """Fold logs of acks, one after the other, into the consumers of a stream.
+
+    Those that its configuration lists are created first. Each consumer's record says up to where a log is folded in:
+    a log that has grown is folded from there on, the same log again changes nothing, and after a crash the consumers
+    that are behind follow.
+
+    Raises:
+        UsageError: a log cannot be read, or two have the same name.
+        RefusedError: a log is not the one that was folded before, an ack is for a message that is not there yet, or a
+            state would contradict itself. Nothing of that log was folded.
+        BusyError: a consumer was changed meanwhile.
+        DamagedError: a record or a file of the stream cannot be read.
+    """
+    if len({log.name for log in logs}) < len(logs):
+        raise UsageError(
+            f"{opened.name}: two logs have the same name; nothing was changed; name each log once"
+        )
+    edit_declared(opened)
+    return [_fold(opened, log, engines) for log in logs]
+
+
+def _fold(opened: OpenedStream, log: AckLog, engines: Engines) -> FoldedLog:
+    inventory = opened.store.inventory(opened.store.snapshot())
+    records = ConsumerTable(opened.root).live(inventory.counters)
+    refuse_another_log(opened.name, log, records)
+    folding = _Folding(opened, inventory, log, records)
+    for piece in _pieces(opened, log, folding.before, engines):
+        folding.take(piece)
+    folding.keep()
+    return folding.outcome()
+
+
+@dataclass
+class _Folding:
+    """One log on its way into the consumers of a stream."""
+
+    opened: OpenedStream
+    inventory: Inventory
+    log: AckLog
+    records: Sequence[ConsumerRecord]
+    malformed: list[Malformed] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
+    reports: dict[str, Report] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin where each consumer is."""
+        self.last_seq = next_seq(self.opened, self.inventory) - 1
+        self.states = {record.consumer: record.state for record in self.records}
+        self.begins = {record.consumer: rows_folded(record, self.log) for record in self.records}
+        self.before = min(self.begins.values(), default=0)
+        self._matching: dict[str, Numbers | None] = {}
+
+    def take(self, piece: Parsed) -> None:
+        """Fold the next lines, each into the consumers that do not have it yet."""
+        self._refuse_beyond(piece.acks)
+        self.malformed = together([*self.malformed, *piece.malformed])
+        for begin in sorted({self.before, *self.begins.values()}):
+            acks = piece.acks.filter(pc.greater_equal(piece.acks["row"], begin))
+            consumers = self._consumers_at(begin, acks)
+            folded = fold_log(consumers, acks, stream=self.opened.name, last_seq=self.last_seq)
+            self._learn(folded)
+            if begin == self.before:
+                self._count(folded)
+
+    def keep(self) -> None:
+        """Write every consumer's record.
+
+        Raises:
+            RefusedError: a state would contradict itself; no record was written.
+            BusyError: a consumer was changed meanwhile.
+        """
+        for name, state in self.states.items():
+            self._refuse_contradictions(name, state)
+        place = place_at_end(self.log)
+        table = ConsumerTable(self.opened.root)
+        for record in self.records:
+            if self.begins[record.consumer] < self.log.rows:
+                after = replace(
+                    record,
+                    state=self.states[record.consumer],
+                    folded={**record.folded, self.log.name: place},
+                )
+                table.update(record.consumer, partial(self._move, record, after))
+
+    def outcome(self) -> FoldedLog:
+        """What it came to."""
+        return FoldedLog(
+            stream=self.opened.name,
+            log=self.log.name,
+            rows=self.log.rows,
+            before=self.before,
+            consumers=dict(sorted(self.reports.items())),
+            malformed=self.malformed,
+            unknown_consumers=self.unknown,
+            other_streams=self.others,
+        )
+
+    def _consumers_at(self, begin: int, acks: pa.Table) -> dict[str, Before]:
+        """Those of whom these lines speak, and who have folded in what comes before `begin`."""
+        spoken_of = set(pc.unique(acks["consumer"]).to_pylist())
+        return {
+            record.consumer: Before(
+                record.config.get("ack_policy", "none"),
+                self.states[record.consumer],
+                self._matching_of(record),
+            )
+            for record in self.records
+            if self.begins[record.consumer] == begin and record.consumer in spoken_of
+        }
+
+    def _matching_of(self, record: ConsumerRecord) -> Numbers | None:
+        if record.consumer not in self._matching:
+            interest = interest_of(record, self.opened.config.subjects)
+            found = matching_seqs(self.opened, self.inventory, interest)
+            self._matching[record.consumer] = found
+        return self._matching[record.consumer]
+
+    def _learn(self, folded: Folded) -> None:
+        for name, report in folded.reports.items():
+            known = self.reports.get(name)
+            self.reports[name] = known.then(self.states[name], report) if known else report
+        self.states |= folded.states
+
+    def _count(self, folded: Folded) -> None:
+        for name, lines in folded.unknown_consumers.items():
+            if name not in self.states:
+                self.unknown[name] = self.unknown.get(name, 0) + lines
+        for name, lines in folded.other_streams.items():
+            self.others[name] = self.others.get(name, 0) + lines
+
+    def _move(
+        self, before: ConsumerRecord, after: ConsumerRecord, found: ConsumerRecord | None
+    ) -> ConsumerRecord:
+        if found is not None and _same(found, after):
+            return found
+        if found is None or not _same(found, before) or found.revision != before.revision:
+            raise BusyError(
+                f"{self.opened.name}: consumer {before.consumer} was changed while {self.log.name} was folded; what is "
+                "folded into the consumers before it stays, into this one nothing is; run again"
+            )
+        return replace(found, state=after.state, folded=after.folded)
+
+    def _refuse_beyond(self, acks: pa.Table) -> None:
+        ours = pc.and_(
+            pc.equal(acks["stream"], self.opened.name),
+            pc.is_in(acks["consumer"], pa.array(self.states, pa.string())),
+        )
+        beyond = pc.index(pc.and_(ours, pc.greater(acks["seq"], self.last_seq)), True).as_py()
+        if beyond >= 0:
+            [line] = acks.slice(beyond, 1).to_pylist()
+            raise RefusedError(
+                f"{self.opened.name}: line {line['row'] + 1} of {self.log.name} is about message {line['seq']}, of "
+                f"consumer {line['consumer']}, and the last one here is {self.last_seq}: the log is ahead of the "
+                "stream; nothing was changed; take in the messages first, then fold again"
+            )
+
+    def _refuse_contradictions(self, name: str, state: ConsumerState) -> None:
+        found = contradictions(state, self.last_seq)
+        if found:
+            raise RefusedError(
+                f"{self.opened.name}: with {self.log.name} the state of consumer {name} cannot be: {'; '.join(found)}; "
+                "nothing was changed; import its state from the broker again, or delete that consumer"
+            )
+
+
+def _same(one: ConsumerRecord, other: ConsumerRecord) -> bool:
+    return (one.state, one.folded, one.deleted) == (other.state, other.folded, other.deleted)
+
+
+def _pieces(opened: OpenedStream, log: AckLog, first: int, engines: Engines) -> Iterator[Parsed]:
+    """The lines from `first` on, taken apart by tasks, in order."""
+    slices = log.between(first, log.rows)
+    config = opened.config
+    size = sum(one.part.bytes for one in slices)
+    engine = engines.pick(config.engine, size, config.local_limit)
+    for share in _shares(slices):
+        parsed = engine.map(parse_slice, share, [one.part.bytes for one in share])
+        acks = pa.concat_tables([ACKS.empty_table(), *(one.acks for one in parsed)])
+        yield Parsed(acks, tuple(together(fault for one in parsed for fault in one.malformed)))
+
+
+def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
+    share: list[LogSlice] = []
+    for one in slices:
+        if share and sum(held.rows for held in share) + one.rows > PIECE_ROWS:
+            yield share
+            share = []
+        share.append(one)
+    if share:
+        yield share

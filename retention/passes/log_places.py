@@ -1,0 +1,59 @@
+"""Up to where a log of acks is folded into a consumer, and whether it is still the log that it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retention.errors import RefusedError
+from retention.formats.ack_log import AckLog, tail
+from retention.stores.consumers import ConsumerRecord
+
+ROWS, TAIL = "rows", "tail"
+"""Of a place in a log: how many lines come before it, and what tells whether they are still the same."""
+
+
+def place_at_end(log: AckLog) -> dict[str, Any]:
+    """The place behind the last line of a log, as a consumer's record keeps it."""
+    return {ROWS: log.rows, TAIL: tail(log, log.rows)}
+
+
+def rows_folded(record: ConsumerRecord, log: AckLog) -> int:
+    """How many lines of a log are folded into a consumer."""
+    place = _place(record, log)
+    return 0 if place is None else int(place[ROWS])
+
+
+def refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerRecord]) -> None:
+    """Refuse a log that does not begin as it did when it was folded into one of the consumers.
+
+    Raises:
+        RefusedError: it is shorter, or the last lines that were folded are others now.
+    """
+    tails: dict[int, str] = {}
+    for record in records:
+        place = _place(record, log)
+        if place is None:
+            continue
+        rows = int(place[ROWS])
+        if rows > log.rows:
+            wrong = f"it has {log.rows} lines, and {rows} of it are"
+        elif place[TAIL] != _tail_at(log, rows, tails):
+            wrong = f"its first {rows} lines are not those that are"
+        else:
+            continue
+        raise RefusedError(
+            f"{stream}: {log.name} is not the log that it was: {wrong} folded into consumer {record.consumer} already, "
+            "and a log only grows; nothing was changed; restore it, or give another log a name of its own"
+        )
+
+
+def _place(record: ConsumerRecord, log: AckLog) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = record.folded.get(log.name)
+    return found
+
+
+def _tail_at(log: AckLog, rows: int, known: dict[int, str]) -> str:
+    if rows not in known:
+        known[rows] = tail(log, rows)
+    return known[rows]

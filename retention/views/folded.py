@@ -1,0 +1,81 @@
+"""What a log of acks came to, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.consumers.fold import Report
+from retention.passes.folding import FoldedLog
+
+MOST_RANGES = 1000
+"""So many gaps are listed of one consumer."""
+_MOST_SHOWN = 5
+
+
+def folded_entry(folded: FoldedLog) -> dict[str, Any]:
+    """A folded log as JSON values."""
+    return {
+        "stream": folded.stream,
+        "log": folded.log,
+        "rows": folded.rows,
+        "before": folded.before,
+        "consumers": {name: _entry(report) for name, report in folded.consumers.items()},
+        "malformed": [vars(one) for one in folded.malformed],
+        "unknown_consumers": dict(folded.unknown_consumers),
+        "other_streams": dict(folded.other_streams),
+    }
+
+
+def folded_lines(folded: FoldedLog) -> Iterator[str]:
+    """A folded log in words."""
+    new = folded.rows - folded.before
+    yield f"{folded.stream}: {new:,} lines of {folded.log} folded, {folded.before:,} were before"
+    for name, report in folded.consumers.items():
+        yield f"  {name}: {_counts(report)}"
+        if report.missing.num_rows:
+            shown = ", ".join(f"{low}-{high}" for low, high in _ranges(report, _MOST_SHOWN))
+            more = ", …" if report.missing.num_rows > _MOST_SHOWN else ""
+            yield f"    no line speaks of {_missing(report):,} deliveries: {shown}{more}"
+    for one in folded.malformed:
+        yield f"  {one.count:,} malformed lines: a reply {one.why}, such as {one.example!r}"
+    yield from _strangers("of consumers that are not there", folded.unknown_consumers)
+    yield from _strangers("of other streams", folded.other_streams)
+
+
+def _entry(report: Report) -> dict[str, Any]:
+    return {
+        **{name: value for name, value in vars(report).items() if name != "missing"},
+        "missing": _missing(report),
+        "missing_ranges": _ranges(report, MOST_RANGES),
+    }
+
+
+def _counts(report: Report) -> str:
+    said = {
+        "settle": report.settling,
+        "ask for it again": report.naks,
+        "mean nothing": report.unknown_bodies,
+        "have numbers below 1": report.beyond,
+        "speak of what was not delivered": report.undelivered,
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
+    return f"{report.lines:,} lines" + (f", of which {told}" if told else "")
+
+
+def _missing(report: Report) -> int:
+    lengths = pc.subtract(report.missing["last"], report.missing["first"])
+    return (pc.sum(lengths).as_py() or 0) + report.missing.num_rows
+
+
+def _ranges(report: Report, count: int) -> list[list[int]]:
+    first: pa.Table = report.missing.slice(0, count)
+    return [[row["first"], row["last"]] for row in first.to_pylist()]
+
+
+def _strangers(what: str, lines: Mapping[str, int]) -> Iterator[str]:
+    if lines:
+        yield f"  {sum(lines.values()):,} lines {what}: {', '.join(list(lines)[:_MOST_SHOWN])}"
