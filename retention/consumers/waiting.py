@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.consumers.hearing import Lines
-from retention.consumers.state import PENDING, REDELIVERED, ConsumerState
+from retention.consumers.state import OPEN, PENDING, REDELIVERED, ConsumerState
 from retention.consumers.unseen import Gaps, Mask, Numbers
 
 Settled: TypeAlias = Callable[[Numbers], Mask]
@@ -49,6 +49,8 @@ def waiting_after(state: ConsumerState, told: Lines, gaps: Gaps, settled: Settle
     new = told.seq > state.delivered.stream_seq
     fresh = told.take((new | np.isin(told.seq, seq)) & ~settled(told.seq))
     stays = was_known & ~settled(seq)
+    # What was kept of a delivery that nobody had seen is a guess; a line that tells of it knows better.
+    own = np.where(np.isin(seq, fresh.seq[fresh.deliveries == 1]), OPEN, own)
     seqs = np.concatenate([seq[stays], fresh.seq])
     order = np.argsort(seqs, kind="stable")
     starts = np.flatnonzero(np.diff(seqs[order], prepend=-1))
