@@ -97,7 +97,7 @@ def due(state: ConsumerState, terms: Terms, now_ns: int) -> Numbers:
 
 def room(state: ConsumerState, terms: Terms, wanted: int) -> int:
     """How many of so many wanted messages may be delivered for the first time (server: max_ack_pending)."""
-    if terms.max_ack_pending <= 0:
+    if terms.max_ack_pending <= 0 or terms.ack_policy == "none":
         return wanted
     return max(min(wanted, terms.max_ack_pending - state.num_ack_pending), 0)
 
