@@ -152,6 +152,7 @@ def settle(
     else:
         own = _own(state, seqs) if consumer_seqs is None else consumer_seqs
         after = _settled_up_to(state, floor_of_all(state.ack_floor, _acks(state, seqs, own)))
+        after = forget(after, seqs[~np.isin(seqs, state.pending["seq"].to_numpy())])
     return after, _answered(state, seqs, _waiting(state), _waiting(after))
 
 

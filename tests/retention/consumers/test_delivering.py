@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import given
 
-from retention.consumers.config import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
+from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.delivering import (
     Answered,
     Terms,
@@ -55,52 +55,71 @@ class Ours:
         return list(zip(*(one.tolist() for one in columns), strict=True))
 
 
+@dataclass
+class Trial:
+    """The model and the functions, which do the same."""
+
+    model: PullConsumer
+    ours: Ours
+    now: int = START
+    given: list[tuple[int, int]] = field(default_factory=list)
+    """Sequence and consumer sequence of every delivery."""
+
+    def fetch(self, count: int) -> None:
+        found = self.model.fetch(count, self.now)
+        assert self.ours.fetch(count, self.now) == found
+        self.given += [(seq, own) for seq, own, _ in found]
+
+    def wait(self, time: int) -> None:
+        self.now += time
+
+    def lose(self, seq: int) -> None:
+        if seq in self.model.stream:
+            self.model.stream.remove(seq)
+
+    def nak(self, delay: int, seq: int) -> None:
+        due_ns = self.now + delay
+        self.ours.state, _ = put_off(self.ours.state, self.ours.terms, seqs(seq), due_ns)
+        self.model.nak(seq, due_ns)
+
+    def progress(self, *named: int) -> None:
+        self.ours.state, _ = start_over(self.ours.state, seqs(*named), self.now)
+        for seq in named:
+            self.model.progress(seq, self.now)
+
+    def ack_given(self, place: int, count: int) -> None:
+        acks = self.given[place : place + count]
+        self._ack(acks, seqs(*(own for _, own in acks)))
+
+    def ack(self, *named: int) -> None:
+        self._ack([(seq, self.model.pending.get(seq, (0,))[0]) for seq in named], None)
+
+    def _ack(self, acks: list[tuple[int, int]], own: np.ndarray | None) -> None:
+        before, delivered = self.model.waiting(), self.model.delivered
+        for seq, consumer_seq in acks:
+            self.model.ack(seq, consumer_seq)
+        named, after = seqs(*(seq for seq, _ in acks)), self.model.waiting()
+        self.ours.state, told = settle(self.ours.state, self.ours.terms, named, own)
+        unknown = {seq for seq, _ in acks} - before
+        assert told == Answered(
+            taken=len({seq for seq, _ in acks} & before - after),
+            repeated=len({seq for seq in unknown if seq <= delivered}),
+            undelivered=len({seq for seq in unknown if seq > delivered}),
+            late=len({seq for seq, _ in acks} & after),
+        )
+
+
 def carry_out(program: Program) -> None:
-    stream, now = list(range(1, LAST_SEQ + 1)), START
+    stream = list(range(1, LAST_SEQ + 1))
     model = PullConsumer(**program.terms, stream=stream)
     terms = Terms(model.policy, model.waits, model.max_deliver, model.max_ack_pending)
-    ours = Ours(terms, stream)
-    given_: list[tuple[int, int, int]] = []
+    trial = Trial(model, Ours(terms, stream))
     for what, numbers in program.acts:
-        before = needs(model.policy, ours.state, tuple(stream))
-        match what, numbers:
-            case "fetch", (count,):
-                found = model.fetch(count, now)
-                assert ours.fetch(count, now) == found
-                given_ += found
-            case "pass", (time,):
-                now += time
-            case "lose", (seq,):
-                stream[:] = [one for one in stream if one != seq]
-            case "ack", _:
-                answer(model, ours, [(seq, model.pending.get(seq, (0,))[0]) for seq in numbers])
-            case "ack given", (place, count):
-                answer(model, ours, [(seq, own) for seq, own, _ in given_[place : place + count]])
-            case "nak", (delay, seq):
-                ours.state, _ = put_off(ours.state, terms, seqs(seq), now + delay)
-                model.nak(seq, now + delay)
-            case "progress", _:
-                ours.state, _ = start_over(ours.state, seqs(*numbers), now)
-                for seq in numbers:
-                    model.progress(seq, now)
-        same(model, ours.state)
-        assert needs(model.policy, ours.state, tuple(stream)) <= before, "needs only shrink"
-
-
-def answer(model: PullConsumer, ours: Ours, acks: list[tuple[int, int]]) -> None:
-    before, delivered = model.waiting(), model.delivered
-    for seq, own in acks:
-        model.ack(seq, own)
-    own = seqs(*(own for _, own in acks))
-    ours.state, told = settle(ours.state, ours.terms, seqs(*(seq for seq, _ in acks)), own)
-    named = {seq for seq, _ in acks}
-    after = model.waiting()
-    assert told == Answered(
-        taken=len(named & before - after),
-        repeated=len({seq for seq in named - before if seq <= delivered}),
-        undelivered=len({seq for seq in named - before if seq > delivered}),
-        late=len(named & after),
-    )
+        before = needs(model.policy, trial.ours.state, tuple(stream))
+        getattr(trial, what)(*numbers)
+        same(model, trial.ours.state)
+        after = needs(model.policy, trial.ours.state, tuple(stream))
+        assert after <= before, "what is not needed is never needed again"
 
 
 def same(model: PullConsumer, state: ConsumerState) -> None:

@@ -38,7 +38,7 @@ def clock() -> Clock:
 def stream_with(folder: Path, clock: Clock, **consumer: Any) -> Stream:
     """ORDERS with nine messages in three segments, and the consumer billing."""
     config = BILLING | consumer
-    limits = {"retention": "interest", "no_ack": False, "subjects": ["orders.>"]}
+    limits: dict[str, Any] = {"retention": "interest", "no_ack": False, "subjects": ["orders.>"]}
     warehouse_with(folder, "parquet", START, consumers=[config], **limits)
     stream = open_warehouse(folder / "retention.yaml", engine="local", clock=clock).stream("ORDERS")
     lay(stream.opened, [File(base, MESSAGES[base - 1 : base + 2]) for base in (1, 4, 7)])
