@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Handed: TypeAlias = Messages | Message | Sequence[int] | Numbers
 """What an answer is about: messages, one of them, or sequences."""
 
+_Given: TypeAlias = tuple[ConsumerConfig, Delivery]
+
 _log = logging.getLogger("retention.consuming")
 
 
@@ -128,15 +130,15 @@ class BatchConsumer:
         self, n: int | None, max_bytes: int | None
     ) -> tuple[ConsumerConfig, Upcoming, Delivery]:
         now_ns = self._opened.clock()
-        config = self._recorded.config()
-        request = request_of(config, n, max_bytes, now_ns)
         # Read before the record is: what rivals deliver meanwhile must not look as if it were gone.
         self._stream = stream = upcoming(self._opened, self._stream)
 
-        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, Delivery]:
-            return answer_request(state, config, stream, request)
+        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, _Given]:
+            request = request_of(config, n, max_bytes, now_ns)
+            after, delivery = answer_request(state, config, stream, request)
+            return after, (config, delivery)
 
-        delivery = self._recorded.change(work, now_ns)
+        config, delivery = self._recorded.change(work, now_ns)
         if len(delivery) and config.ack_policy != "none":
             self._unanswered.append(delivery)
         return config, stream, delivery

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from retention import files
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.state import ConsumerState
-from retention.errors import RefusedError, UsageError
+from retention.errors import BusyError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.lease import held
+from retention.subjects import path_name
 
 Outcome = TypeVar("Outcome")
 Work = Callable[[ConsumerState, ConsumerConfig], tuple[ConsumerState, Outcome]]
 """From a state to the next one, and what whoever asked is told."""
 
+PATIENCE_S = 5.0
 REMEMBERED = 64
 """So many of the newest changes are named in the record: whoever made one finds it there, under those of rivals."""
 
@@ -35,6 +40,7 @@ class Recorded:
         self.name = name
         self._opened = opened
         self._table = ConsumerTable(opened.root)
+        self._place = files.join(opened.root, "_retention", f"consumer-{path_name(name)}.lease")
         if not self._is_there() and name in {one.name for one in opened.config.consumers}:
             edit_declared(opened)
         if not self._is_there():
@@ -83,8 +89,18 @@ class Recorded:
             newest = dict([*record.changes.items(), (own, now_ns)][-REMEMBERED:])
             return replace(record, state=replace(state, last_active_ns=active_ns), changes=newest)
 
-        self._table.update(self.name, once)
+        with self._turn():
+            self._table.update(self.name, once)
         return told[-1]
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for rivals on this machine, whose work would be in vain otherwise; the record is what excludes them."""
+        with ExitStack() as stack:
+            if not files.is_remote(self._opened.root):
+                with suppress(BusyError):
+                    stack.enter_context(held(self._place, wait_s=PATIENCE_S))
+            yield
 
     def _is_there(self) -> bool:
         if not self._opened.store.exists():

@@ -183,6 +183,17 @@ def test_a_message_that_was_given_up_waits_for_nobody_and_can_still_be_settled()
     assert (told, needs("explicit", state, (1, 2))) == (Answered(taken=1), set())
 
 
+def test_an_ack_for_all_before_it_stands_for_what_was_given_up_too() -> None:
+    terms = Terms("all", (30,), 1, -1)
+    state, _ = deliver(new_state(1), terms, seqs(1, 2), 100)
+    state, _ = deliver(give_up(state, terms, 130), terms, seqs(3), 130)
+    assert needs("all", state, (1, 2, 3)) == {1, 2, 3}
+    by_itself, told = settle(state, terms, seqs(1))
+    assert (told, needs("all", by_itself, (1, 2, 3))) == (Answered(taken=1), {2, 3})
+    by_a_later_one, _ = settle(state, terms, seqs(3))
+    assert needs("all", by_a_later_one, (1, 2, 3)) == set()
+
+
 def test_deliveries_that_nobody_saw_are_due_at_once() -> None:
     delivered = {"consumer_seq": 2, "stream_seq": 2}
     waits = {"1": {"Sequence": 1, "Timestamp": 0}, "2": {"Sequence": 2, "Timestamp": 100}}
