@@ -10,6 +10,7 @@ from retention.consumers.delivering import Answered
 from retention.consuming import record
 from retention.consuming.consumer import BatchConsumer
 from retention.consuming.messages import Messages
+from retention.consuming.upcoming import Upcoming, upcoming
 from retention.errors import RefusedError, UsageError
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
@@ -280,6 +281,27 @@ def test_who_finds_its_own_change_under_that_of_a_rival_is_told_of_it(
     monkeypatch.setattr(ConsumerTable, "update", again)
     assert seqs(billing.fetch(3)) == [1, 2, 3]
     assert seqs(billing.fetch(3)) == [6, 7, 8]
+
+
+def test_what_a_rival_gave_back_meanwhile_is_not_taken_for_lost(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream was looked at, then a message came, and a rival was given it and gave it back."""
+    stream = stream_with(tmp_path, clock)
+    billing, rival = stream.consumer("billing"), stream.consumer("billing")
+    billing.fetch().ack()
+    used = "retention.consuming.consumer.upcoming"
+
+    def slowly(*given: Any) -> Upcoming:
+        monkeypatch.setattr(used, upcoming)
+        found = upcoming(*given)
+        stream.publish(['{"subject": "orders.d", "data": "late"}'])
+        rival.fetch().nak()
+        return found
+
+    monkeypatch.setattr(used, slowly)
+    assert seqs(billing.fetch()) == []
+    assert seqs(billing.fetch()) == [10]
 
 
 def test_a_record_names_no_more_changes_than_it_must(
