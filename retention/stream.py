@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from retention.consuming.consumer import BatchConsumer
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
+from retention.formats.jsonl import opened_lines
 from retention.opened import OpenedStream
 from retention.passes.asked import explain_asked
 from retention.passes.explain import explain
@@ -119,6 +121,15 @@ class Stream:
     def consumers(self) -> StreamConsumers:
         """Those who read it: look, add, update, remove, fold logs of acks."""
         return StreamConsumers(self.opened, self.engine)
+
+    def consumer(self, name: str) -> BatchConsumer:
+        """Work on a consumer's messages: fetch them in batches, and answer them.
+
+        Raises:
+            UsageError: there is no such consumer.
+            RefusedError: its messages are pushed, or ranked, or another stream takes them.
+        """
+        return BatchConsumer(self.opened, name)
 
     def messages(self, wanted: Selection | None = None) -> Iterator[pa.Table]:
         """Messages in order of partition and sequence, in Arrow tables of shape `schemas.messages.MESSAGES`."""
@@ -278,18 +289,3 @@ def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | Non
             "batches; give both or neither"
         )
     return BatchIdentity(writer, batch)
-
-
-def opened_lines(path: Path) -> IO[bytes]:
-    """A file of lines, opened.
-
-    Raises:
-        UsageError: it cannot be.
-    """
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
-            "standard input"
-        ) from error

@@ -45,7 +45,7 @@ def publish(
     """Publish JSON lines as one batch: {"subject", "data" or "data_b64", "headers", "ts_ns"}."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.stream import opened_lines
+    from retention.formats.jsonl import opened_lines
 
     source: AbstractContextManager[IO[bytes]] = (
         nullcontext(sys.stdin.buffer) if file == "-" else opened_lines(Path(file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from retention import files
@@ -34,6 +35,16 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
         with reaching(location):
             return spark.read.format("delta").load(location).select(*MESSAGES.names)
     return _read_parquet(opened, spark)
+
+
+def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> DataFrame:
+    """The live messages that have one of these sequences, columns of `MESSAGES`; files that hold none are skipped."""
+    rows = read_frame(opened, spark)
+    if not len(seqs):
+        return rows.where("false")
+    wanted = spark.createDataFrame(pa.table({"seq": seqs}))
+    within = rows.where(f"seq BETWEEN {seqs.min()} AND {seqs.max()}")
+    return within.join(wanted, on="seq", how="left_semi").select(*MESSAGES.names)
 
 
 def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -148,3 +149,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _json_problem(error: json.JSONDecodeError) -> str:
     return f"it is not JSON ({error.msg} at column {error.colno})"
+
+
+def opened_lines(path: Path) -> IO[bytes]:
+    """A file of lines, opened.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
+            "standard input"
+        ) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,7 @@ DIRECTORY = "consumers"
 IMPORTED = "imported.json"
 """In it: the consumers of a backup, as earlier versions of this program kept them."""
 ATTEMPTS = 50
+_LONGEST_PAUSE_S = 0.05
 _ESCAPE = "="
 """What stands for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
 
@@ -46,6 +49,8 @@ class ConsumerRecord:
     """The writer's batch that brought it: it belongs to nothing unless that batch was committed."""
     folded: Mapping[str, Any] = field(default_factory=dict)
     """Up to where logs of acks are folded into the state, by their names."""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """The last deliveries and answers that were recorded, by a name that only who asked for one knows, and when."""
 
 
 Change = Callable[[ConsumerRecord | None], ConsumerRecord]
@@ -113,6 +118,7 @@ class ConsumerTable:
             if versions.add(number + 1, _content(after)):
                 versions.tidy()
                 return after
+            time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
         raise BusyError(
             f"{versions.directory}: {ATTEMPTS} times another process changed this consumer first; this change was not "
             "made; try again later"

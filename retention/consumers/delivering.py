@@ -1,0 +1,290 @@
+"""Deliveries and answers as functions of a consumer's state and an instant, as the server keeps its books."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from retention.consumers.config import ConsumerConfig
+from retention.consumers.floors import floor_of_all
+from retention.consumers.hearing import Lines
+from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What of a consumer's configuration decides when it is given what."""
+
+    ack_policy: str
+    waits_ns: tuple[int, ...]
+    """How long after each delivery the next one is due; the last one stands for all that follow."""
+    max_deliver: int
+    """How often a message is delivered; not above 0: any number."""
+    max_ack_pending: int
+    """How many may wait for their ack before no new one is delivered; not above 0: any number."""
+
+
+def terms_of(config: ConsumerConfig) -> Terms:
+    """The terms of a resolved configuration."""
+    return Terms(
+        ack_policy=config.ack_policy,
+        waits_ns=config.backoff or (config.ack_wait,),
+        max_deliver=config.max_deliver,
+        max_ack_pending=config.max_ack_pending,
+    )
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Messages that are delivered, in their order; arrays of one length."""
+
+    seq: Numbers
+    consumer_seq: Numbers
+    """Counts the consumer's deliveries."""
+    deliveries: Numbers
+    """How often each has been delivered now."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.seq)
+
+    def without(self, seqs: Numbers) -> Delivery:
+        """The deliveries of other messages than these."""
+        others = ~np.isin(self.seq, seqs)
+        return Delivery(self.seq[others], self.consumer_seq[others], self.deliveries[others])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of answers, in messages."""
+
+    taken: int = 0
+    """They waited for it."""
+    repeated: int = 0
+    """They were settled before."""
+    undelivered: int = 0
+    """They had never been delivered."""
+    late: int = 0
+    """They wait still: with `ack_policy: all` an ack below the floor in the consumer's own count does nothing."""
+
+
+def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
+    """Let go of what is due and has been delivered as often as may be (server: hasMaxDeliveries).
+
+    It waits no longer, and stays among the redelivered until somebody settles it.
+    """
+    if terms.max_deliver <= 0:
+        return state
+    count = _redeliveries(state) + 1
+    spent = (_due_at(state, terms) <= now_ns) & (count >= terms.max_deliver)
+    after = _without(state, spent)
+    seqs = state.pending["seq"].to_numpy()
+    return replace(after, redelivered=_counted(state, seqs[spent], count[spent]))
+
+
+def due(state: ConsumerState, terms: Terms, now_ns: int) -> Numbers:
+    """The sequences that are to be delivered again, the longest due first."""
+    at = _due_at(state, terms)
+    late = np.flatnonzero(at <= now_ns)
+    return state.pending["seq"].to_numpy()[late[np.argsort(at[late], kind="stable")]]
+
+
+def room(state: ConsumerState, terms: Terms, wanted: int) -> int:
+    """How many of so many wanted messages may be delivered for the first time (server: max_ack_pending)."""
+    if terms.max_ack_pending <= 0 or terms.ack_policy == "none":
+        return wanted
+    return max(min(wanted, terms.max_ack_pending - state.num_ack_pending), 0)
+
+
+def deliver(
+    state: ConsumerState, terms: Terms, seqs: Numbers, now_ns: int
+) -> tuple[ConsumerState, Delivery]:
+    """Deliver messages in this order.
+
+    Args:
+        state: before.
+        terms: without acks what is delivered is settled at once.
+        seqs: first some that wait, then others above the last delivery, ascending.
+        now_ns: their waits begin then.
+    """
+    if not len(seqs):
+        return state, Delivery(seqs, seqs, seqs)
+    before = state.delivered
+    own = before.consumer_seq + 1 + np.arange(len(seqs))
+    is_new = seqs > before.stream_seq
+    times = _redeliveries_of(state, seqs) + np.where(is_new, 1, 2)
+    last = Position(int(own[-1]), max(int(seqs.max()), before.stream_seq))
+    delivery = Delivery(seqs, own, times)
+    if terms.ack_policy == "none":
+        return replace(state, delivered=last, ack_floor=last), delivery
+    waiting = _timed(state.pending, np.isin(state.pending["seq"].to_numpy(), seqs), now_ns)
+    new = [seqs[is_new], own[is_new], np.full(int(is_new.sum()), now_ns)]
+    after = replace(
+        state,
+        delivered=last,
+        pending=pa.concat_tables([waiting, pa.table(new, schema=PENDING)]).combine_chunks(),
+        redelivered=_counted(state, seqs[~is_new], times[~is_new] - 1),
+    )
+    return after, delivery
+
+
+def settle(
+    state: ConsumerState, terms: Terms, seqs: Numbers, consumer_seqs: Numbers | None = None
+) -> tuple[ConsumerState, Answered]:
+    """Take acks, or terms, which settle the same (server: processAckMsg).
+
+    Args:
+        state: before.
+        terms: with `ack_policy: all` an ack stands for all before it.
+        seqs: the messages.
+        consumer_seqs: of the deliveries that are acknowledged; None: of the first ones.
+    """
+    if terms.ack_policy == "explicit":
+        after = forget(state, seqs)
+    elif terms.ack_policy == "none":
+        after = state
+    else:
+        own = _own(state, seqs) if consumer_seqs is None else consumer_seqs
+        after = _settled_up_to(state, floor_of_all(state.ack_floor, _acks(state, seqs, own)))
+        after = forget(after, seqs[~np.isin(seqs, state.pending["seq"].to_numpy())])
+    return after, _answered(state, seqs, _waiting(state), _waiting(after))
+
+
+def forget(state: ConsumerState, seqs: Numbers) -> ConsumerState:
+    """Wait no longer for these messages: they are settled, or are not in the stream any more."""
+    gone = np.isin(state.redelivered["seq"].to_numpy(), seqs)
+    after = _without(state, np.isin(state.pending["seq"].to_numpy(), seqs))
+    if not gone.any():
+        return after
+    return replace(after, redelivered=state.redelivered.filter(pa.array(~gone)))
+
+
+def put_off(
+    state: ConsumerState, terms: Terms, seqs: Numbers, due_ns: int
+) -> tuple[ConsumerState, Answered]:
+    """Take naks: those that wait are due at an instant, whatever their wait is."""
+    named = np.isin(state.pending["seq"].to_numpy(), seqs)
+    began = np.maximum(due_ns - _waits(state, terms), 1)
+    return _timed_and_answered(state, seqs, named, began)
+
+
+def start_over(state: ConsumerState, seqs: Numbers, now_ns: int) -> tuple[ConsumerState, Answered]:
+    """Take word that somebody is still at work: the waits of those messages begin anew."""
+    named = np.isin(state.pending["seq"].to_numpy(), seqs)
+    return _timed_and_answered(state, seqs, named, np.full(len(named), now_ns))
+
+
+def _timed_and_answered(
+    state: ConsumerState, seqs: Numbers, named: Mask, began: Numbers
+) -> tuple[ConsumerState, Answered]:
+    waiting = state.pending["seq"].to_numpy()
+    answered = _answered(state, seqs, waiting, waiting[~named])
+    return replace(state, pending=_timed(state.pending, named, began)), answered
+
+
+def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbers) -> Answered:
+    """How many of some messages waited before and do not after."""
+    seqs = np.unique(seqs)
+    strange = (seqs > state.delivered.stream_seq) | (seqs < 1)
+    waited, waits = np.isin(seqs, before), np.isin(seqs, after)
+    return Answered(
+        taken=int((waited & ~waits).sum()),
+        repeated=int((~waited & ~strange).sum()),
+        undelivered=int((~waited & strange).sum()),
+        late=int(waits.sum()),
+    )
+
+
+def _waiting(state: ConsumerState) -> Numbers:
+    """What waits for its ack, and what was given up."""
+    return np.union1d(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
+
+
+def _without(state: ConsumerState, gone: Mask) -> ConsumerState:
+    """Without some of what waits, the floor right below the lowest that is left (server: moveAckFloor)."""
+    if not gone.any():
+        return state
+    left = state.pending.filter(pa.array(~gone)).combine_chunks()
+    if not left.num_rows:
+        return replace(state, pending=left, ack_floor=state.delivered)
+    lowest, floor = left.slice(0, 1).to_pylist()[0], state.ack_floor
+    if state.pending["seq"][0].as_py() < lowest["seq"]:
+        floor = Position(
+            max(lowest["consumer_seq"] - 1, floor.consumer_seq),
+            max(lowest["seq"] - 1, floor.stream_seq),
+        )
+    return replace(state, pending=left, ack_floor=floor)
+
+
+def _settled_up_to(state: ConsumerState, floor: Position) -> ConsumerState:
+    if floor == state.ack_floor:
+        return state
+    pending, redelivered = (
+        table.filter(pa.array(table["seq"].to_numpy() > floor.stream_seq)).combine_chunks()
+        for table in (state.pending, state.redelivered)
+    )
+    return replace(state, ack_floor=floor, pending=pending, redelivered=redelivered)
+
+
+def _acks(state: ConsumerState, seqs: Numbers, consumer_seqs: Numbers) -> Lines:
+    known = (seqs <= state.delivered.stream_seq) & (consumer_seqs > 0)
+    seqs, own = seqs[known], consumer_seqs[known]
+    return Lines(np.zeros(len(seqs), np.int8), np.ones_like(seqs), seqs, own, np.zeros_like(seqs))
+
+
+def _own(state: ConsumerState, seqs: Numbers) -> Numbers:
+    """The consumer sequences of the first deliveries of what waits; 0 for anything else."""
+    known, own = state.pending["seq"].to_numpy(), state.pending["consumer_seq"].to_numpy()
+    return _looked_up(known, own, seqs)
+
+
+def _due_at(state: ConsumerState, terms: Terms) -> Numbers:
+    return state.pending["ts_ns"].to_numpy() + _waits(state, terms)
+
+
+def _waits(state: ConsumerState, terms: Terms) -> Numbers:
+    """How long after its last delivery each pending message is due."""
+    waits = np.array(terms.waits_ns, np.int64)
+    return waits[np.minimum(_redeliveries(state), len(waits) - 1)]
+
+
+def _redeliveries(state: ConsumerState) -> Numbers:
+    return _redeliveries_of(state, state.pending["seq"].to_numpy())
+
+
+def _redeliveries_of(state: ConsumerState, seqs: Numbers) -> Numbers:
+    """How often each of some messages was delivered after the first time."""
+    known, counts = state.redelivered["seq"].to_numpy(), state.redelivered["count"].to_numpy()
+    return _looked_up(known, counts, seqs)
+
+
+def _looked_up(known: Numbers, values: Numbers, seqs: Numbers) -> Numbers:
+    """The values of some sequences by ascending known ones; 0 where there is none."""
+    if not len(known):
+        return np.zeros(len(seqs), np.int64)
+    at = np.minimum(np.searchsorted(known, seqs), len(known) - 1)
+    return np.where(known[at] == seqs, values[at], 0)
+
+
+def _counted(state: ConsumerState, seqs: Numbers, counts: Numbers) -> pa.Table:
+    """The redelivered with these counts in place of theirs, shape `REDELIVERED`."""
+    if not len(seqs):
+        return state.redelivered
+    known, old = state.redelivered["seq"].to_numpy(), state.redelivered["count"].to_numpy()
+    others = ~np.isin(known, seqs)
+    all_seqs, all_counts = np.append(known[others], seqs), np.append(old[others], counts)
+    order = np.argsort(all_seqs)
+    return pa.table([all_seqs[order], all_counts[order]], schema=REDELIVERED)
+
+
+def _timed(pending: pa.Table, named: Mask, began: Numbers | int) -> pa.Table:
+    """The pending with another begin of their waits where they are named."""
+    times = np.where(named, began, pending["ts_ns"].to_numpy())
+    columns = [pending["seq"], pending["consumer_seq"], pa.chunked_array([pa.array(times)])]
+    return pa.table(columns, schema=PENDING)

@@ -1,0 +1,118 @@
+"""Which messages one request is given, and what of the consumer's state that changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from retention.consumers.config import ConsumerConfig
+from retention.consumers.delivering import (
+    Delivery,
+    Numbers,
+    Terms,
+    deliver,
+    due,
+    forget,
+    give_up,
+    room,
+    terms_of,
+)
+from retention.consumers.state import ConsumerState
+from retention.consuming.upcoming import Upcoming
+from retention.errors import RefusedError, UsageError
+from retention.units import INT64_MAX
+
+DEFAULT_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asks a consumer for."""
+
+    count: int
+    bytes: int
+    """By the sizes that the stream counts."""
+    now_ns: int
+
+
+def request_of(
+    config: ConsumerConfig, n: int | None, max_bytes: int | None, now_ns: int
+) -> Request:
+    """What is asked, within what the consumer allows.
+
+    Raises:
+        UsageError: it is more than `max_batch` or `max_bytes` of the consumer, or nothing.
+    """
+    allowed = config.max_batch or n or DEFAULT_BATCH
+    count = min(DEFAULT_BATCH, allowed) if n is None else n
+    size = INT64_MAX if max_bytes is None else max_bytes
+    if count < 1 or size < 1:
+        raise UsageError(
+            f"{config.name}: a batch has at least one message and one byte; ask for more"
+        )
+    if count > allowed:
+        raise UsageError(
+            f"{config.name}: its max_batch is {allowed}, and {count} messages are asked for; ask for fewer"
+        )
+    if max_bytes is not None and 0 < config.max_bytes < max_bytes:
+        raise UsageError(
+            f"{config.name}: its max_bytes is {config.max_bytes}, and {max_bytes} are asked for; ask for fewer"
+        )
+    return Request(count, size, now_ns)
+
+
+def answer_request(
+    state: ConsumerState, config: ConsumerConfig, stream: Upcoming, request: Request
+) -> tuple[ConsumerState, Delivery]:
+    """Deliver what is due again, then what is new; nothing while the consumer is paused.
+
+    Args:
+        state: before.
+        config: resolved.
+        stream: at a version that was read before the state was.
+        request: what is asked.
+
+    Raises:
+        RefusedError: the first message alone has more bytes than are asked for.
+    """
+    terms = terms_of(config)
+    if request.now_ns < (config.pause_until or 0):
+        return deliver(state, terms, _NOTHING, request.now_ns)
+    state = give_up(state, terms, request.now_ns)
+    state, again, sizes = _due_again(state, terms, stream, request.now_ns)
+    wanted = room(state, terms, request.count - len(again))
+    new = stream.after(state.delivered.stream_seq, config.filters, wanted)
+    seqs = np.append(again, new["seq"].to_numpy())
+    taken = _within(config.name, seqs, np.append(sizes, new["size"].to_numpy()), request)
+    return deliver(state, terms, seqs[:taken], request.now_ns)
+
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+def _due_again(
+    state: ConsumerState, terms: Terms, stream: Upcoming, now_ns: int
+) -> tuple[ConsumerState, Numbers, Numbers]:
+    """What is due and in the stream, with its sizes; what the stream has lost is not waited for any longer.
+
+    What was given out after this version of the stream was read may be there, and keeps waiting.
+    """
+    seqs = due(state, terms, now_ns)
+    if not len(seqs):
+        return state, seqs, seqs
+    seqs = seqs[seqs < stream.end]
+    sizes = stream.sizes(seqs)
+    there = sizes >= 0
+    return forget(state, seqs[~there]), seqs[there], sizes[there]
+
+
+def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: Request) -> int:
+    """How many of some messages, from the first on, a request takes."""
+    fitting = int(np.searchsorted(np.cumsum(sizes), request.bytes, side="right"))
+    if len(seqs) and not fitting:
+        raise RefusedError(
+            f"{consumer}: message {seqs[0]} has {sizes[0]} bytes, and a batch of at most {request.bytes} is asked for; "
+            "nothing was delivered; ask for more bytes"
+        )
+    return min(fitting, request.count)

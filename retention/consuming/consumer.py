@@ -1,0 +1,179 @@
+"""A batch consumer: what it hands out is recorded before, and an answer is recorded when it returns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from retention.consumers.config import ConsumerConfig
+from retention.consumers.delivering import (
+    Answered,
+    Delivery,
+    Numbers,
+    put_off,
+    settle,
+    start_over,
+    terms_of,
+)
+from retention.consumers.state import ConsumerState
+from retention.consuming.choosing import answer_request, request_of
+from retention.consuming.messages import Message, Messages, given
+from retention.consuming.record import Recorded
+from retention.consuming.upcoming import Upcoming, upcoming
+from retention.opened import OpenedStream
+from retention.units import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Handed: TypeAlias = Messages | Message | Sequence[int] | Numbers
+"""What an answer is about: messages, one of them, or sequences."""
+
+_Given: TypeAlias = tuple[ConsumerConfig, Delivery]
+
+_log = logging.getLogger("retention.consuming")
+
+
+class BatchConsumer:
+    """One who works on a consumer's messages; of several, in any process, each is given others."""
+
+    def __init__(self, opened: OpenedStream, name: str) -> None:
+        """Find the consumer; one that the configuration lists is created.
+
+        Raises:
+            UsageError: there is none of that name.
+            RefusedError: it is none that can be asked for messages.
+        """
+        self._opened = opened
+        self._recorded = Recorded(opened, name)
+        self._stream: Upcoming | None = None
+        self._unanswered: list[Delivery] = []
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self._recorded.name
+
+    @property
+    def state(self) -> ConsumerState:
+        """How far it has come, all who work on it together."""
+        return self._recorded.read().state
+
+    def fetch(self, n: int | None = None, max_bytes: int | None = None) -> Messages:
+        """The next messages: first those that are due again, then new ones; none where there is nothing.
+
+        They are recorded as delivered when this returns; what is not answered within `ack_wait` is delivered again.
+
+        Args:
+            n: at most so many; None: 1,000, or the consumer's `max_batch` if that is less.
+            max_bytes: at most so much, by the sizes that the stream counts.
+
+        Raises:
+            UsageError: it is more than the consumer's `max_batch` or `max_bytes`, or nothing.
+            RefusedError: the first message alone has more than `max_bytes`.
+            BusyError: rivals kept coming first.
+        """
+        config, stream, delivery = self._deliver(n, max_bytes)
+        rows = stream.rows(delivery.seq)
+        return Messages(given(rows, delivery, headers_only=config.headers_only), self._answer)
+
+    def read(
+        self, spark: SparkSession, n: int | None = None, max_bytes: int | None = None
+    ) -> DataFrame:
+        """The next messages as a Spark DataFrame, with the columns of the stream; `ack_all` settles them.
+
+        Args:
+            spark: the session; it is left as it is.
+            n: as in `fetch`.
+            max_bytes: as in `fetch`.
+
+        Raises:
+            UsageError, RefusedError, BusyError: as `fetch`.
+        """
+        from retention.engines.spark_read import read_seqs
+
+        config, _, delivery = self._deliver(n, max_bytes)
+        frame = read_seqs(self._opened, spark, delivery.seq)
+        return frame.drop("payload") if config.headers_only else frame
+
+    def ack(self, messages: Handed) -> Answered:
+        """Settle messages; what was settled before, or never delivered, is counted and no error.
+
+        Raises:
+            BusyError: rivals kept coming first.
+        """
+        return self._answer("ack", *_named(messages))
+
+    def ack_all(self) -> Answered:
+        """Settle everything that this object was given and has not answered; as `ack`."""
+        nothing = np.zeros(0, np.int64)
+        seqs = np.concatenate([nothing, *(one.seq for one in self._unanswered)])
+        own = np.concatenate([nothing, *(one.consumer_seq for one in self._unanswered)])
+        return self._answer("ack", seqs, own)
+
+    def nak(self, messages: Handed, delay: str | int = 0) -> Answered:
+        """Have messages delivered again, at once or after a delay: a duration, or nanoseconds."""
+        return self._answer("nak", *_named(messages), delay)
+
+    def term(self, messages: Handed, reason: str = "") -> Answered:
+        """Settle messages as what nobody can work on; the reason goes to the log."""
+        return self._answer("term", *_named(messages), reason)
+
+    def in_progress(self, messages: Handed) -> Answered:
+        """Say that somebody is still at work on messages: `ack_wait` begins anew."""
+        return self._answer("in_progress", *_named(messages))
+
+    def _deliver(
+        self, n: int | None, max_bytes: int | None
+    ) -> tuple[ConsumerConfig, Upcoming, Delivery]:
+        now_ns = self._opened.clock()
+        # Read before the record is: what rivals deliver meanwhile must not look as if it were gone.
+        self._stream = stream = upcoming(self._opened, self._stream)
+
+        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, _Given]:
+            request = request_of(config, n, max_bytes, now_ns)
+            after, delivery = answer_request(state, config, stream, request)
+            return after, (config, delivery)
+
+        config, delivery = self._recorded.change(work, now_ns)
+        if len(delivery) and config.ack_policy != "none":
+            self._unanswered.append(delivery)
+        return config, stream, delivery
+
+    def _answer(
+        self, verb: str, seqs: Numbers, consumer_seqs: Numbers | None, detail: Any = None
+    ) -> Answered:
+        now_ns = self._opened.clock()
+        due_ns = now_ns + (parse_duration(detail) if verb == "nak" else 0)
+
+        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, Answered]:
+            terms = terms_of(config)
+            match verb:
+                case "nak":
+                    return put_off(state, terms, seqs, due_ns)
+                case "in_progress":
+                    return start_over(state, seqs, now_ns)
+                case _:
+                    return settle(state, terms, seqs, consumer_seqs)
+
+        answered = self._recorded.change(work, now_ns)
+        if verb == "term":
+            _log.info("%s > %s: %s: %s", self._opened.name, self.name, seqs.tolist(), detail)
+        if verb != "in_progress":
+            self._unanswered = [left for one in self._unanswered if len(left := one.without(seqs))]
+        return answered
+
+    def __repr__(self) -> str:
+        return f"BatchConsumer({self.name!r} of {self._opened.name!r} in {self._opened.warehouse})"
+
+
+def _named(messages: Handed) -> tuple[Numbers, Numbers | None]:
+    """The stream sequences that are meant, and the consumer's where messages tell them."""
+    if isinstance(messages, Messages):
+        return messages.seqs, messages.consumer_seqs
+    if isinstance(messages, Message):
+        return np.array([messages.seq]), np.array([messages.consumer_seq])
+    return np.asarray(messages, np.int64), None

@@ -1,0 +1,177 @@
+"""Messages that a consumer was given: columns for many, an object for one, and answers to both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.consumers.delivering import Answered, Delivery, Mask, Numbers
+from schemas.messages import FILE_COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+GIVEN = pa.schema(
+    [
+        *FILE_COLUMNS,
+        pa.field("consumer_seq", pa.int64(), nullable=False),
+        pa.field("deliveries", pa.int64(), nullable=False),
+    ]
+)
+"""A delivered message: its row, the consumer's count of deliveries, and how often this message was delivered by now."""
+
+Answer = Callable[..., Answered]
+_FIRST_LINE = b"NATS/1.0\r\n"
+_LINE_END = b"\r\n"
+
+
+class Messages:
+    """Messages in the order of their delivery."""
+
+    def __init__(self, table: pa.Table, answer: Answer) -> None:
+        """Hold a table of shape `GIVEN`, and who takes answers: `answer(verb, seqs, consumer_seqs, detail)`."""
+        self.table = table
+        self._answer = answer
+
+    @property
+    def seqs(self) -> Numbers:
+        """Their sequences in the stream."""
+        seqs: Numbers = self.table["seq"].to_numpy()
+        return seqs
+
+    @property
+    def consumer_seqs(self) -> Numbers:
+        """The consumer's count of their deliveries."""
+        own: Numbers = self.table["consumer_seq"].to_numpy()
+        return own
+
+    def ack(self) -> Answered:
+        """Settle them; durable when this returns."""
+        return self._say("ack")
+
+    def nak(self, delay: str | int = 0) -> Answered:
+        """Have them delivered again, at once or after a delay: a duration, or nanoseconds."""
+        return self._say("nak", delay)
+
+    def term(self, reason: str = "") -> Answered:
+        """Settle them as what nobody can work on; the reason goes to the log."""
+        return self._say("term", reason)
+
+    def in_progress(self) -> Answered:
+        """Say that somebody is still at work: `ack_wait` begins anew."""
+        return self._say("in_progress")
+
+    def filter(self, mask: Mask | pa.Array | pa.ChunkedArray) -> Messages:
+        """Those where a mask is true."""
+        return Messages(self.table.filter(pa.array(np.asarray(mask))), self._answer)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Their rows as a DataFrame."""
+        return self.table.to_pandas()
+
+    def _say(self, verb: str, detail: Any = None) -> Answered:
+        return self._answer(verb, self.seqs, self.consumer_seqs, detail)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Message]:
+        for batch in self.table.to_batches(max_chunksize=1000):
+            for row in batch.to_pylist():
+                yield Message(row, partial(self._answer_one, row["seq"], row["consumer_seq"]))
+
+    def _answer_one(self, seq: int, consumer_seq: int, verb: str, detail: Any = None) -> Answered:
+        return self._answer(verb, np.array([seq]), np.array([consumer_seq]), detail)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "no messages"
+        seqs = self.seqs
+        return f"{len(self)} messages, {seqs.min()} to {seqs.max()}"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One delivered message."""
+
+    row: dict[str, Any]
+    """Its columns, shape `GIVEN`."""
+    answer: Answer
+
+    @property
+    def seq(self) -> int:
+        """Its sequence in the stream."""
+        return int(self.row["seq"])
+
+    @property
+    def consumer_seq(self) -> int:
+        """The consumer's count of its delivery."""
+        return int(self.row["consumer_seq"])
+
+    @property
+    def subject(self) -> str:
+        """The subject that it was published to."""
+        return str(self.row["subject"])
+
+    @property
+    def payload(self) -> bytes:
+        """Its content; empty with `headers_only`."""
+        return self.row["payload"] or b""
+
+    @property
+    def headers(self) -> bytes:
+        """Its header block; empty if there is none."""
+        return self.row["headers"] or b""
+
+    @property
+    def deliveries(self) -> int:
+        """How often it has been delivered by now."""
+        return int(self.row["deliveries"])
+
+    def ack(self) -> Answered:
+        """As `Messages.ack`."""
+        return self.answer("ack")
+
+    def nak(self, delay: str | int = 0) -> Answered:
+        """As `Messages.nak`."""
+        return self.answer("nak", delay)
+
+    def term(self, reason: str = "") -> Answered:
+        """As `Messages.term`."""
+        return self.answer("term", reason)
+
+    def in_progress(self) -> Answered:
+        """As `Messages.in_progress`."""
+        return self.answer("in_progress")
+
+
+def given(rows: pa.Table, delivery: Delivery, *, headers_only: bool) -> pa.Table:
+    """Rows of data files as messages that are delivered, shape `GIVEN`."""
+    if headers_only:
+        rows = _without_payload(rows)
+    columns = [*rows.columns, pa.array(delivery.consumer_seq), pa.array(delivery.deliveries)]
+    return pa.table(columns, names=GIVEN.names).cast(GIVEN)
+
+
+def _without_payload(rows: pa.Table) -> pa.Table:
+    """The rows with `Nats-Msg-Size` in place of their payload (server: convertToHeadersOnly)."""
+    lengths = pc.fill_null(pc.binary_length(rows["payload"]), 0)
+    lines = pc.binary_join_element_wise(
+        pa.scalar(b"Nats-Msg-Size: "),
+        lengths.cast(pa.string()).cast(pa.binary()),
+        pa.scalar(_LINE_END + _LINE_END),
+        b"",
+    )
+    blocks = pc.fill_null(rows["headers"], _FIRST_LINE + _LINE_END)
+    kept = pc.binary_slice(blocks, 0, -len(_LINE_END))
+    headers = pc.binary_join_element_wise(kept, lines, b"")
+    payload = pa.nulls(rows.num_rows, pa.binary())
+    return rows.set_column(rows.schema.get_field_index("headers"), "headers", headers).set_column(
+        rows.schema.get_field_index("payload"), "payload", payload
+    )

@@ -1,0 +1,136 @@
+"""One consumer's record as those who work on its messages change it: each change once, whatever rivals do."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from retention import files
+from retention.consumers.config import ConsumerConfig, resolved
+from retention.consumers.state import ConsumerState
+from retention.errors import BusyError, RefusedError, UsageError
+from retention.opened import OpenedStream
+from retention.passes.editing import edit_declared
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.lease import held
+from retention.subjects import path_name
+
+Outcome = TypeVar("Outcome")
+Work = Callable[[ConsumerState, ConsumerConfig], tuple[ConsumerState, Outcome]]
+"""From a state to the next one, and what whoever asked is told."""
+
+PATIENCE_S = 5.0
+REMEMBERED = 64
+"""So many of the newest changes are named in the record: whoever made one finds it there, under those of rivals."""
+
+
+class Recorded:
+    """Reads and changes the record of one consumer."""
+
+    def __init__(self, opened: OpenedStream, name: str) -> None:
+        """Find the record; a consumer that the configuration lists is created.
+
+        Raises:
+            UsageError: there is no such consumer.
+            RefusedError: it is none that can be asked for messages.
+        """
+        self.name = name
+        self._opened = opened
+        self._table = ConsumerTable(opened.root)
+        self._place = files.join(opened.root, "_retention", f"consumer-{path_name(name)}.lease")
+        if not self._is_there() and name in {one.name for one in opened.config.consumers}:
+            edit_declared(opened)
+        if not self._is_there():
+            raise self._no_such()
+        _refuse_others(opened.name, self.config())
+
+    def read(self) -> ConsumerRecord:
+        """The newest record.
+
+        Raises:
+            UsageError: the consumer is not there any more.
+            DamagedError: it is not what was written.
+        """
+        return self._alive(self._table.read(self.name))
+
+    def config(self) -> ConsumerConfig:
+        """What the consumer is now, with the server's values for what it leaves out."""
+        return self._config(self.read())
+
+    def change(self, work: Work[Outcome], now_ns: int) -> Outcome:
+        """Let work change the state, and record it; what work tells of the state that it changed.
+
+        Work that changes nothing writes nothing, unless the consumer goes when nobody uses it.
+
+        Args:
+            work: tried again on the record of a rival who came first.
+            now_ns: the consumer was in use then.
+
+        Raises:
+            UsageError: the consumer is not there any more.
+            BusyError: rivals kept coming first.
+        """
+        own = uuid.uuid4().hex
+        told: list[Outcome] = []
+
+        def once(found: ConsumerRecord | None) -> ConsumerRecord:
+            record = self._alive(found)
+            if own in record.changes:
+                return record
+            config = self._config(record)
+            state, outcome = work(record.state, config)
+            told.append(outcome)
+            if state == record.state and not config.inactive_threshold:
+                return record
+            active_ns = max(now_ns, state.last_active_ns or 0)
+            newest = dict([*record.changes.items(), (own, now_ns)][-REMEMBERED:])
+            return replace(record, state=replace(state, last_active_ns=active_ns), changes=newest)
+
+        with self._turn():
+            self._table.update(self.name, once)
+        return told[-1]
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for rivals on this machine, whose work would be in vain otherwise; the record is what excludes them."""
+        with ExitStack() as stack:
+            if not files.is_remote(self._opened.root):
+                with suppress(BusyError):
+                    stack.enter_context(held(self._place, wait_s=PATIENCE_S))
+            yield
+
+    def _is_there(self) -> bool:
+        if not self._opened.store.exists():
+            return False
+        counters = self._opened.store.snapshot().counters
+        return self.name in {one.consumer for one in self._table.live(counters)}
+
+    def _alive(self, record: ConsumerRecord | None) -> ConsumerRecord:
+        if record is None or record.deleted:
+            raise self._no_such()
+        return record
+
+    def _config(self, record: ConsumerRecord) -> ConsumerConfig:
+        return resolved(ConsumerConfig(**record.config), self._opened.config)
+
+    def _no_such(self) -> UsageError:
+        return UsageError(
+            f"{self._opened.name}: there is no consumer {self.name} (error code 10014); nothing was changed; correct "
+            f"its name: `retention consumer ls {self._opened.name}` lists those that are there"
+        )
+
+
+def _refuse_others(stream: str, config: ConsumerConfig) -> None:
+    """Refuse what no batch can be asked of."""
+    why = None
+    if config.is_push:
+        why = f"pushes its messages to {config.deliver_subject}, and a batch is asked for"
+    elif config.ack_policy == "flow_control":
+        why = "has ack_policy flow_control, by which another stream takes its messages"
+    elif config.priority_policy != "none":
+        why = f"has priority_policy {config.priority_policy}, and batches are not ranked"
+    if why:
+        raise RefusedError(f"{stream}: consumer {config.name} {why}; name another consumer")

@@ -1,0 +1,107 @@
+"""What a consumer may be given at one version of a stream: what comes next, what is there, and the rows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.consumers.delivering import Numbers
+from retention.opened import OpenedStream
+from retention.parquet_files import read_columns
+from retention.rules.spans import Spans, spans_of
+from retention.segments import Inventory
+from retention.staging import PARTITION
+from retention.subjects import matching_mask
+from retention.views.latest import picked
+from retention.views.messages import files_of_span
+from schemas.messages import FILE_COLUMNS
+
+_NARROW = pa.schema([FILE_COLUMNS.field(name) for name in ("seq", "size")])
+
+
+@dataclass(frozen=True)
+class Upcoming:
+    """One version of a stream; what was read of its spans of files is kept."""
+
+    opened: OpenedStream
+    inventory: Inventory
+    spans: Spans
+    kept: dict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=dict)
+    """Sequences and sizes of what filters match, by a span's first row in the inventory and the filters."""
+
+    @property
+    def end(self) -> int:
+        """Every sequence below it was given out at this version."""
+        highest = pc.max(self.inventory.files["max_seq"]).as_py() or 0
+        return max(self.inventory.counters.next_seq.get(PARTITION, 1), highest + 1)
+
+    def after(self, seq: int, filters: tuple[str, ...], count: int) -> pa.Table:
+        """At most so many matching messages above a sequence, ascending: `seq` and `size`."""
+        found, missing = [_NARROW.empty_table()], count
+        for span in np.flatnonzero(self.spans.max_seq > seq).tolist():
+            if missing <= 0:
+                break
+            rows = self._matching(span, filters)
+            found.append(rows.slice(int(np.searchsorted(rows["seq"], seq, "right")), missing))
+            missing -= found[-1].num_rows
+        return pa.concat_tables(found)
+
+    def sizes(self, seqs: Numbers) -> Numbers:
+        """The sizes of some messages; -1 where one is not there."""
+        rows = self._picked(np.sort(seqs), _NARROW.names)
+        known = rows["seq"].to_numpy()
+        if not len(known):
+            return np.full(len(seqs), -1)
+        at = np.minimum(np.searchsorted(known, seqs), len(known) - 1)
+        return np.where(known[at] == seqs, rows["size"].to_numpy()[at], -1)
+
+    def rows(self, seqs: Numbers) -> pa.Table:
+        """The messages with these sequences, all columns of a data file, in this order."""
+        order = np.argsort(seqs)
+        rows = self._picked(seqs[order], FILE_COLUMNS.names)
+        return rows.take(np.argsort(order)).combine_chunks()
+
+    def _picked(self, seqs: Numbers, columns: list[str]) -> pa.Table:
+        shape = pa.schema(
+            [FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns]
+        )
+        tables = picked(self.opened.store, self.inventory.files, seqs, columns)
+        return pa.concat_tables([shape.empty_table(), *tables])
+
+    def _matching(self, span: int, filters: tuple[str, ...]) -> pa.Table:
+        key = (int(self.spans.first_file[span]), filters)
+        if key not in self.kept:
+            self.kept[key] = self._read(span, filters)
+        return self.kept[key]
+
+    def _read(self, span: int, filters: tuple[str, ...]) -> pa.Table:
+        if filters and not self._may_match(span, filters):
+            return _NARROW.empty_table()
+        columns = [*_NARROW.names, "subject"] if filters else _NARROW.names
+        inside = files_of_span(self.opened.store, self.inventory.files, self.spans, span)
+        rows = pa.concat_tables([read_columns(file, columns)[0] for file in inside])
+        if filters:
+            rows = rows.filter(matching_mask(rows["subject"], filters))
+        return rows.select(_NARROW.names).sort_by("seq").cast(_NARROW)
+
+    def _may_match(self, span: int, filters: tuple[str, ...]) -> bool:
+        """Whether subject digests leave it open that something matches."""
+        first, end = (int(number) for number in self.spans.first_file[span : span + 2])
+        counts = self.opened.store.subject_counts(self.inventory.files.slice(first, end - first))
+        return bool(pc.any(matching_mask(counts["subject"], filters)).as_py())
+
+
+def upcoming(opened: OpenedStream, before: Upcoming | None = None) -> Upcoming:
+    """The stream at its newest version; the one that was read before, if nothing was committed since.
+
+    Raises:
+        DamagedError: its log cannot be read.
+    """
+    snapshot = opened.store.snapshot()
+    if before is not None and before.inventory.version == snapshot.version:
+        return before
+    inventory = opened.store.inventory(snapshot)
+    return Upcoming(opened, inventory, spans_of(inventory.files))

@@ -1,0 +1,91 @@
+"""Workers who share a consumer: what they were given and what they settled is on the disk, killed or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from retention import steps
+from retention.consuming.consumer import BatchConsumer
+from retention.stream import Stream
+from retention.warehouse import open_warehouse
+from tests.support.crew import serve
+from tests.support.laying import START, even_segments, lay, warehouse_with
+
+ACK_WAIT = 30 * 10**9
+
+
+def prepare(folder: Path, segments: int, each: int, format_: str = "parquet") -> Stream:
+    """A work queue with one consumer, billing, and segments of messages."""
+    consumer = {"durable_name": "billing", "ack_policy": "explicit", "ack_wait": ACK_WAIT}
+    limits: dict[str, Any] = {"retention": "workqueue", "no_ack": False, "subjects": ["s.*"]}
+    warehouse = warehouse_with(folder, format_, START, consumers=[consumer], **limits)
+    stream = warehouse.new_stream("ORDERS")
+    lay(stream.opened, even_segments(segments, each), sealed=True)
+    stream.consumer("billing")
+    return stream
+
+
+def opened_at(folder: Path, now_ns: int) -> Stream:
+    warehouse = open_warehouse(folder / "retention.yaml", engine="local", clock=lambda: now_ns)
+    return warehouse.stream("ORDERS")
+
+
+@contextmanager
+def diary(path: Path) -> Iterator[Any]:
+    """Lines of JSON that are in the file when `note` returns."""
+    with path.open("ab", buffering=0) as file:
+        yield lambda **said: file.write(f"{json.dumps(said)}\n".encode())
+
+
+def noted(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def work(billing: BatchConsumer, path: Path, batch: int, *, naks: float = 0.0) -> None:
+    """Fetch, note what was given, settle it, note that, until there is nothing; now and then some is given back."""
+    choice = random.Random(path.name)
+    with diary(path) as note:
+        while messages := billing.fetch(choice.randint(1, batch)):
+            note(given=messages.seqs.tolist())
+            back = [choice.random() < naks for _ in range(len(messages))]
+            if any(back):
+                returned = messages.filter(pa.array(back))
+                returned.nak()
+                note(returned=returned.seqs.tolist())
+            kept = messages.filter(pa.array([not one for one in back]))
+            note(settled=kept.ack().taken if len(kept) else 0)
+
+
+def carry_out(case: dict[str, Any]) -> None:
+    """Work in this process, killed where the case says."""
+    folder = Path(case["folder"])
+    stream = opened_at(folder, case["now_ns"])
+    billing = stream.consumer("billing")
+    steps.watch(case["environment"])
+    work(billing, folder / case["diary"], case["batch"])
+
+
+def queue_group() -> None:
+    """One of several processes: `python -m tests.support.consuming FOLDER DIARY BATCH NAKS`."""
+    folder, name, batch, naks = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    opened = open_warehouse(folder / "retention.yaml", engine="local").stream("ORDERS")
+    began = time.monotonic()
+    work(opened.consumer("billing"), folder / name, batch, naks=naks)
+    print(f"{os.getpid()} {time.monotonic() - began:.2f} s")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        queue_group()
+    else:
+        serve(carry_out)
