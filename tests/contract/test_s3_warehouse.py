@@ -167,7 +167,9 @@ def _backup(folder: Path, consumers: dict[str, Any] | None = None) -> Path:
 
 
 def test_a_stream_is_exported_to_the_object_store(bucket: str, tmp_path: Path) -> None:
-    consumers = {"c": {"config": {"durable_name": "c"}, "state": {"ack_floor": {"stream_seq": 5}}}}
+    settled = {"consumer_seq": 2, "stream_seq": 2}
+    state = {"delivered": settled, "ack_floor": settled}
+    consumers = {"c": {"config": {"durable_name": "c"}, "state": state}}
     given = _backup(tmp_path, consumers)
     answer(bucket, "import", "nats-backup", given)
     told = answer(bucket, "export", "nats-backup", "ORDERS", f"{bucket}/out/ORDERS.arc")
