@@ -16,7 +16,8 @@ from retention.formats.ack_logs import open_log
 from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer, put_consumers
 from retention.passes.folding import FoldedLog, fold_logs
-from retention.views.consumers import ConsumerInfo, consumer_infos
+from retention.stores.consumers import ConsumerRecord, no_consumer
+from retention.views.consumers import ConsumerInfo, consumer_infos, stored_consumers
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class StreamConsumers:
 
     def list(self) -> list[ConsumerInfo]:
         """All of them, by name."""
-        return consumer_infos(self.opened)
+        return consumer_infos(self.opened, stored_consumers(self.opened))
 
     def info(self, name: str) -> ConsumerInfo:
         """One of them.
@@ -37,10 +38,8 @@ class StreamConsumers:
         Raises:
             UsageError: there is none of that name.
         """
-        for one in self.list():
-            if one.name == name:
-                return one
-        raise self._no_such(name)
+        [found] = consumer_infos(self.opened, [self._record(name)])
+        return found
 
     def add(self, config: Mapping[str, Any]) -> ConsumerInfo:
         """Create a consumer; one that is there and is the same stays (CONSUMER.CREATE, action create).
@@ -50,7 +49,7 @@ class StreamConsumers:
             RefusedError: a server would refuse it, or another consumer has that name.
         """
         wanted = _parsed(config)
-        known = {one.name: one for one in self.list()}.get(wanted.name)
+        known = self._records().get(wanted.name)
         if known is not None and not _is_same(known, wanted, self.opened.config):
             raise RefusedError(
                 f"{self.opened.name}: consumer {wanted.name} is there already and is another one (error code 10148); "
@@ -66,7 +65,7 @@ class StreamConsumers:
             RefusedError: a server would refuse it.
         """
         wanted = _parsed(config)
-        self.info(wanted.name)
+        self._record(wanted.name)
         return self._put(wanted)
 
     def remove(self, name: str) -> None:
@@ -101,11 +100,14 @@ class StreamConsumers:
         put_consumers(self.opened, [wanted])
         return self.info(wanted.name)
 
-    def _no_such(self, name: str) -> UsageError:
-        return UsageError(
-            f"{self.opened.name}: there is no consumer {name} (error code 10014); nothing was changed; correct its "
-            f"name: `retention consumer ls {self.opened.name}` lists those that are there"
-        )
+    def _records(self) -> dict[str, ConsumerRecord]:
+        return {record.consumer: record for record in stored_consumers(self.opened)}
+
+    def _record(self, name: str) -> ConsumerRecord:
+        found = self._records().get(name)
+        if found is None:
+            raise no_consumer(self.opened.name, name)
+        return found
 
 
 def _parsed(config: Mapping[str, Any]) -> ConsumerConfig:
@@ -120,5 +122,5 @@ def _parsed(config: Mapping[str, Any]) -> ConsumerConfig:
         ) from error
 
 
-def _is_same(known: ConsumerInfo, wanted: ConsumerConfig, stream: StreamConfig) -> bool:
+def _is_same(known: ConsumerRecord, wanted: ConsumerConfig, stream: StreamConfig) -> bool:
     return resolved(ConsumerConfig(**known.config), stream) == resolved(wanted, stream)

@@ -210,7 +210,6 @@ def _put(settings: Settings, found: ConsumerInfo) -> None:
 
 def _row(one: ConsumerInfo) -> tuple[str, ...]:
     config = one.config
-    wants = config.get("filter_subjects") or [config.get("filter_subject") or ">"]
     numbers = (
         one.delivered["stream_seq"],
         one.ack_floor["stream_seq"],
@@ -218,4 +217,9 @@ def _row(one: ConsumerInfo) -> tuple[str, ...]:
         one.num_redelivered,
         one.num_pending,
     )
-    return one.name, " ".join(wants), config["ack_policy"], *(f"{number:,}" for number in numbers)
+    return (
+        one.name,
+        " ".join(one.filters or (">",)),
+        config["ack_policy"],
+        *(f"{number:,}" for number in numbers),
+    )

@@ -11,10 +11,10 @@ from typing import TypeVar
 from retention import files
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.state import ConsumerState
-from retention.errors import BusyError, RefusedError, UsageError
+from retention.errors import BusyError, RefusedError
 from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumers import ConsumerRecord, ConsumerTable, no_consumer
 from retention.stores.lease import held
 from retention.subjects import path_name
 
@@ -44,7 +44,7 @@ class Recorded:
         if not self._is_there() and name in {one.name for one in opened.config.consumers}:
             edit_declared(opened)
         if not self._is_there():
-            raise self._no_such()
+            raise no_consumer(opened.name, name)
         _refuse_others(opened.name, self.config())
 
     def read(self) -> ConsumerRecord:
@@ -110,17 +110,11 @@ class Recorded:
 
     def _alive(self, record: ConsumerRecord | None) -> ConsumerRecord:
         if record is None or record.deleted:
-            raise self._no_such()
+            raise no_consumer(self._opened.name, self.name)
         return record
 
     def _config(self, record: ConsumerRecord) -> ConsumerConfig:
         return resolved(ConsumerConfig(**record.config), self._opened.config)
-
-    def _no_such(self) -> UsageError:
-        return UsageError(
-            f"{self._opened.name}: there is no consumer {self.name} (error code 10014); nothing was changed; correct "
-            f"its name: `retention consumer ls {self._opened.name}` lists those that are there"
-        )
 
 
 def _refuse_others(stream: str, config: ConsumerConfig) -> None:

@@ -48,9 +48,13 @@ def removal_of(
     """Messages and bytes that a pass takes of each span."""
     spans = decided.spans
     messages = whole_only(inventory, spans, lost.removed) if policy.whole_segments else lost.removed
+    return messages, size_of(spans, messages)
+
+
+def size_of(spans: Spans, messages: Range) -> Range:
+    """Bytes of what goes of each span: surely all of one that goes whole, possibly all of one that loses some."""
     goes = messages.lower == spans.messages
-    size = Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
-    return messages, size
+    return Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
 
 
 def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass) -> Estimate:

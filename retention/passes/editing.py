@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.state import ConsumerState
-from retention.errors import BusyError, StalePlanError, UsageError
+from retention.errors import BusyError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.declared import declared
 from retention.ports import Swap
 from retention.steps import Step, reached
-from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable
+from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable, no_consumer
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20
@@ -105,10 +105,7 @@ def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
     table = ConsumerTable(opened.root)
     found = table.read(consumer)
     if found is None or (found.deleted and found.counted):
-        raise UsageError(
-            f"{opened.name}: there is no consumer {consumer} (error code 10014); nothing was changed; correct its "
-            f"name: `retention consumer ls {opened.name}` lists those that are there"
-        )
+        raise no_consumer(opened.name, consumer)
 
     def gone(record: ConsumerRecord | None) -> ConsumerRecord:
         record = record or found

@@ -61,7 +61,7 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
         record: the consumer.
         subjects: the stream's: a consumer whose filters are the same wants every message.
     """
-    filters = _filters(record.config)
+    filters = filters_of(record.config)
     state = record.state
     return Interest(
         consumer=record.consumer,
@@ -74,7 +74,8 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
     )
 
 
-def _filters(config: Mapping[str, Any]) -> tuple[str, ...]:
+def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The subjects that a consumer takes, from its configuration with the server's names; none: all of its stream."""
     several = tuple(config.get("filter_subjects") or ())
     single = config.get("filter_subject")
     return several or ((single,) if single else ())

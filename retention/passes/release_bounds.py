@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retention.passes.bounds import Estimate, segment_bounds, whole_only
+from retention.passes.bounds import Estimate, segment_bounds, size_of, whole_only
 from retention.passes.ranges import Bounds, Range
 from retention.policy import Policy
 from retention.rules.release import Release
@@ -33,7 +33,6 @@ def released_bounds(
     if policy.whole_segments:
         possible = whole_only(inventory, spans, possible)
     goes = possible.lower == spans.messages
-    size = Range(np.where(goes, spans.bytes, 0), np.where(possible.upper > 0, spans.bytes, 0))
     release = Bounds(
         int(by_release.lower[goes].sum()),
         int(np.minimum(by_release.upper, possible.upper).sum()),
@@ -48,7 +47,7 @@ def released_bounds(
         stream=inventory.stream,
         as_of_ns=as_of_ns,
         removed_messages=possible.total(),
-        removed_bytes=size.total(),
+        removed_bytes=size_of(spans, possible).total(),
         by_rule={rule: bounds for rule, bounds in by_rule.items() if bounds.upper},
         segments=segment_bounds(spans, possible),
         files_read=Bounds(int(asked.sum()), int(most.sum())),

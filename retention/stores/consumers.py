@@ -15,7 +15,7 @@ import pyarrow as pa
 from retention import files
 from retention.checks import checked, unchecked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
-from retention.errors import BusyError, DamagedError
+from retention.errors import BusyError, DamagedError, UsageError
 from retention.segments import Counters
 from retention.stores.versions import Versions, versions_in
 from retention.subjects import name_of_path, path_name
@@ -147,6 +147,14 @@ class ConsumerTable:
                 f"{location}: cannot be read as the consumers that an import kept ({error!r}); nothing was written; "
                 "restore that file from a copy, or remove it to go on without consumers"
             ) from error
+
+
+def no_consumer(stream: str, name: str) -> UsageError:
+    """The error of whoever names a consumer that is not there."""
+    return UsageError(
+        f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
+        f"`retention consumer ls {stream}` lists those that are there"
+    )
 
 
 def _content(record: ConsumerRecord) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from retention.opened import OpenedStream
-from retention.passes.interests import interest_of
+from retention.passes.interests import filters_of, interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span
 from retention.rules.release import Interest
@@ -37,21 +37,36 @@ class ConsumerInfo:
     revision: int
     """How often it was created, edited or deleted."""
 
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The subjects that it takes; none: all of its stream."""
+        return filters_of(self.config)
+
     def as_json(self) -> dict[str, Any]:
         """The consumer as JSON values."""
         return asdict(self)
 
 
-def consumer_infos(opened: OpenedStream) -> list[ConsumerInfo]:
+def stored_consumers(opened: OpenedStream) -> list[ConsumerRecord]:
     """The stored consumers of a stream, by name.
 
     Raises:
-        DamagedError: a consumer's record, or a data file that has to be read, is damaged.
+        DamagedError: a consumer's record is damaged.
     """
     if not opened.store.exists():
         return []
+    return ConsumerTable(opened.root).live(opened.store.snapshot().counters)
+
+
+def consumer_infos(opened: OpenedStream, records: Sequence[ConsumerRecord]) -> list[ConsumerInfo]:
+    """Some stored consumers of a stream, with what is still to come for each.
+
+    Raises:
+        DamagedError: a data file that has to be read is damaged.
+    """
+    if not records:
+        return []
     inventory = opened.store.inventory(opened.store.snapshot())
-    records = ConsumerTable(opened.root).live(inventory.counters)
     pending = _still_to_come(opened, inventory, records)
     return [
         ConsumerInfo(

@@ -13,6 +13,7 @@ from retention.consumers.state import from_json
 from retention.passes.interests import interest_of
 from retention.rules.release import released
 from retention.stores.consumers import ConsumerRecord
+from tests.support.cases import matrix
 from tests.support.interest_cases import Case, bring_in, left_in, load_cases, warehouse_of
 
 EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
@@ -22,15 +23,6 @@ SHARE = {"local": CASES, "spark": CASES if EVERYTHING else CASES[::10]}
 UNMATCHED = ("keep", "remove")
 
 Judged = Callable[[str, str], dict[str, dict[str, Any]]]
-
-
-def matrix() -> list[Any]:
-    return [
-        pytest.param(format_, engine, case.id, marks=[pytest.mark.spark] * (engine == "spark"))
-        for engine, cases in SHARE.items()
-        for format_ in ("delta", "parquet")
-        for case in cases
-    ]
 
 
 def judge(
@@ -81,7 +73,7 @@ def test_rows_stay_that_some_consumer_needs(case: Case, unmatched: Any) -> None:
     assert case.rows["seq"].to_numpy()[~gone].tolist() == case.kept(unmatched)
 
 
-@pytest.mark.parametrize(("format_", "engine", "case_id"), matrix())
+@pytest.mark.parametrize(("format_", "engine", "case_id"), matrix(SHARE))
 def test_a_pass_leaves_what_consumers_need(
     judged: Judged,
     request: pytest.FixtureRequest,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import matrix
 from tests.support.update_cases import (
     Case,
     bring_in,
@@ -27,15 +28,6 @@ SHARE = {"local": CASES, "spark": CASES if EVERYTHING else CASES[::10]}
 AT_THEIR_OWN_INSTANTS = CASES[3::15]
 
 Judged = Callable[[str, str], dict[str, dict[str, Any]]]
-
-
-def matrix() -> list[Any]:
-    return [
-        pytest.param(format_, engine, case.id, marks=[pytest.mark.spark] * (engine == "spark"))
-        for engine, cases in SHARE.items()
-        for format_ in ("delta", "parquet")
-        for case in cases
-    ]
 
 
 def judge(folder: Path, cases: Sequence[Case], format_: str, engine: str) -> dict[str, Any]:
@@ -71,7 +63,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     return once
 
 
-@pytest.mark.parametrize(("format_", "engine", "case_id"), matrix())
+@pytest.mark.parametrize(("format_", "engine", "case_id"), matrix(SHARE))
 def test_a_pass_leaves_what_the_server_left(
     judged: Judged, request: pytest.FixtureRequest, format_: str, engine: str, case_id: str
 ) -> None:

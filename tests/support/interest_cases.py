@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention.formats.nats_backup import RAW_ROWS, write_backup
-from retention.warehouse import Warehouse, open_warehouse
+from retention.formats.nats_backup import write_backup
+from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup
+from tests.support.cases import lines_of, rows_of, warehouse_with
 from tests.support.nats_oracle import state_of
 
 FILE = Path(__file__).parents[1] / "conformance" / "jetstream-interest.jsonl"
@@ -41,21 +40,16 @@ class Case:
 
 def load_cases() -> list[Case]:
     """All cases of the file, in its order."""
-    with FILE.open(encoding="utf-8") as lines:
-        return [_case(json.loads(line)) for line in lines]
+    return [_case(said) for said in lines_of(FILE)]
 
 
 def warehouse_of(
     folder: Path, cases: Sequence[Case], format_: str, engine: str, unmatched: str
 ) -> Warehouse:
     """A warehouse whose streams are called as the cases; its clock stands at the latest instant of any."""
-    folder.mkdir(parents=True, exist_ok=True)
     streams = [{**case.config, "name": case.id, "unmatched": unmatched} for case in cases]
-    config = {"warehouse": ".", "defaults": {"format": format_}, "streams": streams}
-    path = folder / "retention.yaml"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    now = max(case.as_of_ns for case in cases)
-    return open_warehouse(path, engine="spark" if engine == "spark" else "local", clock=lambda: now)
+    now_ns = max(case.as_of_ns for case in cases)
+    return warehouse_with(folder, streams, format_, engine, now_ns)
 
 
 def bring_in(warehouse: Warehouse, cases: Iterable[Case], folder: Path) -> None:
@@ -74,21 +68,11 @@ def left_in(warehouse: Warehouse, name: str) -> list[int]:
 
 
 def _case(said: dict[str, Any]) -> Case:
-    rows = [
-        {
-            "seq": message["seq"],
-            "subject": message["subject"],
-            "ts_ns": message["ts_ns"],
-            "headers": base64.b64decode(message["header_b64"]) or None,
-            "payload": base64.b64decode(message["payload_b64"]),
-        }
-        for message in said["messages"]
-    ]
     return Case(
         id=said["id"],
         as_of_ns=said["as_of_ns"],
         config=said["config"],
-        rows=pa.Table.from_pylist(rows, schema=RAW_ROWS),
+        rows=rows_of(said["messages"]),
         consumers={one["config"]["durable_name"]: one for one in said["consumers"]},
         needed=frozenset(said["expect"]["needed"]),
         matched_by_none=frozenset(said["expect"]["matched_by_no_consumer"]),
