@@ -35,7 +35,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
 
 def publish(place: str, number: int) -> None:
     """One batch through a warehouse that was just opened: nothing is known from the batch before."""
-    warehouse = open_warehouse(place, clock=lambda: START + 1000 * SECOND)
+    warehouse = open_warehouse(place, clock=lambda: START + (1000 + number) * SECOND)
     line = json.dumps({"subject": "a", "data": "x", "ts_ns": START + number * SECOND})
     warehouse.stream("ORDERS").publish([line.encode()], "app", number)
 
