@@ -1,0 +1,55 @@
+"""One pass over a topic by Iggy's rules, and what consumers hold back of it (docs/semantics/topics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from retention.rules.iggy_modern import fates_modern
+from retention.rules.iggy_v8 import fates_v8
+from retention.rules.spans import Array
+from retention.rules.topic_segments import STAYS, TopicSegments, leading
+from retention.topic_policy import TopicPolicy
+
+_FATES = {"modern": fates_modern, "v8": fates_v8}
+
+
+@dataclass(frozen=True)
+class TopicPass:
+    """What one pass decided; one entry a segment, `STAYS`, `BY_AGE` or `BY_SIZE`."""
+
+    fates: Array
+    held: Array
+    """What each segment that stays would go by, had no consumer and no group stored an offset."""
+
+
+def topic_pass(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int, barriers: Mapping[int, int]
+) -> TopicPass:
+    """Decide a pass, as the cleaner of the profile's server would (docs/semantics/topics.md).
+
+    Args:
+        segments: those of all partitions.
+        policy: what lets segments go, and whose rules.
+        now_us: the pass's one instant, microseconds since the epoch.
+        barriers: partition → what `barrier_of` says; a partition that is not in it is held by nobody.
+    """
+    fates_of = _FATES[policy.profile]
+    unhindered = fates_of(segments, policy, now_us, {})
+    if not barriers or not policy.respect_consumer_offsets:
+        return TopicPass(unhindered, np.full_like(unhindered, STAYS))
+    fates = fates_of(segments, policy, now_us, barriers)
+    return TopicPass(fates, np.where(fates == STAYS, unhindered, STAYS))
+
+
+def barrier_of(stored: Iterable[int]) -> int | None:
+    """How far the slowest of the consumers and groups of a partition has read; None if none stored an offset."""
+    return min(stored, default=None)
+
+
+def reached_by(segments: TopicSegments, part: slice, count: int) -> int | None:
+    """The last offset of a partition's `count` oldest sealed segments (`delete-segments`); None: there are none."""
+    able = min(leading(segments.may_go(part)), count)
+    return int(segments.end[part][able - 1]) if able else None
