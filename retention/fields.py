@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from retention.errors import UsageError
+from retention.iggy_units import parse_expiry, parse_topic_size
 from retention.units import (
     DURATION_PATTERN,
     INT64_MAX,
@@ -176,3 +177,25 @@ Instant = Annotated[
 """Nanoseconds since the epoch, written as RFC 3339."""
 Moment = Annotated[Instant | None, BeforeValidator(_drop_zero_time)]
 """An instant, or none: Go's zero time says so, too."""
+Expiry = Annotated[
+    int,
+    _reader(parse_expiry, 0, UINT64_MAX),
+    WithJsonSchema(
+        {
+            "type": ["integer", "string"],
+            "description": "never, server_default, a duration as humantime reads it, or an integer of microseconds",
+        }
+    ),
+]
+"""Iggy's wire code: microseconds, 0 for the server's default, 2^64 - 1 for never."""
+TopicSize = Annotated[
+    int,
+    _reader(parse_topic_size, 0, UINT64_MAX),
+    WithJsonSchema(
+        {
+            "type": ["integer", "string"],
+            "description": "unlimited, server_default, a size, or an integer of bytes",
+        }
+    ),
+]
+"""Iggy's wire code: bytes, 0 for the server's default, 2^64 - 1 for unlimited."""

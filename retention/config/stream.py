@@ -42,26 +42,31 @@ MOST_FILES = 16
 """With `layout: deadline`, an append or a rewrite divides what goes into one segment among at most so many files."""
 
 
-class StorageSettings(Part):
-    """How a stream is kept here; each of these can also stand under `defaults`."""
+class KeepingSettings(Part):
+    """How streams and topics are kept here."""
 
     format: Literal["delta", "parquet"] = "delta"
-    segment_size: Size = 256 * 2**20
-    segment_span: Span = DAY
-    layout: Literal["sequence", "deadline"] = "sequence"
     grace: Grace = 7 * DAY
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
 
     @property
-    def segment_span_ns(self) -> int | None:
-        """How much younger than a segment's first message a message may be; None: any."""
-        return self.segment_span or None
-
-    @property
     def grace_ns(self) -> int:
         """How long removed files stay, nanoseconds."""
         return self.grace
+
+
+class StorageSettings(KeepingSettings):
+    """How a stream is kept here; each of these can also stand under `defaults`."""
+
+    segment_size: Size = 256 * 2**20
+    segment_span: Span = DAY
+    layout: Literal["sequence", "deadline"] = "sequence"
+
+    @property
+    def segment_span_ns(self) -> int | None:
+        """How much younger than a segment's first message a message may be; None: any."""
+        return self.segment_span or None
 
 
 class StreamConfig(StorageSettings, Described):

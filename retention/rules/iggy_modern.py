@@ -16,6 +16,7 @@ from retention.rules.topic_segments import (
     leading,
 )
 from retention.topic_policy import TopicPolicy
+from retention.units import INT64_MAX
 
 
 def fates_modern(
@@ -54,7 +55,7 @@ def budget_of(policy: TopicPolicy) -> int | None:
 
 def _beyond(budget: int | None, sealed_bytes: Array) -> int:
     """How many of the oldest segments go until the sealed ones that are left are within the budget."""
-    if budget is None:
+    if budget is None or budget > INT64_MAX:
         return 0
     left = sealed_bytes[::-1].cumsum()[::-1]
     return leading(left > budget)

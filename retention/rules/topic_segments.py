@@ -56,7 +56,7 @@ def expired(time_us: Array, policy: TopicPolicy, now_us: int) -> Array:
 
     A time and an expiry that together exceed every instant never expire, and 0 is no time.
     """
-    if policy.message_expiry_us is None:
+    if policy.message_expiry_us is None or policy.message_expiry_us > now_us:
         return np.zeros(len(time_us), dtype=bool)
     return (time_us != 0) & (time_us <= now_us - policy.message_expiry_us)
 

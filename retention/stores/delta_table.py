@@ -79,7 +79,8 @@ class AppTransactions(Mapping[Key, int], Generic[Key]):
 
     def _look_up(self, key: Key) -> int | None:
         try:
-            return self._table.transaction_version(f"{self._prefix}{key}")
+            with telling(self._table.table_uri):
+                return self._table.transaction_version(f"{self._prefix}{key}")
         except DeltaError as error:
             raise BusyError(
                 f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "

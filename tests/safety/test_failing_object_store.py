@@ -57,7 +57,8 @@ class Lake:
         """What lies below a place, by what follows the place in its name."""
         prefix = f"{place.removeprefix(f's3://{BUCKET}/')}/"
         listed = self.behind.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        keys = [one["Key"] for one in listed]
+        # Where pyarrow deletes an object, it leaves an empty one that stands for the directory.
+        keys = [one["Key"] for one in listed if not one["Key"].endswith("/")]
         read = {key: self.behind.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
         return {key.removeprefix(prefix): content for key, content in read.items()}
 

@@ -1,0 +1,111 @@
+"""One topic's configuration: Iggy's names, words and bounds, and ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import model_validator
+
+from retention.config.stream import KeepingSettings
+from retention.fields import Count, Expiry, Flag, Refusal, Size, Span, TopicSize, refusal, refused
+from retention.iggy_units import SERVER_DEFAULT, UNLIMITED
+from retention.topic_policy import Profile, TopicPolicy
+from retention.units import format_size
+
+MOST_NAME_BYTES = 255
+MOST_PARTITIONS = 1000
+SEGMENT_UNIT = 512
+SMALLEST_SEGMENT = 2**20
+LARGEST_SEGMENT = 2**30
+_SEED_NAME = re.compile(r"[\w.\-\s]+")
+
+
+class TopicConfig(KeepingSettings):
+    """A topic as CreateTopic would take it (iggy 0.9; with `profile: v8` as 0.8 would); sizes are bytes."""
+
+    name: str
+    stream: str | None = None
+    """Iggy's stream, under which statistics group the topic."""
+    partitions: Count = 1
+    profile: Profile = "modern"
+    message_expiry: Expiry = SERVER_DEFAULT
+    max_topic_size: TopicSize = SERVER_DEFAULT
+    segment_size: Size = LARGEST_SEGMENT
+    max_message_size: Size = 64 * 2**20
+    """What the server's bus takes; only `modern` makes anything of it."""
+    respect_consumer_offsets: Flag = True
+    roll_after: Span = 0
+    """An active segment is sealed when its first message is that old, nanoseconds; 0: never, as in Iggy."""
+    seed_names: Flag = False
+    """Whether the name is put into the form that servers of 2023 gave it."""
+
+    @model_validator(mode="after")
+    def _check_and_normalise(self) -> Self:
+        refusals = [*_name(self), *_partitions(self), *_segments(self), *_size(self)]
+        if refusals:
+            raise refused(refusals)
+        if self.seed_names:
+            self.__dict__["name"] = ".".join(self.name.lower().split())
+        return self
+
+    def policy(self) -> TopicPolicy:
+        """What the rules see; what is left to the server's default is never and unlimited, as its own default is."""
+        return TopicPolicy(
+            partitions=self.partitions,
+            segment_size=self.segment_size,
+            max_message_size=self.max_message_size,
+            profile=self.profile,
+            message_expiry_us=_limit(self.message_expiry),
+            max_topic_size=_limit(self.max_topic_size),
+            respect_consumer_offsets=self.respect_consumer_offsets,
+        )
+
+
+def _limit(code: int) -> int | None:
+    return None if code in (SERVER_DEFAULT, UNLIMITED) else code
+
+
+def _name(topic: TopicConfig) -> Iterator[Refusal]:
+    if not 1 <= len(topic.name.encode()) <= MOST_NAME_BYTES:
+        yield _ours("name", f"a topic's name has 1 to {MOST_NAME_BYTES} bytes; write another one")
+    if topic.seed_names and not (_SEED_NAME.fullmatch(topic.name) and topic.name.strip()):
+        yield _ours(
+            "name seed_names",
+            f"{topic.name!r} was no name then: write letters, digits and any of _ . - with blanks between, or remove"
+            " seed_names",
+        )
+
+
+def _partitions(topic: TopicConfig) -> Iterator[Refusal]:
+    if not 1 <= topic.partitions <= MOST_PARTITIONS:
+        yield _ours(
+            "partitions", f"{topic.partitions} is out of range: write 1 to {MOST_PARTITIONS}"
+        )
+
+
+def _segments(topic: TopicConfig) -> Iterator[Refusal]:
+    least = SMALLEST_SEGMENT if topic.profile == "modern" else SEGMENT_UNIT
+    size = topic.segment_size
+    if not least <= size <= LARGEST_SEGMENT or size % SEGMENT_UNIT:
+        nearest = min(max(size // SEGMENT_UNIT * SEGMENT_UNIT, least), LARGEST_SEGMENT)
+        yield _ours(
+            "segment_size",
+            f"{size} is out of range: Iggy takes multiples of {SEGMENT_UNIT} bytes from {format_size(least)} to"
+            f" {format_size(LARGEST_SEGMENT)}; write {nearest}",
+        )
+
+
+def _size(topic: TopicConfig) -> Iterator[Refusal]:
+    cap = _limit(topic.max_topic_size)
+    if cap is not None and cap < topic.segment_size:
+        yield _ours(
+            "max_topic_size segment_size",
+            f"{cap} is less than one segment of {topic.segment_size}; write at least that, or unlimited",
+        )
+
+
+def _ours(keys: str, text: str) -> Refusal:
+    """Iggy numbers its errors otherwise than JetStream: none is named."""
+    return refusal(keys, text, None)

@@ -1,0 +1,174 @@
+"""Laws of passes over topics, on small worlds that no server was asked about."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.rules.iggy import barrier_of, topic_pass
+from retention.rules.iggy_modern import budget_of
+from retention.rules.topic_rolling import sealed_after
+from retention.rules.topic_segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
+from retention.topic_policy import Profile, TopicPolicy
+
+PROFILES: tuple[Profile, ...] = ("modern", "v8")
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> TopicSegments:
+    rows = []
+    for partition in range(draw(st.integers(1, 3))):
+        start, count = draw(st.integers(0, 9)), draw(st.integers(1, 6))
+        for number in range(count):
+            length = draw(st.integers(1, 3))
+            last, highest = draw(st.integers(0, 9)), draw(st.integers(0, 9))
+            size = draw(st.integers(1, 9))
+            rows.append(
+                (
+                    partition,
+                    start,
+                    start + length - 1,
+                    last,
+                    last,
+                    max(last, highest),
+                    size,
+                    number < count - 1,
+                )
+            )
+            start += length
+    partition, begins, end, first, last, highest, size, sealed = np.array(rows, dtype=np.int64).T
+    return TopicSegments(partition, begins, end, first, last, highest, size, sealed.astype(bool))
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> TopicPolicy:
+    return TopicPolicy(
+        partitions=3,
+        segment_size=draw(st.integers(0, 6)),
+        max_message_size=draw(st.integers(0, 3)),
+        profile=draw(st.sampled_from(PROFILES)),
+        message_expiry_us=draw(st.none() | st.integers(1, 9) | st.just(2**64 - 2)),
+        max_topic_size=draw(st.none() | st.integers(1, 60) | st.just(2**64 - 2)),
+    )
+
+
+barriers = st.dictionaries(st.integers(0, 2), st.integers(0, 20))
+instants = st.integers(0, 20)
+
+
+def kept(segments: TopicSegments, stays: np.ndarray) -> TopicSegments:
+    columns = {one.name: getattr(segments, one.name)[stays] for one in dataclasses.fields(segments)}
+    return TopicSegments(**columns)
+
+
+@given(topics(), policies(), instants, barriers)
+def test_the_newest_segment_stays_and_none_that_somebody_has_not_read(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int, held: dict[int, int]
+) -> None:
+    gone = topic_pass(segments, policy, now_us, held).fates != STAYS
+    for partition, part in segments.parts():
+        assert not gone[part][-1]
+        if partition in held:
+            assert (segments.end[part][gone[part]] <= held[partition]).all()
+
+
+@given(topics(), policies(), instants, barriers)
+def test_a_second_pass_at_the_same_instant_removes_nothing(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int, held: dict[int, int]
+) -> None:
+    left = kept(segments, topic_pass(segments, policy, now_us, held).fates == STAYS)
+    assert (topic_pass(left, policy, now_us, held).fates == STAYS).all()
+
+
+@given(topics(), policies(), instants, barriers)
+def test_today_only_the_oldest_go(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int, held: dict[int, int]
+) -> None:
+    modern = dataclasses.replace(policy, profile="modern")
+    gone = topic_pass(segments, modern, now_us, held).fates != STAYS
+    for _, part in segments.parts():
+        assert (np.diff(gone[part].astype(int)) <= 0).all()
+
+
+@given(topics(), policies(), instants, barriers)
+def test_what_is_held_stays_and_would_go_if_all_had_read_everything(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int, held: dict[int, int]
+) -> None:
+    found = topic_pass(segments, policy, now_us, held)
+    free = topic_pass(segments, policy, now_us, {})
+    assert (found.fates[found.held != STAYS] == STAYS).all()
+    assert (free.fates[found.held != STAYS] == found.held[found.held != STAYS]).all()
+    assert (free.held == STAYS).all()
+
+
+@given(topics(), policies(), instants, barriers)
+def test_without_respect_for_consumers_nothing_is_held(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int, held: dict[int, int]
+) -> None:
+    careless = dataclasses.replace(policy, respect_consumer_offsets=False)
+    found = topic_pass(segments, careless, now_us, held)
+    assert (found.fates == topic_pass(segments, policy, now_us, {}).fates).all()
+
+
+@given(topics(), policies(), instants)
+def test_modern_goes_by_the_rules_one_segment_at_a_time(
+    segments: TopicSegments, policy: TopicPolicy, now_us: int
+) -> None:
+    modern = dataclasses.replace(policy, profile="modern")
+    fates = topic_pass(segments, modern, now_us, {}).fates
+    for _, part in segments.parts():
+        assert fates[part].tolist() == plainly(segments, part, modern, now_us)
+
+
+def plainly(segments: TopicSegments, part: slice, policy: TopicPolicy, now_us: int) -> list[int]:
+    """Each partition by itself, as one would tell it."""
+    told, expiring, budget = [], True, budget_of(policy)
+    numbers = range(part.start, part.stop)
+    for at in numbers:
+        is_last = at == part.stop - 1
+        sealed_bytes = sum(int(segments.bytes[one]) for one in numbers if at <= one < part.stop - 1)
+        age, newest = policy.message_expiry_us, int(segments.max_us[at])
+        expiring = expiring and age is not None and newest != 0 and newest + age <= now_us
+        if is_last:
+            told.append(STAYS)
+        elif expiring:
+            told.append(BY_AGE)
+        else:
+            told.append(BY_SIZE if budget is not None and sealed_bytes > budget else STAYS)
+    return told
+
+
+@given(st.lists(st.integers(1, 9)), st.integers(0, 30), st.integers(1, 20))
+def test_segments_are_sealed_as_by_a_server_that_takes_one_message_at_a_time(
+    sizes: Sequence[int], held: int, segment_size: int
+) -> None:
+    for profile in PROFILES:
+        policy = TopicPolicy(1, segment_size, 0, profile)
+        stored, told = held, []
+        for number, size in enumerate(sizes, start=1):
+            is_full = (stored if profile == "v8" else stored + size) >= segment_size
+            stored += size
+            if is_full:
+                told.append(number)
+                stored = 0
+        assert list(sealed_after(held, np.array(sizes, dtype=np.int64), policy)) == told
+
+
+def test_the_slowest_is_the_barrier() -> None:
+    assert barrier_of([3, 0, 7]) == 0
+    assert barrier_of([]) is None
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_instant_before_every_message_drops_nothing(profile: Profile) -> None:
+    column = np.array([5, 6], dtype=np.int64)
+    segments = TopicSegments(
+        column * 0, column, column, column, column, column, column, column == 5
+    )
+    policy = TopicPolicy(1, 1, 1, profile, message_expiry_us=1)
+    assert (topic_pass(segments, policy, 4, {}).fates == STAYS).all()
