@@ -18,7 +18,7 @@ from retention.passes.guards import (
     check_consumers,
     check_instant,
     check_policy,
-    check_ttl_stays,
+    check_update,
 )
 from retention.passes.history import History, history_of
 from retention.passes.plan import Plan
@@ -39,18 +39,19 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
 
     Raises:
         BusyError: another run holds the lease, or the table keeps moving.
-        RefusedError: `as_of_ns` lies in the future or before the last applied instant, or a guard of the table.
+        RefusedError: `as_of_ns` lies in the future or before the last applied instant, a guard of the table, or the
+            configuration is one that a server would not let the stream have any more.
         VerificationError: a staged copy does not hold what the plan says; nothing was committed.
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, as_of_ns, guards)
-    check_ttl_stays(opened, history)
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         edit_declared(opened)
         decide = partial(plan_pass, opened, as_of_ns, engines)
         return _until_committed(opened, decide, engines, history, started)
@@ -69,6 +70,7 @@ def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> Repo
     check_allowed(opened, request)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         decide = partial(plan_removal, opened, request, engines)
         return _until_committed(opened, decide, engines, history, started)
 
@@ -111,6 +113,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         if plan.request is None and opened.store.exists():
             edit_declared(opened)
         snapshot = pinned(opened, plan)
@@ -130,7 +133,6 @@ def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -
         return
     check_policy(opened, plan)
     check_instant(opened, history, plan.as_of_ns, guards)
-    check_ttl_stays(opened, history)
 
 
 def _resolving_vectors(
