@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from retention.consumers.inactivity import is_over
 from retention.consumers.state import contradictions
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
@@ -16,12 +17,13 @@ from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 
-def audience_of(opened: OpenedStream, inventory: Inventory) -> Audience:
+def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Audience:
     """What every consumer of a stream needs; nobody is asked where `retention` is `limits`.
 
     Args:
         opened: the stream.
         inventory: what it holds, read before: an edit that comes later is one that the commit meets.
+        as_of_ns: the pass's instant: who was not in use for too long by then is not asked.
 
     Raises:
         RefusedError: a consumer's state contradicts itself or the stream.
@@ -30,13 +32,28 @@ def audience_of(opened: OpenedStream, inventory: Inventory) -> Audience:
     if opened.config.retention == "limits":
         return Audience()
     records = consumers_of(opened, inventory)
+    expired = [record for record in records if is_expired(opened, record, as_of_ns)]
+    over = {record.consumer for record in expired}
+    records = [record for record in records if record.consumer not in over]
     last_seq = next_seq(opened, inventory) - 1
     for record in records:
         _refuse_contradictions(opened, record, last_seq)
     return Audience(
         tuple(interest_of(record, opened.config.subjects) for record in records),
-        tuple(Pin(record.consumer, record.revision, record.version) for record in records),
+        pins_of(records),
+        pins_of(expired),
     )
+
+
+def is_expired(opened: OpenedStream, record: ConsumerRecord, as_of_ns: int) -> bool:
+    """Whether nobody has used a consumer for too long; one that the configuration lists is wanted all the same."""
+    listed = any(one.name == record.consumer for one in opened.config.consumers)
+    return not listed and is_over(record.config, record.state, as_of_ns)
+
+
+def pins_of(records: Iterable[ConsumerRecord]) -> tuple[Pin, ...]:
+    """What a plan remembers of consumers."""
+    return tuple(Pin(record.consumer, record.revision, record.version) for record in records)
 
 
 def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRecord]:

@@ -10,8 +10,9 @@ from functools import partial
 from retention.engines.choice import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.opened import OpenedStream
+from retention.passes.audience import Pin
 from retention.passes.carrying import Work, carry_out, pinned, report_of
-from retention.passes.editing import edit_declared
+from retention.passes.editing import delete_expired, delete_pinned, edit_declared
 from retention.passes.guards import (
     Guards,
     check_allowed,
@@ -53,8 +54,21 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         settle_interrupted(opened, history)
         check_update(opened, history)
         edit_declared(opened)
-        decide = partial(plan_pass, opened, as_of_ns, engines)
+        expired = delete_expired(opened, as_of_ns)
+        decide = partial(_plan_without, expired, opened, as_of_ns, engines)
         return _until_committed(opened, decide, engines, history, started)
+
+
+def _plan_without(
+    expired: tuple[Pin, ...], opened: OpenedStream, as_of_ns: int, engines: Engines
+) -> Planned:
+    """Plan a pass that has deleted some consumers."""
+    planned = plan_pass(opened, as_of_ns, engines)
+    if planned.plan.expired:
+        raise BusyError(
+            f"{opened.name}: consumers came meanwhile whose time is over already; nothing was removed; run again"
+        )
+    return replace(planned, plan=replace(planned.plan, expired=expired))
 
 
 def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> Report:
@@ -119,6 +133,9 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         snapshot = pinned(opened, plan)
         # Behind the pins: who came second is told to plan again, not that time runs backwards.
         _check(opened, history, plan, guards)
+        if plan.expired:
+            delete_pinned(opened, plan.expired)
+            snapshot = pinned(opened, plan)
         check_consumers(opened, plan, snapshot)
         planned = Planned(
             replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
