@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from retention.consumers.filters import filters_of
 from retention.consumers.inactivity import is_over
-from retention.consumers.state import contradictions
-from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.audience import Audience, Pin
 from retention.passes.declared import declared
 from retention.passes.position import next_seq
+from retention.passes.unsound import refuse_unsound
 from retention.rules.release import Interest
 from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
@@ -26,7 +25,7 @@ def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Au
         as_of_ns: the pass's instant: who was not in use for too long by then is not asked.
 
     Raises:
-        RefusedError: a consumer's state contradicts itself or the stream.
+        RefusedError: consumers contradict themselves, the stream, or one another.
         DamagedError: a consumer's record cannot be read.
     """
     if opened.config.retention == "limits":
@@ -36,8 +35,7 @@ def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Au
     over = {record.consumer for record in expired}
     records = [record for record in records if record.consumer not in over]
     last_seq = next_seq(opened, inventory) - 1
-    for record in records:
-        _refuse_contradictions(opened, record, last_seq)
+    refuse_unsound(opened, records, last_seq)
     return Audience(
         tuple(interest_of(record, opened.config.subjects) for record in records),
         pins_of(records),
@@ -89,19 +87,3 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
         pending=state.pending["seq"].to_numpy(),
         redelivered=state.redelivered["seq"].to_numpy(),
     )
-
-
-def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The subjects that a consumer takes, from its configuration with the server's names; none: all of its stream."""
-    several = tuple(config.get("filter_subjects") or ())
-    single = config.get("filter_subject")
-    return several or ((single,) if single else ())
-
-
-def _refuse_contradictions(opened: OpenedStream, record: ConsumerRecord, last_seq: int) -> None:
-    found = contradictions(record.state, last_seq)
-    if found:
-        raise RefusedError(
-            f"{opened.name}: the state of consumer {record.consumer} cannot be: {'; '.join(found)}; what it needs "
-            "cannot be told, so nothing was removed; import its state from the broker again, or delete that consumer"
-        )

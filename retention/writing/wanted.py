@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from retention.consumers.filters import filters_of, has_look_alike
 from retention.opened import OpenedStream
-from retention.passes.interests import filters_of
 from retention.ports import Snapshot
 from retention.stores.consumers import ConsumerTable
 from retention.subjects import matching_mask
@@ -36,9 +36,13 @@ def wanted_by_somebody(
     records = ConsumerTable(opened.root).live(snapshot.counters)
     filters = {record.consumer: filters_of(record.config) for record in records}
     filters |= {one.name: one.filters for one in opened.config.consumers}
-    of_stream = set(opened.config.subjects)
-    if not filters or any(set(own) in (set(), of_stream) for own in filters.values()):
+    if not filters or any(_wants_all(opened, own) for own in filters.values()):
         return np.ones(len(subjects), dtype=bool)
     encoded = subjects.combine_chunks().dictionary_encode()
     wanted = matching_mask(encoded.dictionary, {one for own in filters.values() for one in own})
     return np.asarray(wanted, dtype=bool)[encoded.indices.to_numpy()]
+
+
+def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
+    """Whether a consumer wants everything, or what it wants cannot be told."""
+    return set(filters) in (set(), set(opened.config.subjects)) or any(map(has_look_alike, filters))

@@ -91,7 +91,7 @@ def test_whole_segments_go_unopened_where_everybody_has_settled_them(make: Make)
 
 def test_what_nobody_has_settled_anything_of_stays_unopened(make: Make) -> None:
     opened = make(retention="workqueue")
-    stand(opened, "worker", progress(0, 0))
+    stand(opened, "worker", progress(0, 0), "s.0", "s.2")
     stand(opened, "other", progress(0, 0), "s.1")
     plan = plan_stream(opened, AS_OF, LOCAL)
     assert plan.is_empty
