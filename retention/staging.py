@@ -99,8 +99,6 @@ class Staged:
     next_seq: int
     """The next sequence to assign after them."""
     removal: Removal | None = None
-    consumers: int | None = None
-    """The counter of consumers' edits that the commit rests on; None: it does not."""
 
     @property
     def messages(self) -> int:

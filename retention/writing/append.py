@@ -158,7 +158,6 @@ def _commit(
         next_seq={PARTITION: staged.next_seq},
         open_base={PARTITION: staged.active.base} if staged.active else {},
         batches=identity.batches if identity else {},
-        consumers=None if staged.consumers is None else (staged.consumers, staged.consumers),
     )
     if staged.removal is None:
         return opened.store.commit(swap, snapshot)

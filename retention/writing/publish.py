@@ -14,7 +14,6 @@ from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
 from retention.passes.position import Position
-from retention.ports import Snapshot
 from retention.staging import Staged, Staging, stage_rows
 from retention.writing.append import Appended, BatchIdentity, append
 from retention.writing.clamp import clamped
@@ -110,13 +109,14 @@ def publish(
     def stage(position: Position, staging: Staging) -> Staged:
         nonlocal answers, batch
         files = position.inventory.files
-        batch, rests_on = _asked(opened, batch, position.snapshot)
+        if asks_consumers(opened):
+            wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
+            batch = replace(batch, wanted=wanted)
         answers = answer(batch, opened.config, Stored(opened.store, files), position.next_seq)
         rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
         rows = _numbered(batch.rows, answers.seqs, _kept(batch, answers, rolled_up))
         staged = stage_rows(staging, rows, position.active, position.rule, position.next_seq)
-        next_seq = _next_seq(answers, position.next_seq)
-        staged = replace(staged, next_seq=next_seq, consumers=rests_on)
+        staged = replace(staged, next_seq=_next_seq(answers, position.next_seq))
         if run is None:
             return staged
         removal = remove_older(opened.store, files, rolled_up, staging, run)
@@ -131,14 +131,6 @@ def publish(
             raise _error(opened.name, given, refused.refusal) from None
     unwanted = 0 if appended.duplicate else int((~batch.wanted & ~answers.duplicates).sum())
     return Published(opened.name, answers, appended, unwanted)
-
-
-def _asked(opened: OpenedStream, batch: Batch, snapshot: Snapshot) -> tuple[Batch, int | None]:
-    """A batch of which consumers say what they want, and the counter of their edits; None: they are not asked."""
-    if not asks_consumers(opened):
-        return batch, None
-    wanted = wanted_by_somebody(opened, snapshot, batch.rows["subject"])
-    return replace(batch, wanted=wanted), snapshot.counters.consumers
 
 
 def _kept(batch: Batch, answers: Answers, rolled_up: RolledUp) -> np.ndarray:

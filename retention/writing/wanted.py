@@ -27,7 +27,7 @@ def wanted_by_somebody(
 
     Args:
         opened: the stream.
-        snapshot: opened before: its counter of edits tells whether a consumer was edited since.
+        snapshot: what the batch's commit rests on, opened before: an edit that is counted later refuses that commit.
         subjects: each message's subject, as it would be stored.
 
     Raises:
