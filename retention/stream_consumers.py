@@ -41,6 +41,14 @@ class StreamConsumers:
         [found] = consumer_infos(self.opened, [self._record(name)])
         return found
 
+    def require(self, name: str) -> None:
+        """Make sure of one of them, without counting what is still to come for it.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        self._record(name)
+
     def add(self, config: Mapping[str, Any]) -> ConsumerInfo:
         """Create a consumer; one that is there and is the same stays (CONSUMER.CREATE, action create).
 
@@ -65,7 +73,7 @@ class StreamConsumers:
             RefusedError: a server would refuse it.
         """
         wanted = _parsed(config)
-        self._record(wanted.name)
+        self.require(wanted.name)
         return self._put(wanted)
 
     def remove(self, name: str) -> None:

@@ -115,7 +115,7 @@ def rm(
     """Delete a consumer: the next pass may let go what only it needed."""
     settings = settings_of(ctx)
     held = _of(settings, stream)
-    held.info(name)
+    held.require(name)
     if not yes and not _agreed(f"Delete consumer {name} of {stream}?"):
         return
     held.remove(name)

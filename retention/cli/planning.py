@@ -88,7 +88,7 @@ def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
 
 def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
     """Say which plans `apply` would refuse: a plan may look anywhere in time, and under any configuration."""
-    from retention.passes.guards import Guards, check_instant, check_ttl_stays
+    from retention.passes.guards import Guards, check_instant, check_update
     from retention.passes.history import history_of
 
     for outcome in outcomes:
@@ -99,7 +99,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
             for check in (
                 partial(instant, Guards(allow_rewind=True)),
                 partial(instant, Guards(allow_future=True)),
-                partial(check_ttl_stays, opened, history),
+                partial(check_update, opened, history),
             ):
                 try:
                     check()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retention.consumers.config import ConsumerConfig
 from retention.fields import Refusal, refusal
@@ -12,6 +12,13 @@ from retention.subjects import is_subset, is_valid_filter, overlap
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig
+
+
+def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The subjects that a consumer takes, from its configuration with the server's names; none: all of its stream."""
+    several = tuple(config.get("filter_subjects") or ())
+    single = config.get("filter_subject")
+    return several or ((single,) if single else ())
 
 
 def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from retention.consumers.config import ConsumerConfig
@@ -49,6 +50,18 @@ def overlap_refusals(
             if shared is not None:
                 text = f"{wanted!r} overlaps with {shared} of consumer {other.name}; change one"
                 yield refusal(f"{key} retention", text, 10100)
+
+
+def doubly_taken(filters: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+    """The first two consumers that would both get some message; None: each subject is for one of them.
+
+    Args:
+        filters: of each consumer, by its name; none: every subject.
+    """
+    for (one, mine), (other, theirs) in combinations(filters.items(), 2):
+        if any(overlap(*pair) for pair in product(mine or (">",), theirs or (">",))):
+            return one, other
+    return None
 
 
 def _shared(wanted: str, other: ConsumerConfig) -> str | None:

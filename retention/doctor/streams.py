@@ -66,7 +66,7 @@ def _consumers(opened: OpenedStream) -> Iterator[Finding]:
     if opened.config.retention == "limits" or not opened.store.exists():
         return
     inventory = opened.store.inventory(opened.store.snapshot())
-    count = len(audience_of(opened, inventory).interests)
+    count = len(audience_of(opened, inventory, opened.clock()).interests)
     yield ok("consumers", f"{count:,} of them say what they need", opened.name)
 
 

@@ -6,10 +6,8 @@ import pyarrow.compute as pc
 
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation, find
-from retention.passes.left import untouched
 from retention.passes.plan import Plan
 from retention.rules.removal import Delete, Purge, Request
-from retention.rules.spans import spans_of
 from retention.subjects import matches
 
 
@@ -23,9 +21,7 @@ def explain_asked(
         DamagedError: a file cannot be read.
     """
     inventory = opened.store.inventory(opened.store.snapshot())
-    _, row, rows, _ = find(
-        opened, untouched(inventory), spans_of(inventory.files), (partition, seq)
-    )
+    row, rows, _ = find(opened, inventory, (partition, seq))
     message = rows.slice(row, 1).to_pylist()[0]
     facts = _facts(plan, request, seq, message["subject"])
     goes = all(holds for holds, _ in facts)

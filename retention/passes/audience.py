@@ -25,6 +25,8 @@ class Audience:
 
     interests: tuple[Interest, ...] = ()
     pins: tuple[Pin, ...] = ()
+    expired: tuple[Pin, ...] = ()
+    """Those that nobody has used for too long: they are not asked, and the pass deletes them."""
 
 
 def pins_as_json(pins: tuple[Pin, ...] | None) -> list[dict[str, Any]] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from retention.consumers.config import ConsumerConfig, resolved
+from retention.consumers.inactivity import in_use
 from retention.consumers.listed import listed_consumers
 from retention.consumers.state import new_state
 from retention.errors import RefusedError
@@ -39,9 +40,10 @@ def declared(
     if not listed:
         return {}
     stored = {record.consumer: _stored(opened, record) for record in records}
+    now_ns = opened.clock()
     asking = opened.config.model_copy(update={"consumers": tuple(listed)})
     return {
-        name: partial(_become, wanted, partial(start_of, opened, inventory, wanted))
+        name: partial(_become, wanted, partial(start_of, opened, inventory, wanted), now_ns)
         for name, wanted in listed_consumers(asking, stored).items()
     }
 
@@ -52,18 +54,20 @@ def edited(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
 
 
 def _become(
-    wanted: ConsumerConfig, start: Callable[[], int], found: ConsumerRecord | None
+    wanted: ConsumerConfig, start: Callable[[], int], now_ns: int, found: ConsumerRecord | None
 ) -> ConsumerRecord:
     config = wanted.as_json()
     if found is None or found.deleted:
         revision = 1 if found is None else found.revision + 1
         folded = {} if found is None else found.folded
-        state = new_state(start())
+        state = in_use(config, new_state(start()), now_ns)
         return ConsumerRecord(
             wanted.name, config, state, revision=revision, counted=False, folded=folded
         )
     known = ConsumerConfig(**found.config)
-    return found if known.as_json() == config else edited(found, config)
+    if known.as_json() == config:
+        return found
+    return replace(edited(found, config), state=in_use(config, found.state, now_ns))
 
 
 def _stored(opened: OpenedStream, record: ConsumerRecord) -> ConsumerConfig:

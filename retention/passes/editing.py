@@ -5,12 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.state import ConsumerState
 from retention.errors import BusyError, StalePlanError
 from retention.opened import OpenedStream
+from retention.passes.audience import Pin
 from retention.passes.declared import declared
+from retention.passes.interests import is_expired, pins_of
 from retention.ports import Swap
 from retention.steps import Step, reached
 from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable, no_consumer
@@ -95,6 +98,55 @@ def _count(opened: OpenedStream, consumer: str) -> None:
     )
 
 
+def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
+    """Delete the consumers that nobody has used for too long; they as they were found.
+
+    None is deleted where `retention` is `limits`: no pass asks them there. Who is used at this moment stays.
+
+    Raises:
+        BusyError, DamagedError: as `edit`.
+    """
+    if opened.config.retention == "limits":
+        return ()
+    records = ConsumerTable(opened.root).live(opened.store.snapshot().counters)
+    expired = [record for record in records if is_expired(opened, record, as_of_ns)]
+
+    return pins_of(
+        record
+        for record in expired
+        if edit(
+            opened, record.consumer, partial(_without_expired, opened, as_of_ns, record)
+        ).deleted
+    )
+
+
+def delete_pinned(opened: OpenedStream, pins: Sequence[Pin]) -> None:
+    """Delete consumers that a plan found unused; nothing happens to those that are deleted already.
+
+    Raises:
+        StalePlanError: one was used or edited since; those before it are deleted.
+        BusyError, DamagedError: as `edit`.
+    """
+    for pin in pins:
+        edit(opened, pin.consumer, partial(_without_pinned, opened, pin))
+
+
+def _without_expired(
+    opened: OpenedStream, as_of_ns: int, before: ConsumerRecord, found: ConsumerRecord | None
+) -> ConsumerRecord:
+    record = found or before
+    return _deleted(record) if is_expired(opened, record, as_of_ns) else record
+
+
+def _without_pinned(opened: OpenedStream, pin: Pin, found: ConsumerRecord | None) -> ConsumerRecord:
+    if found is None or not (found.deleted or pins_of([found]) == (pin,)):
+        raise StalePlanError(
+            f"{opened.name}: nobody had used consumer {pin.consumer} when this plan was made, and somebody has since; "
+            "no message was removed; plan again"
+        )
+    return _deleted(found)
+
+
 def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
     """Delete a consumer: nobody waits for what it needed.
 
@@ -108,11 +160,14 @@ def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
         raise no_consumer(opened.name, consumer)
 
     def gone(record: ConsumerRecord | None) -> ConsumerRecord:
-        record = record or found
-        if record.deleted:
-            return record
-        return replace(
-            record, revision=record.revision + 1, counted=False, deleted=True, state=ConsumerState()
-        )
+        return _deleted(record or found)
 
     return edit(opened, consumer, gone)
+
+
+def _deleted(record: ConsumerRecord) -> ConsumerRecord:
+    if record.deleted:
+        return record
+    return replace(
+        record, revision=record.revision + 1, counted=False, deleted=True, state=ConsumerState()
+    )

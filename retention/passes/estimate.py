@@ -47,7 +47,7 @@ def after_release(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> 
         RefusedError: a consumer's state contradicts itself.
     """
     policy, spans = opened.config.policy(), spans_of(inventory.files)
-    interests = audience_of(opened, inventory).interests
+    interests = audience_of(opened, inventory, as_of_ns).interests
     released = decide_release(opened, inventory, spans, policy, interests)
     return released_bounds(inventory, policy, as_of_ns, spans, released)
 

@@ -14,14 +14,15 @@ from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.arithmetic import IN_KEPT_SEGMENT, Facts, arithmetic, sentence
 from retention.passes.exchange import fetched
-from retention.passes.left import Left, shown, untouched
+from retention.passes.left import shown
 from retention.passes.needs import needs_of
 from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
 from retention.rules import RULES
 from retention.rules.judge import STAYS, judge, settled
-from retention.rules.spans import Array, Spans, joined, spans_of
+from retention.rules.spans import Array, joined, spans_of
+from retention.segments import Inventory
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,12 @@ def explain(
             f"{opened.name}: the stream holds nothing yet, so there is no message {seq}"
         )
     seen = look(opened, as_of_ns, engines)
+    row, rows, file_of_row = find(opened, seen.inventory, (partition, seq))
     if seen.plan.consumers is not None:
-        stored = untouched(seen.inventory)
-        _, row, rows, _ = find(opened, stored, spans_of(stored.files), (partition, seq))
         told = _released(seen, partition, rows.slice(row, 1))
         if told is not None:
             return told
-    return explanation(seen, _find(opened, seen, seq, partition))
+    return explanation(seen, _found(opened, seen, row, rows, file_of_row))
 
 
 def _released(seen: Look, partition: int, message: pa.Table) -> Explanation | None:
@@ -129,37 +129,50 @@ def explanation(seen: Look, found: Found) -> Explanation:
     )
 
 
-def _find(opened: OpenedStream, seen: Look, seq: int, partition: int) -> Found:
-    spans = joined(seen.decided.spans)
-    span, row, rows, file_of_row = find(opened, seen.left, spans, (partition, seq))
-    newer = _newer_on_subject(
-        opened, seen, int(spans.first_file[span + 1]), rows["subject"][row].as_py()
-    )
-    return Found(span, row, rows, file_of_row, newer)
+def _found(opened: OpenedStream, seen: Look, row: int, rows: pa.Table, file_of_row: Array) -> Found:
+    """A message that consumers leave, in the span of what they leave: a part of the one in which it is stored.
+
+    Args:
+        opened: the stream.
+        seen: what its plan was made from.
+        row: the message's row number in `rows`.
+        rows: the narrow columns of the span in which it is stored.
+        file_of_row: for each of them, its file's row number in the inventory.
+    """
+    spans, left, seq = joined(seen.decided.spans), seen.left, rows["seq"][row].as_py()
+    place_of_file = np.full(left.inventory.files.num_rows, -1)
+    place_of_file[left.numbers] = np.arange(len(left.numbers))
+    places = place_of_file[file_of_row]
+    span = int(spans.span_of_file[places[row]])
+    first, end = (int(number) for number in spans.first_file[span : span + 2])
+    inside = (first <= places) & (places < end)
+    rows, places = shown(rows.filter(pa.array(inside)), places[inside], left.hidden(first, end))
+    row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
+    newer = _newer_on_subject(opened, seen, end, rows["subject"][row].as_py())
+    return Found(span, row, rows, places, newer)
 
 
 def find(
-    opened: OpenedStream, left: Left, spans: Spans, place: tuple[int, int]
-) -> tuple[int, int, pa.Table, Array]:
-    """Find a message by its partition and sequence: its span, its row in the narrow columns of the span, and these.
+    opened: OpenedStream, inventory: Inventory, place: tuple[int, int]
+) -> tuple[int, pa.Table, Array]:
+    """Find a message by its partition and sequence.
 
     Returns:
-        The span's number, the row's, the narrow columns of the span, and for each row its file's row number in what is
-        left.
+        Its row number in the narrow columns of the span in which it is stored, those, and for each of their rows its
+        file's row number in the inventory.
 
     Raises:
         UsageError: no such message is in the stream.
     """
-    partition, seq = place
+    (partition, seq), spans = place, spans_of(inventory.files)
     holds = (spans.partition == partition) & (spans.min_seq <= seq) & (seq <= spans.max_seq)
     for span in np.flatnonzero(holds):
         first, end = (int(number) for number in spans.first_file[span : span + 2])
-        located = opened.store.data_files(left.stored_part(first, end))
-        stored, of_stored, _ = read_span(tuple(located))
-        rows, file_of_row = shown(stored, of_stored, left.hidden(first, end))
+        located = opened.store.data_files(inventory.files.slice(first, end - first))
+        rows, file_of_row, _ = read_span(tuple(located))
         row = int(np.searchsorted(rows["seq"].to_numpy(), seq))
         if row < rows.num_rows and rows["seq"][row].as_py() == seq:
-            return int(span), row, rows, file_of_row + first
+            return row, rows, file_of_row + first
     held = f"{spans.min_seq[0]:,} to {spans.max_seq[-1]:,}" if len(spans) else "none"
     raise UsageError(
         f"{opened.name}: there is no message {seq} (sequences held: {held}); it was never stored, or an earlier run "

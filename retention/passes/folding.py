@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.fold import Before, Folded, Report, fold_log
+from retention.consumers.inactivity import in_use
 from retention.consumers.replies import ACKS, Malformed, together
 from retention.consumers.state import ConsumerState, contradictions
 from retention.consumers.unseen import Numbers
@@ -123,15 +124,19 @@ class _Folding:
         for name, state in self.states.items():
             self._refuse_contradictions(name, state)
         place = place_at_end(self.log)
-        table = ConsumerTable(self.opened.root)
+        table, now_ns = ConsumerTable(self.opened.root), self.opened.clock()
         for record in self.records:
             if self.begins[record.consumer] < self.log.rows:
                 after = replace(
                     record,
-                    state=self.states[record.consumer],
+                    state=self._heard_of(record, now_ns),
                     folded={**record.folded, self.log.name: place},
                 )
                 table.update(record.consumer, partial(self._move, record, after))
+
+    def _heard_of(self, record: ConsumerRecord, now_ns: int) -> ConsumerState:
+        state = self.states[record.consumer]
+        return in_use(record.config, state, now_ns) if record.consumer in self.reports else state
 
     def outcome(self) -> FoldedLog:
         """What it came to."""

@@ -9,6 +9,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
 from retention.ports import Snapshot
+from retention.rules import WORKQUEUE
 from retention.rules.removal import Delete, Purge, Request
 from retention.stores.consumers import ConsumerTable
 from retention.units import format_instant
@@ -76,15 +77,51 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     )
 
 
-def check_ttl_stays(opened: OpenedStream, history: History) -> None:
-    """Refuse a configuration without `allow_msg_ttl` once a run has gone by it: the server never switches it off.
+def check_update(opened: OpenedStream, history: History) -> None:
+    """Refuse a configuration that a server would not let the stream have any more (STREAM.UPDATE).
 
     Raises:
         RefusedError: with the server's error code.
+        DamagedError: a consumer's record cannot be read.
     """
-    if opened.config.allow_msg_ttl or not (history.last_policy() or {}).get("allow_msg_ttl"):
+    before = history.last_policy() or {}
+    if before.get("allow_msg_ttl") and not opened.config.allow_msg_ttl:
+        raise _ttl_switched_off(opened)
+    retention = before.get("retention", opened.config.retention)
+    if retention != opened.config.retention and WORKQUEUE in {retention, opened.config.retention}:
+        raise RefusedError(
+            f"{opened.name}: retention was {retention} when the stream was worked on last, and it is "
+            f"{opened.config.retention} now (stream configuration update can not change retention policy to/from "
+            f"workqueue, server error 10052); nothing was changed; write retention: {retention} again, or configure "
+            "another stream"
+        )
+    _check_limits_of_consumers(opened)
+
+
+def _check_limits_of_consumers(opened: OpenedStream) -> None:
+    """Refuse `consumer_limits` below what a stored consumer has; those that are listed become what the list says."""
+    limits = opened.config.consumer_limits
+    bounds = {key: bound for key, bound in limits if bound > 0}
+    if not bounds or not opened.store.exists():
         return
-    raise RefusedError(
+    listed = {consumer.name for consumer in opened.config.consumers}
+    records = ConsumerTable(opened.root).live(opened.store.snapshot().counters)
+    above = [
+        record.consumer
+        for record in records
+        if record.consumer not in listed
+        and any(record.config.get(key, 0) > bound for key, bound in bounds.items())
+    ]
+    if above:
+        raise RefusedError(
+            f"{opened.name}: consumer_limits are lower than what stored consumers have (change to limits violates "
+            f"consumers: {', '.join(above)}; server error 10069); nothing was changed; raise {' and '.join(bounds)} of "
+            "consumer_limits, or update those consumers first"
+        )
+
+
+def _ttl_switched_off(opened: OpenedStream) -> RefusedError:
+    return RefusedError(
         f"{opened.name}: allow_msg_ttl was on when the stream was worked on last, and it is off now (message TTL "
         "status can not be disabled, server error 10052); nothing was changed; write allow_msg_ttl: true again: "
         "messages rely on being gone in time"

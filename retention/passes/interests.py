@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from retention.consumers.state import contradictions
-from retention.errors import RefusedError
+from retention.consumers.filters import filters_of
+from retention.consumers.inactivity import is_over
 from retention.opened import OpenedStream
 from retention.passes.audience import Audience, Pin
 from retention.passes.declared import declared
 from retention.passes.position import next_seq
+from retention.passes.unsound import refuse_unsound
 from retention.rules.release import Interest
 from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 
-def audience_of(opened: OpenedStream, inventory: Inventory) -> Audience:
+def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Audience:
     """What every consumer of a stream needs; nobody is asked where `retention` is `limits`.
 
     Args:
         opened: the stream.
         inventory: what it holds, read before: an edit that comes later is one that the commit meets.
+        as_of_ns: the pass's instant: who was not in use for too long by then is not asked.
 
     Raises:
-        RefusedError: a consumer's state contradicts itself or the stream.
+        RefusedError: consumers contradict themselves, the stream, or one another.
         DamagedError: a consumer's record cannot be read.
     """
     if opened.config.retention == "limits":
         return Audience()
     records = consumers_of(opened, inventory)
+    expired = [record for record in records if is_expired(opened, record, as_of_ns)]
+    over = {record.consumer for record in expired}
+    records = [record for record in records if record.consumer not in over]
     last_seq = next_seq(opened, inventory) - 1
-    for record in records:
-        _refuse_contradictions(opened, record, last_seq)
+    refuse_unsound(opened, records, last_seq)
     return Audience(
         tuple(interest_of(record, opened.config.subjects) for record in records),
-        tuple(Pin(record.consumer, record.revision, record.version) for record in records),
+        pins_of(records),
+        pins_of(expired),
     )
+
+
+def is_expired(opened: OpenedStream, record: ConsumerRecord, as_of_ns: int) -> bool:
+    """Whether nobody has used a consumer for too long; one that the configuration lists is wanted all the same."""
+    listed = any(one.name == record.consumer for one in opened.config.consumers)
+    return not listed and is_over(record.config, record.state, as_of_ns)
+
+
+def pins_of(records: Iterable[ConsumerRecord]) -> tuple[Pin, ...]:
+    """What a plan remembers of consumers."""
+    return tuple(Pin(record.consumer, record.revision, record.version) for record in records)
 
 
 def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRecord]:
@@ -72,19 +87,3 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
         pending=state.pending["seq"].to_numpy(),
         redelivered=state.redelivered["seq"].to_numpy(),
     )
-
-
-def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The subjects that a consumer takes, from its configuration with the server's names; none: all of its stream."""
-    several = tuple(config.get("filter_subjects") or ())
-    single = config.get("filter_subject")
-    return several or ((single,) if single else ())
-
-
-def _refuse_contradictions(opened: OpenedStream, record: ConsumerRecord, last_seq: int) -> None:
-    found = contradictions(record.state, last_seq)
-    if found:
-        raise RefusedError(
-            f"{opened.name}: the state of consumer {record.consumer} cannot be: {'; '.join(found)}; what it needs "
-            "cannot be told, so nothing was removed; import its state from the broker again, or delete that consumer"
-        )

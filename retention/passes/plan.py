@@ -61,6 +61,8 @@ class Plan:
     """What people asked for; None: the plan is that of a pass."""
     consumers: tuple[Pin, ...] | None = None
     """The consumers that were asked what they need; None: the pass asked none."""
+    expired: tuple[Pin, ...] = ()
+    """Consumers that nobody has used for too long: the pass did not ask them, and deletes them."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when; neither part of the plan's identity nor of a saved plan."""
 
@@ -130,6 +132,8 @@ class Plan:
             asked["request"] = as_json(self.request)
         if self.consumers is not None:
             asked["consumers"] = pins_as_json(self.consumers)
+        if self.expired:
+            asked["expired"] = pins_as_json(self.expired)
         return asked | {
             "stream": self.stream,
             "table_id": self.table_id,
@@ -148,6 +152,7 @@ class Plan:
             "by_rule": self.by_rule,
             "segments": vars(self.segments),
             "markers": self.markers.num_rows,
+            "deleted_consumers": [pin.consumer for pin in self.expired],
         }
 
 

@@ -86,6 +86,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "sequences": plan.sequences,
         "request": plan.request and as_json(plan.request),
         "consumers": pins_as_json(plan.consumers),
+        "expired": pins_as_json(plan.expired),
     }
 
 
@@ -105,6 +106,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         sequences=tuple(header["sequences"]) if header["sequences"] else None,
         request=from_json(header["request"]) if header["request"] else None,
         consumers=pins_from_json(header["consumers"]),
+        expired=pins_from_json(header.get("expired", [])) or (),
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )
 

@@ -162,13 +162,14 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     # Read behind the snapshot, on whose counter of edits the commit rests.
-    audience = audience_of(opened, inventory)
+    audience = audience_of(opened, inventory, as_of_ns)
     left = left_by_consumers(opened, inventory, policy, audience.interests, engines)
     rows = Rows(opened, left, engines)
     decided = decide(opened, left, policy, as_of_ns, engines)
     seen = _look_at(rows, decided, as_of_ns, every_row=every_row)
     if policy.retention != "limits":
-        seen = replace(seen, plan=replace(seen.plan, consumers=audience.pins), audience=audience)
+        plan = replace(seen.plan, consumers=audience.pins, expired=audience.expired)
+        seen = replace(seen, plan=plan, audience=audience)
     return replace(seen, snapshot=snapshot)
 
 

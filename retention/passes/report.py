@@ -28,6 +28,8 @@ class Report:
     version_before: int
     version_after: int
     markers: int = 0
+    deleted_consumers: Sequence[str] = ()
+    """Those that nobody had used for too long."""
     error: Mapping[str, Any] | None = None
     """What went wrong, if it did: `exit_code` and `message`."""
 
@@ -36,6 +38,7 @@ class Report:
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", "error")
         }
+        entry["deleted_consumers"] = list(self.deleted_consumers)
         return entry | ({"error": dict(self.error)} if self.error else {})
 
 

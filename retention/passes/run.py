@@ -10,15 +10,16 @@ from functools import partial
 from retention.engines.choice import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.opened import OpenedStream
+from retention.passes.audience import Pin
 from retention.passes.carrying import Work, carry_out, pinned, report_of
-from retention.passes.editing import edit_declared
+from retention.passes.editing import delete_expired, delete_pinned, edit_declared
 from retention.passes.guards import (
     Guards,
     check_allowed,
     check_consumers,
     check_instant,
     check_policy,
-    check_ttl_stays,
+    check_update,
 )
 from retention.passes.history import History, history_of
 from retention.passes.plan import Plan
@@ -39,21 +40,35 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
 
     Raises:
         BusyError: another run holds the lease, or the table keeps moving.
-        RefusedError: `as_of_ns` lies in the future or before the last applied instant, or a guard of the table.
+        RefusedError: `as_of_ns` lies in the future or before the last applied instant, a guard of the table, or the
+            configuration is one that a server would not let the stream have any more.
         VerificationError: a staged copy does not hold what the plan says; nothing was committed.
     """
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, as_of_ns, guards)
-    check_ttl_stays(opened, history)
     if not opened.store.exists():
         plan = plan_stream(opened, as_of_ns, engines)
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         edit_declared(opened)
-        decide = partial(plan_pass, opened, as_of_ns, engines)
+        expired = delete_expired(opened, as_of_ns)
+        decide = partial(_plan_without, expired, opened, as_of_ns, engines)
         return _until_committed(opened, decide, engines, history, started)
+
+
+def _plan_without(
+    expired: tuple[Pin, ...], opened: OpenedStream, as_of_ns: int, engines: Engines
+) -> Planned:
+    """Plan a pass that has deleted some consumers."""
+    planned = plan_pass(opened, as_of_ns, engines)
+    if planned.plan.expired:
+        raise BusyError(
+            f"{opened.name}: consumers came meanwhile whose time is over already; nothing was removed; run again"
+        )
+    return replace(planned, plan=replace(planned.plan, expired=expired))
 
 
 def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> Report:
@@ -69,6 +84,7 @@ def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> Repo
     check_allowed(opened, request)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         decide = partial(plan_removal, opened, request, engines)
         return _until_committed(opened, decide, engines, history, started)
 
@@ -111,11 +127,15 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         if plan.request is None and opened.store.exists():
             edit_declared(opened)
         snapshot = pinned(opened, plan)
         # Behind the pins: who came second is told to plan again, not that time runs backwards.
         _check(opened, history, plan, guards)
+        if plan.expired:
+            delete_pinned(opened, plan.expired)
+            snapshot = pinned(opened, plan)
         check_consumers(opened, plan, snapshot)
         planned = Planned(
             replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
@@ -130,7 +150,6 @@ def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -
         return
     check_policy(opened, plan)
     check_instant(opened, history, plan.as_of_ns, guards)
-    check_ttl_stays(opened, history)
 
 
 def _resolving_vectors(

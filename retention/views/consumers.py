@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from retention.consumers.filters import filters_of
 from retention.opened import OpenedStream
-from retention.passes.interests import filters_of, interest_of
+from retention.passes.interests import interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span
 from retention.rules.release import Interest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,8 @@ class Group:
 
 def plan_text(plan: Plan) -> list[str]:
     """A plan for people: what goes, by which rule, from which segments, and why."""
-    lines = [f"{plan.stream}: {plan_headline(plan)}"]
+    gone = [pin.consumer for pin in plan.expired]
+    lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     if plan.is_empty:
         return lines + ahead
@@ -99,16 +101,24 @@ def _asked_headline(plan: Plan, request: Request) -> str:
 
 def report_text(report: Report) -> list[str]:
     """A run's outcome for people."""
+    gone = _deleted("were deleted", report.deleted_consumers)
     if not report.removed_messages:
-        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}"]
+        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}", *gone]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = count(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
     return [
         f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}{_announced(report.markers)}",
+        *gone,
         f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
         f"  run {report.run}",
     ]
+
+
+def _deleted(verb: str, consumers: Sequence[str]) -> list[str]:
+    """Which consumers go, in a line; none if none do."""
+    names = ", ".join(consumers)
+    return [f"  consumers that nobody has used for too long {verb}: {names}"] if names else []
 
 
 def explanation_text(explanation: Explanation) -> list[str]:

@@ -19,6 +19,7 @@ _NOTHING: dict[str, Any] = {
     "by_rule": {},
     "segments": {"dropped": 0, "rewritten": 0, "kept": 0},
     "markers": 0,
+    "deleted_consumers": [],
     "files_read": 0,
     "bytes_read": 0,
     "bytes_written": 0,

@@ -83,9 +83,9 @@ class Admission:
             reason = self._no_room(room, subject, size, kind)
             if reason is not None:
                 raise Stalled(int(seqs[row]), Refusal(row, reason, 10077))
-            room.take(subject, size)
             if self._rolls_up:
                 room.roll_up(subject, kind)
+            room.take(subject, size)
 
     def _no_room(self, room: Room, subject: str, size: int, kind: int) -> str | None:
         config = self._config

@@ -36,6 +36,8 @@ class Batch:
     """As they would be stored: `FILE_COLUMNS` without `seq`."""
     early: Screen
     late: Screen
+    wanted: np.ndarray
+    """bool: those that are stored. The others are answered all the same: they use a sequence, and roll up."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def answer(batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) ->
     )
     if counted or pc.any(asking).as_py():
         return _Door(batch, config, stored, next_seq).answer(np.asarray(asking))
-    refusals = [refusal for refusal in (batch.early.earliest(), batch.late.earliest()) if refusal]
+    late = batch.late.earliest(batch.wanted)
+    refusals = [refusal for refusal in (batch.early.earliest(), late) if refusal]
     if refusals:
         raise RefusedAtTheDoor(min(refusals, key=lambda refusal: refusal.row))
     return Answers.plain(next_seq, batch.given.num_rows)
@@ -117,7 +120,7 @@ class _Door:
             answers.seqs[self._row] = self._next_seq if original is None else original
             if original is None:
                 answers.rollups[self._row] = self._rollup
-                self._store()
+                self._take_in()
         return answers
 
     def _original(self, block: bytes | None) -> int | None:
@@ -131,9 +134,10 @@ class _Door:
         if block:
             self._check_last_id(block)
             self._check_rollup(block)
-        self._raise(self._batch.late.refusal(self._row))
-        if self._room is not None:
-            self._check_room(self._room, block)
+        if self._batch.wanted[self._row]:
+            self._raise(self._batch.late.refusal(self._row))
+            if self._room is not None:
+                self._check_room(self._room, block)
         return None
 
     def _check_sequences(self, block: bytes) -> None:
@@ -194,18 +198,25 @@ class _Door:
         if 0 < config.max_bytes < room.bytes + size and not replaces:
             self._refuse("maximum bytes exceeded", 10077)
 
-    def _store(self) -> None:
+    def _take_in(self) -> None:
         subject, msg_id = self._subjects[self._row], self._msg_ids[self._row]
         if msg_id is not None and self._config.duplicate_window_ns:
             self._ids[msg_id] = (self._next_seq, self._times[self._row])
         self._last_id = msg_id or ""
         if self._rollup == rollups.EVERYTHING:
             self._last_seqs.clear()
+        elif self._rollup == rollups.SUBJECT:
+            self._last_seqs.pop(subject, None)
+        if self._room is not None:
+            self._room.roll_up(subject, self._rollup)
+        if self._batch.wanted[self._row]:
+            self._store(subject)
+        self._next_seq += 1
+
+    def _store(self, subject: str) -> None:
         self._last_seqs[subject] = self._next_seq
         if self._room is not None:
             self._room.take(subject, self._sizes[self._row])
-            self._room.roll_up(subject, self._rollup)
-        self._next_seq += 1
 
     def _known_ids(self, stored: Stored) -> dict[str, tuple[int, int]]:
         ids = self._batch.rows["msg_id"].combine_chunks()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from retention import rows
+from retention.consumers.inactivity import in_use
 from retention.consumers.state import from_json
 from retention.errors import DamagedError, RefusedError
 from retention.failing import telling
@@ -56,7 +57,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
     with telling(str(path)):
         backup = read_backup(path)
         origin = _WRITER + _digest(backup.path)
-    consumers = _consumers(backup, origin)
+    consumers = _consumers(backup, origin, opened.clock())
 
     def stage(position: Position, staging: Staging) -> Staged:
         _check_empty(opened, position, backup)
@@ -106,11 +107,12 @@ def _in_place_of(record: ConsumerRecord, found: ConsumerRecord | None) -> Consum
     return replace(record, revision=found.revision + 1)
 
 
-def _consumers(backup: Backup, origin: str) -> list[ConsumerRecord]:
+def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]:
     found = []
     for name, said in backup.consumers.items():
         try:
-            config, state = dict(said["config"]), from_json(said["state"])
+            config = dict(said["config"])
+            state = in_use(config, from_json(said["state"]), now_ns)
         except (KeyError, TypeError, ValueError, DamagedError) as error:
             raise DamagedError(
                 f"{backup.path}: consumer {name} cannot be read ({error}); nothing was imported; make the backup again"

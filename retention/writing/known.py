@@ -44,13 +44,11 @@ class Room:
             self._trim(kept, self.cap)
 
     def roll_up(self, subject: str, kind: int) -> None:
-        """Count no longer what the newest message of a subject replaces."""
+        """Count no longer what a message of a subject replaces, before it is counted itself."""
         if kind == SUBJECT:
-            self._trim(self.kept[subject], 1)
+            self._trim(self.kept.get(subject, deque()), 0)
         elif kind == EVERYTHING:
-            newest = self.kept[subject][-1]
-            self.count, self.bytes = 1, newest
-            self.kept = {subject: deque([newest])}
+            self.count, self.bytes, self.kept = 0, 0, {}
 
     def _trim(self, kept: deque[int], cap: int) -> None:
         while len(kept) > cap:

@@ -23,6 +23,7 @@ from retention.writing.recorded import removing
 from retention.writing.rollups import RolledUp, asks_to_roll_up, remove_older
 from retention.writing.screen import Refusal, screen_early, screen_late
 from retention.writing.transform import renamed
+from retention.writing.wanted import asks_consumers, wanted_by_somebody
 from schemas.messages import FILE_COLUMNS
 
 
@@ -44,6 +45,8 @@ class Published:
     answers: Answers
     appended: Appended
     """`duplicate`: the writer's batch was there already, and there are no answers."""
+    unwanted: int = 0
+    """Messages that were answered and not stored, because no consumer wants them."""
 
     def acks(self) -> Iterator[Ack]:
         """An ack for each message, in the order of the lines."""
@@ -57,9 +60,16 @@ class Published:
         seqs = self.answers.seqs[~self.answers.duplicates]
         if not len(seqs):
             return "nothing was new; nothing was written"
-        stored = f"{len(seqs):,} messages stored as {seqs[0]:,} to {seqs[-1]:,}"
-        removed = self.appended.removed
-        return f"{stored}; {removed:,} older ones rolled up" if removed else stored
+        said = [f"{len(seqs):,} messages {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
+        if self.appended.removed:
+            said.append(f"{self.appended.removed:,} older ones rolled up")
+        if self.unwanted:
+            said.append(f"{self.unwanted:,} not stored, because no consumer wants them")
+        return "; ".join(said)
+
+    @property
+    def _became(self) -> str:
+        return "answered as" if self.unwanted else "stored as"
 
 
 def publish(
@@ -68,6 +78,9 @@ def publish(
     identity: BatchIdentity | None = None,
 ) -> Published:
     """Publish JSON lines as one commit, refusing what the server's publish refuses.
+
+    With `retention: interest` and `unmatched: remove` a message that no consumer wants is answered as a server answers
+    it: it uses a sequence, rolls up what it says, and is not stored.
 
     Nothing is removed but what a `Nats-Rollup` takes, in the same commit; that is on record as a run.
 
@@ -94,12 +107,16 @@ def publish(
     run: tuple[str, int] | None = None
 
     def stage(position: Position, staging: Staging) -> Staged:
-        nonlocal answers
+        nonlocal answers, batch
         files = position.inventory.files
+        if asks_consumers(opened):
+            wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
+            batch = replace(batch, wanted=wanted)
         answers = answer(batch, opened.config, Stored(opened.store, files), position.next_seq)
         rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
-        rows = _numbered(batch.rows, answers.seqs, ~(answers.duplicates | rolled_up.own))
+        rows = _numbered(batch.rows, answers.seqs, _kept(batch, answers, rolled_up))
         staged = stage_rows(staging, rows, position.active, position.rule, position.next_seq)
+        staged = replace(staged, next_seq=_next_seq(answers, position.next_seq))
         if run is None:
             return staged
         removal = remove_older(opened.store, files, rolled_up, staging, run)
@@ -112,7 +129,20 @@ def publish(
             appended = append(opened, stage, identity)
         except RefusedAtTheDoor as refused:
             raise _error(opened.name, given, refused.refusal) from None
-    return Published(opened.name, answers, appended)
+    unwanted = 0 if appended.duplicate else int((~batch.wanted & ~answers.duplicates).sum())
+    return Published(opened.name, answers, appended, unwanted)
+
+
+def _kept(batch: Batch, answers: Answers, rolled_up: RolledUp) -> np.ndarray:
+    """Which messages of a batch are there when it is over; a mask."""
+    kept: np.ndarray = batch.wanted & ~answers.duplicates & ~rolled_up.own
+    return kept
+
+
+def _next_seq(answers: Answers, next_seq: int) -> int:
+    """The next sequence after a batch; messages that are not stored use one, too."""
+    used = answers.seqs[~answers.duplicates]
+    return int(used[-1]) + 1 if len(used) else next_seq
 
 
 def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> list[pa.Table]:
@@ -132,7 +162,8 @@ def _batch(given: pa.Table, opened: OpenedStream) -> Batch:
         "headers": clamped(given["headers"], config),
     }
     stored = rows.complete(pa.table(stored_as), config.storage)
-    return Batch(given, stored, early, screen_late(stored, config))
+    wanted = np.ones(given.num_rows, dtype=bool)
+    return Batch(given, stored, early, screen_late(stored, config), wanted)
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:

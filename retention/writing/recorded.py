@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
+from retention.passes.guards import check_update
 from retention.passes.history import history_of
 from retention.passes.settling import settle_interrupted
 from retention.passes.undo import keep_for_undo
@@ -27,10 +28,12 @@ def removing(opened: OpenedStream) -> Iterator[str]:
 
     Raises:
         BusyError: another run is at work, and does not end.
+        RefusedError: the configuration is one that a server would not let the stream have any more.
     """
     history = history_of(opened.warehouse, opened.name)
     with lease(opened.root, "maintenance", opened.clock, wait_s=MAINTENANCE_WAIT_S):
         settle_interrupted(opened, history)
+        check_update(opened, history)
         yield history.name_run(opened.clock())
 
 

@@ -51,9 +51,9 @@ class Screen:
         reason, code, malformed = self._reasons[at]
         return Refusal(row, reason, code, malformed)
 
-    def earliest(self) -> Refusal | None:
-        """The refusal of the first message that has one."""
-        refused = np.flatnonzero(self._of_row >= 0)
+    def earliest(self, among: np.ndarray | None = None) -> Refusal | None:
+        """The refusal of the first message that has one; of those in a mask, if it is given."""
+        refused = np.flatnonzero((self._of_row >= 0) & (True if among is None else among))
         return self.refusal(int(refused[0])) if len(refused) else None
 
 

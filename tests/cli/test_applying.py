@@ -12,7 +12,15 @@ from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 AS_OF = "2027-01-15T08:00:00Z"
 KEYS = {
     *("stream", "plan_id", "removed_messages", "removed_bytes", "by_rule", "segments", "markers"),
-    *("files_read", "bytes_read", "bytes_written", "seconds", "version_before", "version_after"),
+    *(
+        "deleted_consumers",
+        "files_read",
+        "bytes_read",
+        "bytes_written",
+        "seconds",
+        "version_before",
+        "version_after",
+    ),
 }
 FORETOLD = {"next_due_ns", "due"}
 OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}

@@ -65,6 +65,16 @@ def test_a_consumer_is_added_listed_edited_and_deleted(orders: Commands) -> None
     assert listed(orders) == {}
 
 
+def test_a_consumer_is_deleted_without_a_look_at_the_messages(orders: Commands) -> None:
+    orders.json("consumer", "add", "ORDERS", "billing", "--filter", "orders.paid")
+    root = orders.folder / "streams/ORDERS"
+    for file in [*root.rglob("messages/**/*.parquet"), *root.rglob("subjects/**/*.parquet")]:
+        file.unlink()
+    assert orders.run("consumer", "info", "ORDERS", "billing").exit_code != 0
+    orders.json("consumer", "rm", "ORDERS", "billing", "--yes")
+    assert listed(orders) == {}
+
+
 def test_what_is_settled_goes_and_what_is_to_come_is_counted(orders: Commands) -> None:
     orders.json("consumer", "add", "ORDERS", "all")
     settle(orders, "all", 6)

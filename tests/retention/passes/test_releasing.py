@@ -20,6 +20,7 @@ from retention.passes.explain import explain
 from retention.passes.guards import Guards
 from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
+from retention.passes.probe import read_span
 from retention.passes.run import apply_now, apply_plan
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
@@ -90,7 +91,7 @@ def test_whole_segments_go_unopened_where_everybody_has_settled_them(make: Make)
 
 def test_what_nobody_has_settled_anything_of_stays_unopened(make: Make) -> None:
     opened = make(retention="workqueue")
-    stand(opened, "worker", progress(0, 0))
+    stand(opened, "worker", progress(0, 0), "s.0", "s.2")
     stand(opened, "other", progress(0, 0), "s.1")
     plan = plan_stream(opened, AS_OF, LOCAL)
     assert plan.is_empty
@@ -282,3 +283,20 @@ def test_a_new_consumer_begins_where_the_server_has_it_begin(
     record = ConsumerTable(opened.root).read("c")
     assert record is not None
     assert record.state == new_state(needed)
+
+
+def test_an_explanation_reads_the_span_of_its_message_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = make(max_msgs=5)
+    stand(opened, "billing", progress(20, 25, 24), "s.0", "s.1")
+    read: list[int] = []
+
+    def counted(*arguments: Any) -> Any:
+        read.append(len(arguments))
+        return read_span(*arguments)
+
+    monkeypatch.setattr("retention.passes.explain.read_span", counted)
+    for seq in (9, 24, 40):
+        explain(opened, seq, AS_OF, LOCAL)
+    assert len(read) == 3

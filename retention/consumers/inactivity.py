@@ -1,0 +1,33 @@
+"""When a consumer that nobody uses is over: ephemeral ones, and others that have an `inactive_threshold`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from retention.consumers.config import DEFAULT_INACTIVE_THRESHOLD_NS
+from retention.consumers.state import ConsumerState
+
+
+def threshold_of(config: Mapping[str, Any]) -> int:
+    """After how long without use a consumer goes, nanoseconds; 0: never.
+
+    Args:
+        config: with the server's JSON names and values.
+    """
+    said: int = config.get("inactive_threshold", 0)
+    return said or (0 if config.get("durable_name") else DEFAULT_INACTIVE_THRESHOLD_NS)
+
+
+def is_over(config: Mapping[str, Any], state: ConsumerState, as_of_ns: int) -> bool:
+    """Whether nobody has used a consumer for too long (server: deleteNotActive); where nobody knows, it is not."""
+    threshold, last_ns = threshold_of(config), state.last_active_ns
+    return threshold > 0 and last_ns is not None and as_of_ns - last_ns >= threshold
+
+
+def in_use(config: Mapping[str, Any], state: ConsumerState, now_ns: int) -> ConsumerState:
+    """The state of a consumer of which somebody has heard just now; of one that never goes, the same."""
+    if not threshold_of(config):
+        return state
+    return replace(state, last_active_ns=max(now_ns, state.last_active_ns or 0))

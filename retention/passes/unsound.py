@@ -1,0 +1,55 @@
+"""Consumers by which no pass can go: they contradict themselves, their stream, or one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from retention.consumers.filters import filters_of, has_look_alike
+from retention.consumers.state import contradictions
+from retention.consumers.work_queues import doubly_taken
+from retention.errors import RefusedError
+from retention.opened import OpenedStream
+from retention.stores.consumers import ConsumerRecord
+
+
+def refuse_unsound(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> None:
+    """Refuse to let go of anything where it cannot be told what consumers need.
+
+    Args:
+        opened: the stream.
+        records: its consumers.
+        last_seq: the last sequence that it gave out.
+
+    Raises:
+        RefusedError: naming the first consumer, and what to do.
+    """
+    why = next(_wrong(opened, records, last_seq), None)
+    if why is not None:
+        raise RefusedError(f"{opened.name}: {why}")
+
+
+def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> Iterator[str]:
+    for record in records:
+        found = contradictions(record.state, last_seq)
+        if found:
+            yield (
+                f"the state of consumer {record.consumer} cannot be: {'; '.join(found)}; what it needs cannot be told, "
+                "so nothing was removed; import its state from the broker again, or delete that consumer"
+            )
+        for wanted in filter(has_look_alike, filters_of(record.config)):
+            yield (
+                f"filter {wanted!r} of consumer {record.consumer} has a token that begins with a wildcard and is none, "
+                "which servers match now this way, now that; what it needs cannot be told, so nothing was removed; "
+                "give it other filters, or delete it"
+            )
+    filters = {
+        record.consumer: filters_of(record.config)
+        for record in records
+        if not (record.config.get("direct") or record.config.get("sourcing"))
+    }
+    both = doubly_taken(filters) if opened.config.retention == "workqueue" else None
+    if both is not None:
+        yield (
+            f"consumers {both[0]} and {both[1]} of a work queue take the same messages, each of which is for one "
+            "(error code 10100); nothing was removed; give them filters that do not overlap, or delete one"
+        )
