@@ -17,7 +17,7 @@ from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 
 def audience_of(opened: OpenedStream, inventory: Inventory) -> Audience:
-    """What every consumer of a stream needs; nobody is asked where `retention` is `limits`.
+    """What every consumer of a stream needs; nobody is asked where its policy does not look at consumers.
 
     Args:
         opened: the stream.
@@ -27,7 +27,7 @@ def audience_of(opened: OpenedStream, inventory: Inventory) -> Audience:
         RefusedError: a consumer's state contradicts itself or the stream.
         DamagedError: a consumer's record cannot be read.
     """
-    if opened.config.retention == "limits":
+    if not opened.config.policy().asks_consumers:
         return Audience()
     records = consumers_of(opened, inventory)
     last_seq = next_seq(opened, inventory) - 1

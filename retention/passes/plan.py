@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast
+from retention.passes.held import Held
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
@@ -63,6 +64,8 @@ class Plan:
     """The consumers that were asked what they need; None: the pass asked none."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when; neither part of the plan's identity nor of a saved plan."""
+    held: Held | None = None
+    """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
 
     @property
     def kind(self) -> str:
@@ -140,7 +143,8 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the plan, JSON-able."""
-        return {
+        held = {} if self.held is None else {"held": self.held.as_json()}
+        return held | {
             "stream": self.stream,
             "plan_id": self.plan_id,
             "removed_messages": self.removed_messages,

@@ -16,6 +16,7 @@ from retention.rules import INTEREST, MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RUL
 from retention.rules.removal import Request
 from retention.units import format_duration, format_size
 from retention.views.display_due import due_text, plan_due_text
+from retention.views.display_held import held_text
 from retention.views.state import Bucket, State
 from retention.views.words import between, brief_duration, brief_instant, count, go
 
@@ -56,6 +57,7 @@ def plan_text(plan: Plan) -> list[str]:
     """A plan for people: what goes, by which rule, from which segments, and why."""
     lines = [f"{plan.stream}: {plan_headline(plan)}"]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
+    ahead += [f"  {text}" for text in held_text(plan.held and plan.held.as_json())]
     if plan.is_empty:
         return lines + ahead
     groups = groups_of(plan)
@@ -99,8 +101,9 @@ def _asked_headline(plan: Plan, request: Request) -> str:
 
 def report_text(report: Report) -> list[str]:
     """A run's outcome for people."""
+    held = [f"  {text}" for text in held_text(report.held)]
     if not report.removed_messages:
-        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}"]
+        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}", *held]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = count(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
@@ -108,6 +111,7 @@ def report_text(report: Report) -> list[str]:
         f"{report.stream}: {removed} ({format_size(report.removed_bytes)}) went: {rules}{_announced(report.markers)}",
         f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
         f"  run {report.run}",
+        *held,
     ]
 
 
