@@ -178,5 +178,5 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         version_before=work.version_before,
         version_after=work.version_after,
         markers=plan.markers.num_rows,
-        held=None if plan.held is None else plan.held.as_json(),
+        held=plan.held_as_json,
     )

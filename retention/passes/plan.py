@@ -94,6 +94,11 @@ class Plan:
         return {rule: count for rule, count in counts.items() if count}
 
     @property
+    def held_as_json(self) -> dict[str, Any] | None:
+        """What consumers hold back as JSON values; None: the policy holds nothing."""
+        return None if self.held is None else self.held.as_json()
+
+    @property
     def drops(self) -> pa.Table:
         """The files that go whole."""
         return self.files.filter(pc.equal(self.files["action"], "drop"))
@@ -143,7 +148,7 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the plan, JSON-able."""
-        held = {} if self.held is None else {"held": self.held.as_json()}
+        held = {} if self.held is None else {"held": self.held_as_json}
         return held | {
             "stream": self.stream,
             "plan_id": self.plan_id,

@@ -57,7 +57,7 @@ def plan_text(plan: Plan) -> list[str]:
     """A plan for people: what goes, by which rule, from which segments, and why."""
     lines = [f"{plan.stream}: {plan_headline(plan)}"]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
-    ahead += [f"  {text}" for text in held_text(plan.held and plan.held.as_json())]
+    ahead += [f"  {text}" for text in held_text(plan.held_as_json)]
     if plan.is_empty:
         return lines + ahead
     groups = groups_of(plan)

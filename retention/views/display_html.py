@@ -40,7 +40,7 @@ def plan_html(plan: Plan) -> str:
     """A plan: how much goes, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
-    ahead = [_quiet(plan_due_text(plan)), _held(plan.held and plan.held.as_json())]
+    ahead = [_quiet(plan_due_text(plan)), _held(plan.held_as_json)]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]

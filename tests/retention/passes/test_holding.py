@@ -65,7 +65,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns, of which five may stay."""
 
     def made(laid: Sequence[File] = EVEN, **settings: Any) -> OpenedStream:
-        wanted = {"max_msgs": 5, "hold_for_consumers": ALL} | settings
+        wanted: dict[str, Any] = {"max_msgs": 5, "hold_for_consumers": ALL} | settings
         opened = warehouse_with(tmp_path, request.param, NOW, **wanted).stream("ORDERS").opened
         if not opened.store.exists():
             lay(opened, laid)
