@@ -117,9 +117,12 @@ def test_a_segment_that_two_rules_would_take_is_held_from_both(make: Make) -> No
     assert told == {"max_msgs": 15, "max_bytes": 5}
 
 
-def test_nothing_is_held_from_an_age_scan_that_ends_before(make: Make) -> None:
+@pytest.mark.parametrize("filters", [(), ("a",)])
+def test_nothing_is_held_from_an_age_scan_that_ends_before(
+    make: Make, filters: tuple[str, ...]
+) -> None:
     opened = make(max_msgs=5, max_age="10s", laid=LATE_AND_EARLY)
-    stand(opened, "billing", progress(0, 0))
+    stand(opened, "billing", progress(0, 0), *filters)
     plan = plan_stream(opened, AS_OF, LOCAL)
     assert plan.held is not None
     assert {one.rule: one.messages for one in plan.held.by_consumer} == {"max_msgs": 1}
