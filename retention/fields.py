@@ -123,6 +123,17 @@ def _drop_zero_time(value: object) -> object:
     return None if value == _ZERO_TIME else value
 
 
+def _parse_everyone(value: object) -> tuple[str, ...] | None:
+    if value == "all":
+        return None
+    names = tuple(value) if isinstance(value, (list, tuple)) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise refuse(
+            f"{value!r} is neither all nor a list of names: write all, or [billing, audit]"
+        )
+    return tuple(dict.fromkeys(names))
+
+
 def _parse_span(value: object) -> int:
     return 0 if value == "off" else parse_duration(value)  # type: ignore[arg-type]
 
@@ -168,6 +179,20 @@ SmallByteLimit = Annotated[int, _limit(parse_size, INT32_MAX), _SIZE_SCHEMA]
 """Bytes below 2 GiB, or -1."""
 Bytes = Annotated[int, _reader(parse_size, -INT64_MAX, INT64_MAX), _SIZE_SCHEMA]
 """Bytes."""
+Everyone = Annotated[
+    tuple[str, ...] | None,
+    BeforeValidator(_parse_everyone),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "all"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ],
+            "description": "all, or a list of names",
+        }
+    ),
+]
+"""Names, or None: all that are there."""
 Instant = Annotated[
     int,
     _reader(parse_instant, -INT64_MAX - 1, INT64_MAX),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from retention.units import format_size, parse_size, spell_duration
 
@@ -11,6 +11,21 @@ Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
 Unmatched = Literal["keep", "remove"]
 """What becomes of messages that no consumer's filter matches."""
+HoldAction = Literal["hold", "warn"]
+
+
+@dataclass(frozen=True)
+class HoldRule:
+    """For whom limits leave messages alone, and how long (docs/semantics/consumers-hold.md)."""
+
+    consumers: tuple[str, ...] | None = None
+    """None: every consumer that is there."""
+    action: HoldAction = "hold"
+    """`warn`: limits take the messages all the same, and a pass says for whom they would have been held."""
+    max_age_ns: int | None = None
+    """A message of this age is held no longer; None: any age."""
+    max_bytes: int | None = None
+    """The newest so many bytes are held, older messages no longer; None: any number."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +47,27 @@ class Policy:
     sealed: bool = False
     unmatched: Unmatched = "keep"
     """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
+    hold: HoldRule | None = None
+    """For whom limits leave messages alone; only under `limits`."""
 
-    def as_json(self) -> dict[str, int | str | bool | None]:
+    def as_json(self) -> dict[str, Any]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""
-        return dict(sorted(asdict(self).items()))
+        values = asdict(self)
+        if self.hold is None:
+            del values["hold"]
+        else:
+            values["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
+        return dict(sorted(values.items()))
+
+    @property
+    def asks_consumers(self) -> bool:
+        """Whether a pass looks at what consumers need."""
+        return self.retention != "limits" or self.hold is not None
+
+    @property
+    def rests_on_consumers(self) -> bool:
+        """Whether what goes depends on what consumers need."""
+        return self.retention != "limits" or (self.hold is not None and self.hold.action == "hold")
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -55,13 +87,29 @@ class Policy:
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)
 
 
+def policy_from_json(values: dict[str, Any]) -> Policy:
+    """Read what `Policy.as_json` made."""
+    held = values.get("hold")
+    if held is None:
+        return Policy(**values)
+    named = held["consumers"]
+    rule = HoldRule(**held | {"consumers": named if named is None else tuple(named)})
+    return Policy(**values | {"hold": rule})
+
+
 UNLIMITED = Policy()
 """The policy of a stream that no configuration names."""
 
 
 def describe(policy: Policy) -> list[str]:
     """Say in words which messages go and which limits never remove any, a sentence each."""
-    return [_removals(policy), *_refusals(policy), *_expiry(policy), *_releases(policy)]
+    return [
+        _removals(policy),
+        *_refusals(policy),
+        *_expiry(policy),
+        *_releases(policy),
+        *_holds(policy),
+    ]
 
 
 def _removals(policy: Policy) -> str:
@@ -128,6 +176,21 @@ def _releases(policy: Policy) -> list[str]:
             sentence = "a message goes when its consumer has acknowledged it"
     unwanted = ["one that no consumer wants goes, too"] if policy.unmatched == "remove" else []
     return [sentence, *unwanted]
+
+
+def _holds(policy: Policy) -> list[str]:
+    rule = policy.hold
+    if rule is None:
+        return []
+    whose = "any consumer" if rule.consumers is None else " or ".join(rule.consumers)
+    if rule.action == "warn":
+        return [f"a pass says what it takes although {whose} still needs it"]
+    bounds = (
+        [] if rule.max_age_ns is None else [f"until it is {spell_duration(rule.max_age_ns)} old"]
+    )
+    if rule.max_bytes is not None:
+        bounds.append(f"as long as newer ones of these do not take {_size(rule.max_bytes)}")
+    return [f"a message that {whose} still needs stays all the same, {' and '.join(bounds)}"]
 
 
 def _count(number: int, noun: str) -> str:

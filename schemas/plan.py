@@ -44,6 +44,16 @@ REMOVED_RANGES = pa.schema(
 """What a rewrite leaves out: `file` is a row number of the plan's files, `rule` an index into `RULE_NAMES`; both
 sequences are inclusive, and every sequence between them is a message that the rule removes."""
 
+HELD_RANGES = pa.schema(
+    [
+        pa.field("consumer", pa.int16(), nullable=False),
+        *list(REMOVED_RANGES)[1:],
+        pa.field("oldest_ts_ns", pa.int64(), nullable=False),
+    ]
+)
+"""What stays although a rule would take it: `consumer` numbers those that it is held for, -1 is any of them (there each
+message is counted once); `oldest_ts_ns` is the least time of a message in the range, nanoseconds since the epoch."""
+
 PLANNED_MARKERS = pa.schema(
     [
         pa.field("seq", pa.int64(), nullable=False),

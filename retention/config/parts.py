@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from retention.fields import Count, Duration, Flag, Part, Sequence
+from retention.fields import Budget, Count, Duration, Everyone, Flag, Grace, Part, Sequence
+from retention.policy import HoldAction, HoldRule
 
 
 class SubjectTransform(Part):
@@ -61,6 +62,19 @@ class ConsumerLimits(Part):
 
     inactive_threshold: Duration = 0
     max_ack_pending: Count = 0
+
+
+class ConsumerHold(Part):
+    """For whom limits leave messages alone, and how long; 0: no bound."""
+
+    consumers: Everyone = None
+    action: HoldAction = "hold"
+    max_age: Grace = 0
+    max_bytes: Budget = 0
+
+    def rule(self) -> HoldRule:
+        """What the rules see."""
+        return HoldRule(self.consumers, self.action, self.max_age or None, self.max_bytes or None)
 
 
 class Described(Part):

@@ -17,6 +17,7 @@ from retention.subjects import MAX_NAME_LENGTH, is_subset, is_valid_filter, is_v
 from retention.units import MILLISECOND, SECOND, format_duration
 
 if TYPE_CHECKING:
+    from retention.config.parts import ConsumerHold
     from retention.config.stream import StreamConfig
 
 PATH_SEPARATOR_IN_NAME = 10128
@@ -202,5 +203,39 @@ def _ours(stream: StreamConfig) -> Iterator[Refusal]:
             "layout whole_segments",
             "deadline divides segments so that parts of them can go, and with whole_segments none"
             " ever does; write layout: sequence, or remove whole_segments",
+            None,
+        )
+    if stream.hold_for_consumers is not None:
+        yield from _hold(stream, stream.hold_for_consumers)
+
+
+def _hold(stream: StreamConfig, hold: ConsumerHold) -> Iterator[Refusal]:
+    """What a hold cannot stand beside."""
+    if stream.retention != "limits":
+        yield refusal(
+            "hold_for_consumers retention",
+            f"{stream.retention} keeps by itself what consumers need, and there limits win at once, as on a server;"
+            " remove hold_for_consumers, or write retention: limits",
+            None,
+        )
+    if stream.subject_delete_marker_ttl:
+        yield refusal(
+            "hold_for_consumers subject_delete_marker_ttl",
+            "a delete marker says that a subject's last message is gone, and can push others out that are held;"
+            " remove one of the two",
+            None,
+        )
+    if stream.whole_segments:
+        yield refusal(
+            "hold_for_consumers whole_segments",
+            "whole segments go without reading a message, and only reading tells which are held;"
+            " remove one of the two",
+            None,
+        )
+    if hold.action == "hold" and not (hold.max_age or hold.max_bytes):
+        yield refusal(
+            "hold_for_consumers",
+            "has no bound, so that a consumer that nobody reads any more would keep everything;"
+            " add max_age, max_bytes or both, or write action: warn",
             None,
         )

@@ -12,6 +12,7 @@ _OURS = {
     "exclusive",
     "quiet",
     "unmatched",
+    "hold_for_consumers",
     "consumers",
 }
 """Fields of a stream that no server knows; its consumers have requests of their own."""

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from retention.config.origins import origin_refusals
 from retention.config.parts import (
+    ConsumerHold,
     ConsumerLimits,
     Described,
     Placement,
@@ -116,6 +117,7 @@ class StreamConfig(StorageSettings, Described):
     exclusive: Flag = False
     quiet: Flag = False
     unmatched: Unmatched = "keep"
+    hold_for_consumers: ConsumerHold | None = None
     consumers: tuple[ConsumerConfig, ...] = ()
 
     @model_validator(mode="after")
@@ -162,6 +164,7 @@ class StreamConfig(StorageSettings, Described):
             allow_msg_ttl=self.allow_msg_ttl,
             subject_delete_marker_ttl_ns=self.subject_delete_marker_ttl_ns,
             unmatched=self.unmatched,
+            hold=None if self.hold_for_consumers is None else self.hold_for_consumers.rule(),
             **self._for_markers(),
         )
 

@@ -63,7 +63,7 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
 
 
 def _consumers(opened: OpenedStream) -> Iterator[Finding]:
-    if opened.config.retention == "limits" or not opened.store.exists():
+    if not opened.config.policy().asks_consumers or not opened.store.exists():
         return
     inventory = opened.store.inventory(opened.store.snapshot())
     count = len(audience_of(opened, inventory, opened.clock()).interests)

@@ -32,6 +32,10 @@ class Facts:
     """Age or TTL would take it, but the marker that would have to announce it does not fit."""
     needs: str | None = None
     """What consumers say of it; None: none was asked."""
+    held: str | None = None
+    """What the hold for consumers says of it; None: there is none."""
+    is_held: bool = False
+    """Limits leave it alone, whatever they say."""
 
 
 IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages that stay"
@@ -61,6 +65,8 @@ def arithmetic(policy: Policy, facts: Facts) -> tuple[str, ...]:
         lines.append(MAX_AGE + _age_line(policy.max_age_ns, facts))
     if policy.allow_msg_ttl:
         lines.append(MSG_TTL + _ttl_line(facts))
+    if facts.held is not None:
+        lines.append(facts.held)
     return tuple(lines)
 
 

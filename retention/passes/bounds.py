@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from retention.passes.ranges import Bounds, Losses, Range, losses
+from retention.passes.ranges import Bounds, Losses, Range, losses, spared
 from retention.policy import Policy
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass
@@ -57,12 +57,31 @@ def size_of(spans: Spans, messages: Range) -> Range:
     return Range(np.where(goes, spans.bytes, 0), np.where(messages.upper > 0, spans.bytes, 0))
 
 
-def bounds_of(inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass) -> Estimate:
-    """Bound the numbers of a pass that metadata has decided as far as it can."""
+def bounds_of(
+    inventory: Inventory,
+    policy: Policy,
+    as_of_ns: int,
+    decided: OnePass,
+    held: Array | None = None,
+) -> Estimate:
+    """Bound the numbers of a pass that metadata has decided as far as it can.
+
+    Args:
+        inventory: the stream.
+        policy: its rules.
+        as_of_ns: the pass's instant.
+        decided: the pass without a hold.
+        held: spans of which messages may be held for consumers; a mask; None: nothing is held.
+    """
     lost = losses(decided, policy)
+    if held is not None and policy.rests_on_consumers:
+        lost = spared(lost, held)
     possible, size = removal_of(inventory, policy, decided, lost)
     counts = (possible.lower == decided.spans.messages) | (not policy.whole_segments)
     least, most = _reads(decided, policy, lost)
+    if held is not None:
+        # Once to learn what is held, and where there is not room for all, twice more.
+        most = least + 3 * np.repeat(held | decided.ask, np.diff(decided.spans.first_file))
     lengths = inventory.files["file_bytes"].to_numpy()
     return Estimate(
         stream=inventory.stream,

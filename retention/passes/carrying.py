@@ -179,4 +179,5 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         version_after=work.version_after,
         markers=plan.markers.num_rows,
         deleted_consumers=[pin.consumer for pin in plan.expired],
+        held=plan.held_as_json,
     )

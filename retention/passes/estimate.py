@@ -6,6 +6,7 @@ from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.bounds import Estimate, bounds_of
+from retention.passes.holding import hold_of
 from retention.passes.interests import audience_of
 from retention.passes.left import untouched
 from retention.passes.planning import decide
@@ -32,24 +33,27 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
     inventory = opened.store.inventory(snapshot)
-    if opened.config.retention != "limits":
-        return after_release(opened, inventory, as_of_ns)
-    policy = opened.config.policy()
-    with Engines("local") as engines:
-        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
-    return bounds_of(inventory, policy, as_of_ns, decided)
+    return bounded(opened, inventory, as_of_ns)
 
 
-def after_release(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
-    """Bound the numbers of a pass that begins with a release.
+def bounded(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
+    """Bound the numbers of a pass over what is there.
 
     Raises:
         RefusedError: a consumer's state contradicts itself.
     """
-    policy, spans = opened.config.policy(), spans_of(inventory.files)
-    interests = audience_of(opened, inventory, as_of_ns).interests
-    released = decide_release(opened, inventory, spans, policy, interests)
-    return released_bounds(inventory, policy, as_of_ns, spans, released)
+    policy = opened.config.policy()
+    audience = audience_of(opened, inventory, as_of_ns)
+    if policy.retention != "limits":
+        spans = spans_of(inventory.files)
+        released = decide_release(opened, inventory, spans, policy, audience.interests)
+        return released_bounds(inventory, policy, as_of_ns, spans, released)
+    with Engines("local") as engines:
+        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
+    if policy.hold is None:
+        return bounds_of(inventory, policy, as_of_ns, decided)
+    hold = hold_of(policy.hold, audience, as_of_ns)
+    return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans))
 
 
 def _nothing(stream: str, as_of_ns: int) -> Estimate:

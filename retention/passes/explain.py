@@ -14,8 +14,9 @@ from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.arithmetic import IN_KEPT_SEGMENT, Facts, arithmetic, sentence
 from retention.passes.exchange import fetched
+from retention.passes.holding import missing_of
 from retention.passes.left import shown
-from retention.passes.needs import needs_of
+from retention.passes.needs import held_for, needs_of
 from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
@@ -78,7 +79,7 @@ def explain(
         )
     seen = look(opened, as_of_ns, engines)
     row, rows, file_of_row = find(opened, seen.inventory, (partition, seq))
-    if seen.plan.consumers is not None:
+    if seen.plan.policy.retention != "limits":
         told = _released(seen, partition, rows.slice(row, 1))
         if told is not None:
             return told
@@ -111,7 +112,7 @@ def _released(seen: Look, partition: int, message: pa.Table) -> Explanation | No
 def explanation(seen: Look, found: Found) -> Explanation:
     """Explain a message from everything that a plan was made from."""
     facts = _facts(seen, found)
-    rule = _rule(seen, found, facts)
+    rule = None if facts.is_held else _rule(seen, found, facts)
     partition = int(joined(seen.decided.spans).partition[found.span])
     goes = rule is not None and _is_planned(seen, partition, facts.seq)
     policy, stream = seen.plan.policy, seen.plan.stream
@@ -201,11 +202,21 @@ def _facts(seen: Look, found: Found) -> Facts:
         marker=_marker_for(seen, message["seq"]),
         refused=message["seq"] in seen.refused,
         needs=_needs(seen, rows.slice(row, 1)),
+        **_held(seen, rows.slice(row, 1)),
     )
 
 
+def _held(seen: Look, message: pa.Table) -> dict[str, Any]:
+    """What the hold says of a message, and whether no limit may take it."""
+    rule = seen.plan.policy.hold
+    if rule is None or seen.held is None:
+        return {}
+    covered, line = held_for(message, rule, seen.held.hold, missing_of(rule, seen.audience))
+    return {"held": line, "is_held": covered and rule.action == "hold"}
+
+
 def _needs(seen: Look, message: pa.Table) -> str | None:
-    if seen.plan.consumers is None:
+    if seen.plan.policy.retention == "limits":
         return None
     return needs_of(message, seen.plan.policy, seen.audience.interests)[1]
 

@@ -135,7 +135,11 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
         StalePlanError: naming what changed.
     """
     now, then = opened.config.policy().as_json(), plan.policy.as_json()
-    changed = [f"{name} {then[name]} → {now[name]}" for name in now if now[name] != then.get(name)]
+    changed = [
+        f"{name} {then.get(name)} → {now.get(name)}"
+        for name in sorted(now.keys() | then.keys())
+        if now.get(name) != then.get(name)
+    ]
     if changed:
         raise StalePlanError(
             f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "

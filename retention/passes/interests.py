@@ -17,7 +17,7 @@ from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 
 def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Audience:
-    """What every consumer of a stream needs; nobody is asked where `retention` is `limits`.
+    """What every consumer of a stream needs; nobody is asked where its policy does not look at consumers.
 
     Args:
         opened: the stream.
@@ -28,7 +28,7 @@ def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Au
         RefusedError: consumers contradict themselves, the stream, or one another.
         DamagedError: a consumer's record cannot be read.
     """
-    if opened.config.retention == "limits":
+    if not opened.config.policy().asks_consumers:
         return Audience()
     records = consumers_of(opened, inventory)
     expired = [record for record in records if is_expired(opened, record, as_of_ns)]
@@ -44,7 +44,12 @@ def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Au
 
 
 def is_expired(opened: OpenedStream, record: ConsumerRecord, as_of_ns: int) -> bool:
-    """Whether nobody has used a consumer for too long; one that the configuration lists is wanted all the same."""
+    """Whether nobody has used a consumer for too long.
+
+    One that the configuration lists is wanted all the same, and where `retention` is `limits` none is ever deleted.
+    """
+    if opened.config.retention == "limits":
+        return False
     listed = any(one.name == record.consumer for one in opened.config.consumers)
     return not listed and is_over(record.config, record.state, as_of_ns)
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from retention.policy import Policy
+from retention.policy import HoldRule, Policy
+from retention.rules.holding import Hold
 from retention.rules.release import Interest, released
+from retention.units import format_duration, format_size
 
 
 def needs_of(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> tuple[bool, str]:
@@ -33,3 +35,41 @@ def _who(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> st
     if wanting:
         return f"whoever wants it has settled it ({', '.join(one.consumer for one in wanting)})"
     return f"no consumer's filter matches it, and unmatched is {policy.unmatched}"
+
+
+def held_for(
+    message: pa.Table, rule: HoldRule, hold: Hold, missing: Sequence[str]
+) -> tuple[bool, str]:
+    """Whether a message is held, and for whom.
+
+    Args:
+        message: one row with `seq`, `subject` and `ts_ns`.
+        rule: for whom limits leave messages alone.
+        hold: what that comes to in the pass.
+        missing: those of them that are not there.
+    """
+    needing = [
+        f"{one.consumer} (which is not there)" if one.consumer in missing else one.consumer
+        for one in hold.interests
+        if one.matches(message["subject"])[0] and one.needs(message["seq"].to_numpy())[0]
+    ]
+    if not needing:
+        return False, "hold_for_consumers: nobody that it would be held for needs it"
+    verb = "needs" if len(needing) == 1 else "need"
+    held = bool(hold.covers(message).any())
+    return (
+        held,
+        f"hold_for_consumers: {' and '.join(needing)} still {verb} it{_until(message, rule, hold)}",
+    )
+
+
+def _until(message: pa.Table, rule: HoldRule, hold: Hold) -> str:
+    """What comes of it that somebody needs a message."""
+    if message["ts_ns"][0].as_py() <= hold.after_ns:
+        return f", but messages are held only until they are {format_duration(rule.max_age_ns or 0)} old"
+    if message["seq"][0].as_py() < hold.from_seq:
+        size = format_size(rule.max_bytes or 0)
+        return f", but newer messages take all of the {size} that may be held"
+    if rule.action == "warn":
+        return ", and limits take it all the same (action: warn)"
+    return ", so that no limit takes it"

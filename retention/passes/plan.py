@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast
+from retention.passes.held import Held
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
@@ -65,6 +66,8 @@ class Plan:
     """Consumers that nobody has used for too long: the pass did not ask them, and deletes them."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when; neither part of the plan's identity nor of a saved plan."""
+    held: Held | None = None
+    """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
 
     @property
     def kind(self) -> str:
@@ -91,6 +94,11 @@ class Plan:
         """Messages that go, by the rule that lets them; rules that take none are left out."""
         counts = {rule: _total(self.files[f"by_{rule}"]) for rule in RULE_NAMES}
         return {rule: count for rule, count in counts.items() if count}
+
+    @property
+    def held_as_json(self) -> dict[str, Any] | None:
+        """What consumers hold back as JSON values; None: the policy holds nothing."""
+        return None if self.held is None else self.held.as_json()
 
     @property
     def drops(self) -> pa.Table:
@@ -144,7 +152,8 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the plan, JSON-able."""
-        return {
+        held = {} if self.held is None else {"held": self.held_as_json}
+        return held | {
             "stream": self.stream,
             "plan_id": self.plan_id,
             "removed_messages": self.removed_messages,

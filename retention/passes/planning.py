@@ -14,6 +14,7 @@ from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.audience import Audience
 from retention.passes.exchange import beyond_limit
 from retention.passes.forecast import forecast, remembered
+from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of
 from retention.passes.interests import audience_of
 from retention.passes.left import Left, untouched
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
@@ -57,7 +58,9 @@ class Look:
     refused: frozenset[int] = frozenset()
     """Sequences of the messages that stay because no delete marker could be stored for them."""
     audience: Audience = _NOBODY
-    """The consumers that were asked; none where `retention` is `limits`."""
+    """The consumers that were asked; none where the policy does not look at them."""
+    held: HeldBack | None = None
+    """What is held back from limits, or with `warn` would be; None: the policy holds nothing."""
 
     @property
     def inventory(self) -> Inventory:
@@ -96,9 +99,10 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     nothing = empty_plan(opened.name, as_of_ns, policy)
     if not opened.store.exists():
         return Planned(nothing, {}, None)
-    if policy.retention != "limits":
+    if policy.asks_consumers:
         # What consumers settle leaves no mark on the table.
         found = look(opened, as_of_ns, engines, every_row=False)
+        found = found if policy.rests_on_consumers else _foretold(found)
         return Planned(found.plan, found.inventory.counters.next_seq, found.snapshot)
     mark = opened.store.mark()
     quiet = None if mark is None else due.recall(opened.root, mark, policy)
@@ -166,11 +170,30 @@ def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bo
     left = left_by_consumers(opened, inventory, policy, audience.interests, engines)
     rows = Rows(opened, left, engines)
     decided = decide(opened, left, policy, as_of_ns, engines)
-    seen = _look_at(rows, decided, as_of_ns, every_row=every_row)
-    if policy.retention != "limits":
-        plan = replace(seen.plan, consumers=audience.pins, expired=audience.expired)
-        seen = replace(seen, plan=plan, audience=audience)
-    return replace(seen, snapshot=snapshot)
+    held = _held(rows, decided, policy, audience, as_of_ns)
+    seen = _look_at(rows, decided, as_of_ns, every_row=every_row, held=held)
+    plan = _with_consumers(seen.plan, audience, held)
+    return replace(seen, plan=plan, snapshot=snapshot, audience=audience, held=held)
+
+
+def _held(
+    rows: Rows, decided: OnePass, policy: Policy, audience: Audience, as_of_ns: int
+) -> HeldBack | None:
+    """What is held back from limits; None: the policy holds nothing."""
+    if policy.hold is None:
+        return None
+    hold = hold_of(policy.hold, audience, as_of_ns)
+    return hold_back(rows, decided, hold, policy.hold.max_bytes)
+
+
+def _with_consumers(plan: Plan, audience: Audience, held: HeldBack | None) -> Plan:
+    """A plan with what it owes to consumers."""
+    rule = plan.policy.hold
+    if rule is not None and held is not None:
+        plan = replace(plan, held=held.told(rule, missing_of(rule, audience)))
+    if not plan.policy.rests_on_consumers:
+        return plan
+    return replace(plan, consumers=audience.pins, expired=audience.expired)
 
 
 def look_ahead(
@@ -211,19 +234,47 @@ def decide(
     return by_file(decided, left.files, policy, as_of_ns)
 
 
-def _look_at(rows: Rows, decided: OnePass, as_of_ns: int, *, every_row: bool) -> Look:
+def _look_at(
+    rows: Rows,
+    decided: OnePass,
+    as_of_ns: int,
+    *,
+    every_row: bool,
+    held: HeldBack | None = None,
+) -> Look:
     """Have rows answer what metadata left open, and put the plan together."""
     left = rows.left
     policy = rows.opened.config.policy()
-    known = unread(decided) if policy.whole_segments and not every_row else []
-    asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
-    questions = [decided.question(int(span)) for span in asked]
-    answers = known + rows(answer, decided.spans, questions)
+    if held is not None and policy.rests_on_consumers:
+        decided, answers = held.decided, held.answers
+    else:
+        answers = _answered(rows, decided, unread_stay=policy.whole_segments and not every_row)
     told = _announced(rows, policy, as_of_ns, decided, answers)
     plan = make_plan(left, policy, as_of_ns, told.decided, told.answers)
-    read = plan.read + told.read
+    read = plan.read + told.read + _read_for(held, answers)
     plan = replace(plan, markers=told.markers, sequences=told.sequences, read=read)
     return Look(left, told.decided, list(told.answers), plan, refused=told.refused)
+
+
+def _answered(rows: Rows, decided: OnePass, *, unread_stay: bool) -> list[Answer]:
+    """What rows say to the questions of a pass.
+
+    Args:
+        rows: where they are read.
+        decided: the pass.
+        unread_stay: whether rows that change nothing because their segment stays whole are left alone.
+    """
+    known = unread(decided) if unread_stay else []
+    asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
+    return known + rows(answer, decided.spans, [decided.question(int(span)) for span in asked])
+
+
+def _read_for(held: HeldBack | None, answers: list[Answer]) -> ReadCount:
+    """What it cost to learn what is held, beside the answers of which the plan is made."""
+    if held is None:
+        return ReadCount()
+    beside = [] if held.answers is answers else held.answers
+    return sum((one.read for one in beside), held.read)
 
 
 def _announced(

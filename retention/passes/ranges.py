@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,6 +82,16 @@ def losses(decided: OnePass, policy: Policy) -> Losses:
     if policy.discard == "new" or markers.refuses_all(policy):
         return _with_refusals(by_rule, removed)
     return _with_evictions(decided, policy, by_rule, removed)
+
+
+def spared(lost: Losses, held: Array) -> Losses:
+    """The same where a hold may spare some messages of these spans, or all; `held` is a mask."""
+
+    def less(one: Range) -> Range:
+        return Range(np.where(held, 0, one.lower), one.upper)
+
+    by_rule = {rule: less(one) for rule, one in lost.by_rule.items()}
+    return replace(lost, by_rule=by_rule, removed=less(lost.removed))
 
 
 def _by_rule(decided: OnePass) -> dict[str, Range]:

@@ -30,16 +30,20 @@ class Report:
     markers: int = 0
     deleted_consumers: Sequence[str] = ()
     """Those that nobody had used for too long."""
+    held: Mapping[str, Any] | None = None
+    """What consumers held back, or with `warn` would have, as `Held.as_json` has it; None: nothing is ever held."""
     error: Mapping[str, Any] | None = None
     """What went wrong, if it did: `exit_code` and `message`."""
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
+        optional = ("held", "error")
         entry = {
-            name: value for name, value in vars(self).items() if name not in ("as_of_ns", "error")
+            name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }
         entry["deleted_consumers"] = list(self.deleted_consumers)
-        return entry | ({"error": dict(self.error)} if self.error else {})
+        told = {name: value for name in optional if (value := getattr(self, name)) is not None}
+        return entry | {name: dict(value) for name, value in told.items()}
 
 
 def document(as_of_ns: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,10 @@ from retention.rules.spans import Array
 from retention.rules.ttl import passed
 from retention.segments import ReadCount
 from schemas.messages import RULE_COLUMNS
-from schemas.plan import REMOVED_RANGES
+from schemas.plan import HELD_RANGES, REMOVED_RANGES
+
+if TYPE_CHECKING:
+    from retention.rules.holding import Hold
 
 STAYS = -1
 """The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or `EITHER`."""
@@ -42,14 +46,17 @@ class Question:
     """Per-message TTL: the latest deadline that has passed; None: TTLs are not looked at."""
     in_full: bool = False
     """All narrow columns are looked at, also those that verdicts do without."""
+    hold: Hold | None = None
+    """What stays although rules would take it; None: nothing does."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it takes to answer."""
         if self.in_full:
             return RULE_COLUMNS
-        by_subject = ("subject",) if isinstance(self.surplus, Share) else ()
-        by_age = () if self.cutoff_ns is None else ("ts_ns",)
+        held = self.hold is not None
+        by_subject = ("subject",) if isinstance(self.surplus, Share) or held else ()
+        by_age = ("ts_ns",) if self.cutoff_ns is not None or held else ()
         by_deadline = () if self.cutoff_ns is None and self.due_ns is None else ("deadline_ns",)
         return ("seq", "size", *by_subject, *by_age, *by_deadline)
 
@@ -76,6 +83,8 @@ class Answer:
     stop_seq: int | None
     """The message at which the age scan ends, if it ends in this span."""
     read: ReadCount
+    held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
+    """What stays although rules would take it, and for whom; shape `HELD_RANGES`."""
 
 
 def answer(span: SpanRows, question: Question) -> Answer:

@@ -34,6 +34,8 @@ class OnePass:
     """Spans that the limit per subject takes whole; a mask."""
     ask: Array
     """Spans whose rows decide; a mask."""
+    held: Array | None = None
+    """Spans that stay whole although rules would take them; a mask; None: none does."""
 
     def question(self, span: int) -> Question:
         """What the rules ask of the rows of any span, also of one that metadata decided."""
@@ -58,6 +60,8 @@ class OnePass:
         gone = self.below | self.spent | self._aged(stopped_at)
         if self.ttl is not None:
             gone = gone | self.ttl.whole
+        if self.held is not None:
+            gone = gone & ~self.held
         return gone & ~self.ask
 
     def _aged(self, stopped_at: int | None) -> Array:

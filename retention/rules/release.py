@@ -125,10 +125,10 @@ def refined(
         The same, with those spans decided.
     """
     span = spans.span_of_file[counts["file"].to_numpy()]
-    encoded = _encoded(counts["subject"])
+    subjects = encoded(counts["subject"])
     wanted = needed = open_ = np.zeros(len(span), dtype=bool)
     for one in interests:
-        mine = one.matches(encoded.dictionary)[encoded.indices.to_numpy()]
+        mine = one.matches(subjects.dictionary)[subjects.indices.to_numpy()]
         wanted = wanted | mine
         needed = needed | (mine & one.needs_all(spans)[span])
         open_ = open_ | (mine & ~one.needs_none(spans)[span])
@@ -146,16 +146,17 @@ def released(rows: pa.Table, interests: Sequence[Interest], unmatched: Unmatched
         interests: of every consumer.
         unmatched: what becomes of messages that no filter matches.
     """
-    seqs, encoded = rows["seq"].to_numpy(), _encoded(rows["subject"])
+    seqs, subjects = rows["seq"].to_numpy(), encoded(rows["subject"])
     wanted = needed = np.zeros(len(seqs), dtype=bool)
     for one in interests:
-        mine = one.matches(encoded.dictionary)[encoded.indices.to_numpy()]
+        mine = one.matches(subjects.dictionary)[subjects.indices.to_numpy()]
         wanted = wanted | mine
         needed = needed | (mine & one.needs(seqs))
     return ~needed & (wanted | (unmatched == "remove" and len(interests) > 0))
 
 
-def _encoded(subjects: pa.ChunkedArray) -> pa.DictionaryArray:
+def encoded(subjects: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Subjects as numbers of distinct ones."""
     return pc.dictionary_encode(subjects.combine_chunks())
 
 

@@ -17,6 +17,7 @@ from retention.rules import INTEREST, MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RUL
 from retention.rules.removal import Request
 from retention.units import format_duration, format_size
 from retention.views.display_due import due_text, plan_due_text
+from retention.views.display_held import held_text
 from retention.views.state import Bucket, State
 from retention.views.words import between, brief_duration, brief_instant, count, go
 
@@ -58,6 +59,7 @@ def plan_text(plan: Plan) -> list[str]:
     gone = [pin.consumer for pin in plan.expired]
     lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
+    ahead += [f"  {text}" for text in held_text(plan.held_as_json)]
     if plan.is_empty:
         return lines + ahead
     groups = groups_of(plan)
@@ -102,8 +104,10 @@ def _asked_headline(plan: Plan, request: Request) -> str:
 def report_text(report: Report) -> list[str]:
     """A run's outcome for people."""
     gone = _deleted("were deleted", report.deleted_consumers)
+    held = [f"  {text}" for text in held_text(report.held)]
     if not report.removed_messages:
-        return [f"{report.stream}: nothing went as of {brief_instant(report.as_of_ns)}", *gone]
+        instant = brief_instant(report.as_of_ns)
+        return [f"{report.stream}: nothing went as of {instant}", *gone, *held]
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in report.by_rule.items())
     removed = count(report.removed_messages, "message")
     written = f", {format_size(report.bytes_written)} written" if report.bytes_written else ""
@@ -112,6 +116,7 @@ def report_text(report: Report) -> list[str]:
         *gone,
         f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
         f"  run {report.run}",
+        *held,
     ]
 
 

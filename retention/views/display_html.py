@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
@@ -17,6 +18,7 @@ from retention.views.display import (
     reason,
 )
 from retention.views.display_due import due_text, plan_due_text
+from retention.views.display_held import held_text
 from retention.views.latest import Latest, latest_headline, shown_rows
 from retention.views.state import State
 from retention.views.words import brief_instant, count
@@ -38,7 +40,7 @@ def plan_html(plan: Plan) -> str:
     """A plan: how much goes, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
-    ahead = [_quiet(plan_due_text(plan))]
+    ahead = [_quiet(plan_due_text(plan)), _held(plan.held_as_json)]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
@@ -78,8 +80,13 @@ def report_html(report: Report) -> str:
         _bar(report.segments),
         _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
         _quiet(" · ".join(cost)),
+        _held(report.held),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
+
+
+def _held(held: Mapping[str, Any] | None) -> str:
+    return "".join(f"<div>{_quiet(line)}</div>" for line in held_text(held))
 
 
 def explanation_html(explanation: Explanation) -> str:

@@ -14,7 +14,7 @@ from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.bounds import Estimate, bounds_of
-from retention.passes.estimate import after_release
+from retention.passes.estimate import bounded
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.passes.left import untouched
 from retention.passes.planning import decide
@@ -158,7 +158,7 @@ def _behind_and_ahead(
 ) -> tuple[Lag | None, Forecast]:
     """What a pass now would let go at least, and what is due when."""
     policy = opened.config.policy()
-    if policy.retention != "limits":
+    if policy.rests_on_consumers:
         return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD
     with Engines("local") as engines:
         decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
@@ -168,7 +168,7 @@ def _behind_and_ahead(
 
 def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
     try:
-        return _lag(after_release(opened, inventory, as_of_ns))
+        return _lag(bounded(opened, inventory, as_of_ns))
     except RefusedError:
         return None
 

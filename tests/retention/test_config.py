@@ -11,7 +11,7 @@ import pytest
 from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
 from retention.config.server import server_config
 from retention.errors import ConfigError
-from retention.policy import UNLIMITED, Policy
+from retention.policy import UNLIMITED, HoldRule, Policy
 from retention.units import DAY, HOUR, MINUTE, SECOND
 
 WHOLE = """\
@@ -228,6 +228,18 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
         ("streams: [{name: A, segment_size: 0}]", "1: segment_size: stream A: 0 is out of range"),
         ("streams: [{name: A, grace: -1d}]", "1: grace: stream A: '-1d' is out of range"),
         ("streams: [{name: A, max_msg_size: 4GiB}]", "1: max_msg_size: stream A: '4GiB' is out of"),
+        ("streams: [{name: A, hold_for_consumers: {consumers: billing, max_age: 1d}}]",
+         "1: hold_for_consumers.consumers: stream A: 'billing' is neither all nor a list of names: write all, or [b"),
+        ("streams: [{name: A, hold_for_consumers: {max_age: 1d, action: wrn}}]",
+         "1: hold_for_consumers.action: stream A: 'wrn' is none of hold, warn; did you mean `warn`?"),
+        ("streams: [{name: A, hold_for_consumers: {consumers: all}}]",
+         "1: hold_for_consumers: stream A: has no bound, so that a consumer that nobody reads any more would keep"),
+        ("streams: [{name: A, retention: interest, hold_for_consumers: {max_age: 1d}}]",
+         "1: hold_for_consumers: stream A: interest keeps by itself what consumers need"),
+        ("streams: [{name: A, whole_segments: true, hold_for_consumers: {max_age: 1d}}]",
+         "1: hold_for_consumers: stream A: whole segments go without reading a message"),
+        ("streams: [{name: A, subject_delete_marker_ttl: 1h, hold_for_consumers: {max_age: 1d}}]",
+         "1: hold_for_consumers: stream A: a delete marker says that a subject's last message is gone"),
         ("streams: [{name: A, first_seq: -1}]", "1: first_seq: stream A: -1 is out of range"),
     ],
 )  # fmt: skip
@@ -373,3 +385,12 @@ def test_the_json_schema_that_is_checked_in_is_current() -> None:
 
     kept = Path(__file__).parents[2] / "schemas" / "json" / "retention.schema.json"
     assert kept.read_text(encoding="utf-8") == json_schema()
+
+
+def test_a_hold_is_read_in_the_units_of_the_file() -> None:
+    rule = {"consumers": ["b", "a", "b"], "max_age": "30d", "max_bytes": "1GiB"}
+    policy = parse_stream({"name": "A", "hold_for_consumers": rule}, "test").policy()
+    assert policy.hold == HoldRule(("b", "a"), "hold", 30 * DAY, 2**30)
+    everybody = parse_stream({"name": "A", "hold_for_consumers": {"action": "warn"}}, "test")
+    assert everybody.policy().hold == HoldRule(None, "warn", None, None)
+    assert "hold_for_consumers" not in server_config(everybody)

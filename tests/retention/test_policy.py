@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retention.policy import UNLIMITED, Policy, describe
+from retention.policy import UNLIMITED, HoldRule, Policy, describe, policy_from_json
 from retention.units import DAY, HOUR
 
 
@@ -13,7 +13,14 @@ def test_a_policy_is_json_in_the_order_of_its_names() -> None:
     values = Policy(max_age_ns=1, discard="new", whole_segments=True).as_json()
     assert list(values) == sorted(values)
     assert json.loads(json.dumps(values)) == values
-    assert Policy(**values) == Policy(max_age_ns=1, discard="new", whole_segments=True)  # type: ignore[arg-type]
+    assert Policy(**values) == Policy(max_age_ns=1, discard="new", whole_segments=True)
+
+
+@pytest.mark.parametrize("hold", [None, HoldRule(), HoldRule(("a", "b"), "warn", 1, 2)])
+def test_a_policy_comes_back_from_json(hold: HoldRule | None) -> None:
+    policy = Policy(max_msgs=1, hold=hold)
+    assert policy_from_json(json.loads(json.dumps(policy.as_json()))) == policy
+    assert ("hold" in policy.as_json()) == (hold is not None)
 
 
 def test_age_and_count_are_said_together() -> None:
@@ -40,6 +47,9 @@ def test_without_limits_nothing_goes() -> None:
         ({"retention": "interest"}, "every consumer that wants it"),
         ({"retention": "interest", "unmatched": "remove"}, "no consumer wants goes"),
         ({"retention": "workqueue"}, "its consumer has acknowledged it"),
+        ({"hold": HoldRule(max_age_ns=DAY)}, "any consumer still needs stays all the same, until"),
+        ({"hold": HoldRule(("a", "b"), max_bytes=2**30)}, "a or b still needs stays all the same"),
+        ({"hold": HoldRule(("a",), "warn")}, "a pass says what it takes although a still needs"),
     ],
 )
 def test_every_rule_has_its_words(limits: dict[str, Any], words: str) -> None:

@@ -1,0 +1,140 @@
+"""Holding back from a pass what consumers still need: from metadata where it tells, else from rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from retention.passes.audience import Audience
+from retention.passes.held import Held, summed
+from retention.passes.probe import Asks
+from retention.passes.verdicts import stop_of
+from retention.policy import HoldRule
+from retention.rules.holding import (
+    AT_ANY_AGE,
+    Budget,
+    Hold,
+    Sizes,
+    answer_holding,
+    budget_of,
+    first_held,
+    held_sizes,
+    held_whole,
+    settled,
+)
+from retention.rules.judge import Answer, Question
+from retention.rules.one_pass import OnePass
+from retention.rules.release import Interest
+from retention.segments import ReadCount
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A pass with what is held back from it."""
+
+    decided: OnePass
+    answers: list[Answer]
+    hold: Hold
+    """What was held, with the sequence from which on there was room for it."""
+    ranges: pa.Table
+    """What rules would have taken; shape `HELD_RANGES`."""
+    read: ReadCount = field(default_factory=ReadCount)
+    """What it cost to find out what there is room for."""
+
+    def told(self, rule: HoldRule, missing: tuple[str, ...]) -> Held:
+        """The same in numbers."""
+        names = tuple(one.consumer for one in self.hold.interests)
+        return summed(self.ranges, names, rule.action, missing)
+
+
+def missing_of(rule: HoldRule, audience: Audience) -> tuple[str, ...]:
+    """The consumers that a rule names and that are not there."""
+    there = {one.consumer for one in audience.interests}
+    return tuple(name for name in rule.consumers or () if name not in there)
+
+
+def hold_of(rule: HoldRule, audience: Audience, as_of_ns: int) -> Hold:
+    """What is held at an instant, before it is known how much of it there is room for.
+
+    A consumer that is named and not there cannot say what it needs, so that everything is held for it.
+    """
+    named = rule.consumers
+    there = [one for one in audience.interests if named is None or one.consumer in named]
+    absent = [Interest(name, -1, -1, explicit=False) for name in missing_of(rule, audience)]
+    after_ns = AT_ANY_AGE if rule.max_age_ns is None else as_of_ns - rule.max_age_ns
+    return Hold((*there, *absent), max(after_ns, AT_ANY_AGE))
+
+
+def hold_back(asks: Asks, decided: OnePass, hold: Hold, max_bytes: int | None) -> HeldBack:
+    """Take from a pass what is held.
+
+    Args:
+        asks: where rows are read.
+        decided: the pass without a hold.
+        hold: what is held.
+        max_bytes: the newest so many bytes of it; what lies below goes after all; None: all of it.
+
+    Raises:
+        DamagedError: a file cannot be read.
+    """
+    found = _held_back(asks, decided, hold)
+    if max_bytes is None:
+        return found
+    budget = budget_of(decided.spans, found.ranges, max_bytes)
+    if budget is None:
+        return found
+    sizes = _sizes(asks, found, budget)
+    first = first_held(budget, [one.held for one in sizes])
+    again = _held_back(asks, decided, replace(hold, from_seq=first))
+    reads = [one.read for one in found.answers] + [one.read for one in sizes]
+    return replace(again, read=sum(reads, ReadCount()))
+
+
+def _held_back(asks: Asks, decided: OnePass, hold: Hold) -> HeldBack:
+    spans = decided.spans
+    by_rule = decided.by_rule(None)
+    goes = by_rule.any(axis=1)
+    whole = goes & hold.whole(spans) & (np.count_nonzero(by_rule, axis=1) == 1)
+    doubtful = goes & hold.some(spans) & ~whole
+    held = replace(decided, ask=decided.ask | doubtful, held=whole)
+    numbers = np.flatnonzero(held.ask)
+    answers = asks(answer_holding, spans, [_question(held, hold, int(one)) for one in numbers])
+    stopped_at = stop_of(answers)
+    unheld = replace(held, held=None)
+    return HeldBack(
+        decided=held,
+        answers=answers,
+        hold=hold,
+        ranges=pa.concat_tables(
+            [
+                held_whole(
+                    spans, unheld.by_rule(stopped_at), hold, whole & unheld.whole(stopped_at)
+                ),
+                *(settled(one.held, reached=_reached(one.span, stopped_at)) for one in answers),
+            ]
+        ),
+    )
+
+
+def _question(decided: OnePass, hold: Hold, span: int) -> Question:
+    spans = decided.spans
+    own = hold.within(int(spans.min_seq[span]), int(spans.max_seq[span]))
+    return replace(decided.question(span), hold=own)
+
+
+def _sizes(asks: Asks, found: HeldBack, budget: Budget) -> list[Sizes]:
+    """The sizes of what is held of the spans in which room ends."""
+    stopped_at, told = stop_of(found.answers), []
+    for reached in (True, False):
+        mine = [int(one) for one in budget.spans if _reached(int(one), stopped_at) == reached]
+        questions = [_question(found.decided, found.hold, one) for one in mine]
+        told += asks(partial(held_sizes, reached=reached), found.decided.spans, questions)
+    return told
+
+
+def _reached(span: int, stopped_at: int | None) -> bool:
+    """Whether the age scan comes to a span."""
+    return stopped_at is None or span <= stopped_at

@@ -1,0 +1,226 @@
+"""Holds: messages that limits would take, and that stay while consumers still need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.rules.judge import (
+    STAYS,
+    Answer,
+    Question,
+    SpanRows,
+    judge,
+    ranges_of,
+    removed_ranges,
+)
+from retention.rules.judge import settled as settled_rules
+from retention.rules.limits import head_cut, lowest_until
+from retention.rules.release import Interest, encoded
+from retention.rules.spans import Array, Spans, joined
+from retention.segments import ReadCount
+from schemas.plan import HELD_RANGES
+
+ANYBODY = -1
+"""In place of a consumer: a message that is held for several is counted once."""
+AT_ANY_AGE = int(np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What some consumers need of a stream, and within which bounds it is held (docs/semantics/consumers-hold.md)."""
+
+    interests: tuple[Interest, ...]
+    after_ns: int = AT_ANY_AGE
+    """What was stored by then is held no longer, nanoseconds since the epoch."""
+    from_seq: int = 0
+    """What lies below is held no longer."""
+
+    def covers(self, rows: pa.Table) -> Array:
+        """Which messages are held for whom; a mask of shape (consumers, rows).
+
+        Args:
+            rows: `seq`, `subject` and `ts_ns`.
+        """
+        seqs, subjects = rows["seq"].to_numpy(), encoded(rows["subject"])
+        within = (seqs >= self.from_seq) & (rows["ts_ns"].to_numpy() > self.after_ns)
+        masks = [
+            one.matches(subjects.dictionary)[subjects.indices.to_numpy()] & one.needs(seqs) & within
+            for one in self.interests
+        ]
+        return np.array(masks, dtype=bool).reshape(len(masks), len(seqs))
+
+    def some(self, spans: Spans) -> Array:
+        """Spans of which messages may be held; a mask."""
+        needed = np.zeros(len(spans), dtype=bool)
+        for one in self.interests:
+            needed |= ~one.needs_none(spans)
+        return needed & (spans.max_seq >= self.from_seq) & (spans.max_ts_ns > self.after_ns)
+
+    def whole(self, spans: Spans) -> Array:
+        """Spans of which metadata tells for whom everything is held; a mask."""
+        whole, told = np.zeros(len(spans), dtype=bool), np.ones(len(spans), dtype=bool)
+        for mine, one in zip(self.all_for(spans), self.interests, strict=True):
+            whole |= mine
+            told &= mine | one.needs_none(spans)
+        in_bounds = (spans.min_seq >= self.from_seq) & (spans.min_ts_ns > self.after_ns)
+        return whole & told & in_bounds
+
+    def all_for(self, spans: Spans) -> Array:
+        """Spans of which a consumer surely needs every message; a mask of shape (consumers, spans)."""
+        masks = [one.needs_all(spans) & (not one.filters) for one in self.interests]
+        return np.array(masks, dtype=bool).reshape(len(masks), len(spans))
+
+    def within(self, first: int, last: int) -> Hold:
+        """The same for messages between two sequences, both inclusive, and small."""
+        return replace(self, interests=tuple(one.within(first, last) for one in self.interests))
+
+
+def answer_holding(span: SpanRows, question: Question) -> Answer:
+    """What the rows of one span say to a question, those left out that its hold covers."""
+    verdicts, until = judge(span.rows, question)
+    covers = _covers(span, question)
+    goes = np.where(covers.any(axis=0), STAYS, verdicts)
+    return Answer(
+        span=question.span,
+        removed=removed_ranges(span, goes),
+        stop_seq=None if until is None else span.rows["seq"][until].as_py(),
+        read=span.read,
+        held=_held_ranges(span.rows, verdicts, covers),
+    )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The messages of one span that are held."""
+
+    held: pa.Table
+    """`seq` and `size`."""
+    read: ReadCount
+
+
+def held_sizes(span: SpanRows, question: Question, *, reached: bool) -> Sizes:
+    """Which messages of one span are held, and what they take.
+
+    Args:
+        span: its rows.
+        question: what the rules and the hold ask of them.
+        reached: whether the age scan comes to the span.
+    """
+    verdicts, _ = judge(span.rows, question)
+    taken = settled_rules(verdicts, reached=reached) != STAYS
+    held = taken & _covers(span, question).any(axis=0)
+    return Sizes(span.rows.select(["seq", "size"]).filter(pa.array(held)), span.read)
+
+
+def _covers(span: SpanRows, question: Question) -> Array:
+    if question.hold is None:
+        return np.zeros((0, span.rows.num_rows), dtype=bool)
+    return question.hold.covers(span.rows)
+
+
+def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
+    """What is held of the rows of a span, for anybody and for each consumer; shape `HELD_RANGES`."""
+    parts = [HELD_RANGES.empty_table()]
+    for consumer, mine in ((ANYBODY, covers.any(axis=0)), *enumerate(covers)):
+        held = np.where(mine, verdicts, STAYS)
+        ranges = ranges_of(rows, held)
+        times = rows["ts_ns"].to_numpy()[held != STAYS]
+        starts = np.cumsum(ranges["messages"].to_numpy()) - ranges["messages"].to_numpy()
+        oldest = np.minimum.reduceat(times, starts) if len(starts) else times
+        numbers = pa.array(np.full(ranges.num_rows, consumer))
+        part = ranges.add_column(0, "consumer", numbers).append_column("oldest_ts_ns", [oldest])
+        parts.append(part.cast(HELD_RANGES))
+    return pa.concat_tables(parts)
+
+
+def settled(held: pa.Table, *, reached: bool) -> pa.Table:
+    """Held ranges once it is known whether the age scan came to their span; shape `HELD_RANGES`."""
+    rules = settled_rules(held["rule"].to_numpy(), reached=reached)
+    at = held.schema.get_field_index("rule")
+    said = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    return said.filter(pa.array(rules != STAYS))
+
+
+def held_whole(spans: Spans, by_rule: Array, hold: Hold, whole: Array) -> pa.Table:
+    """What is held of spans that rows were not asked about, each of which one rule would take.
+
+    Args:
+        spans: the stream.
+        by_rule: messages that each rule would take of them; shape (spans, rules).
+        hold: what is held.
+        whole: the spans that are held whole; a mask.
+
+    Returns:
+        Shape `HELD_RANGES`; a range may hold sequences that are not there.
+    """
+    chosen = np.flatnonzero(whole)
+    parts = [HELD_RANGES.empty_table()]
+    everything = np.ones(len(spans), dtype=bool)
+    for consumer, mine in ((ANYBODY, everything), *enumerate(hold.all_for(spans))):
+        at = chosen[mine[chosen]]
+        columns = {
+            "consumer": np.full(len(at), consumer),
+            "rule": np.argmax(by_rule[at], axis=1),
+            "first_seq": spans.min_seq[at],
+            "last_seq": spans.max_seq[at],
+            "messages": spans.messages[at],
+            "bytes": spans.bytes[at],
+            "oldest_ts_ns": spans.min_ts_ns[at],
+        }
+        parts.append(pa.table(columns).cast(HELD_RANGES))
+    return pa.concat_tables(parts)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Where the newest held messages have taken all bytes that may be held."""
+
+    spans: Array
+    """Those in which that happens: several where their sequences interleave."""
+    rest: int
+    """So many bytes of their lowest held messages are beyond it."""
+    above: int
+    """All held messages from this sequence on have room; where `rest` is 0, and below none has."""
+
+
+def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
+    """Find how far down held messages have room; None: all have.
+
+    Args:
+        spans: the stream.
+        held: what is held of it, shape `HELD_RANGES`.
+        max_bytes: how many bytes may be held.
+    """
+    apart = joined(spans)
+    group = np.searchsorted(apart.first_file, spans.first_file[:-1], side="right") - 1
+    amounts = np.zeros(len(apart), dtype=np.int64)
+    once = held.filter(pc.equal(held["consumer"], ANYBODY))
+    of_range = np.searchsorted(apart.min_seq, once["first_seq"].to_numpy(), side="right") - 1
+    np.add.at(amounts, of_range, once["bytes"].to_numpy())
+    cut = head_cut(max_bytes, amounts)
+    if not cut.whole and not cut.rest:
+        return None
+    return Budget(
+        spans=np.flatnonzero(group == cut.whole) if cut.rest else np.zeros(0, np.int64),
+        rest=cut.rest,
+        above=int(apart.min_seq[cut.whole]),
+    )
+
+
+def first_held(budget: Budget, held: Sequence[pa.Table]) -> int:
+    """The lowest sequence that has room.
+
+    Args:
+        budget: where room ends.
+        held: the held messages of its spans; `seq` and `size`.
+    """
+    if not held:
+        return budget.above
+    rows = pa.concat_tables(held).sort_by("seq")
+    lost = lowest_until(budget.rest, rows["size"].to_numpy())
+    return int(rows["seq"].to_numpy()[lost - 1]) + 1

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pyarrow as pa
+
+from retention.rules import MAX_AGE, MAX_MSGS, MSG_TTL, RULES
+from retention.rules.holding import settled
+from retention.rules.judge import EITHER
+from schemas.plan import HELD_RANGES
+
+
+def test_what_age_would_take_is_held_only_where_its_scan_comes() -> None:
+    verdicts = [RULES.index(MAX_MSGS), RULES.index(MAX_AGE), EITHER]
+    columns = [[-1] * 3, verdicts, [1, 2, 3], [1, 2, 3], [1] * 3, [5] * 3, [0] * 3]
+    ranges = pa.table(columns, schema=HELD_RANGES)
+
+    def rules(*, reached: bool) -> list[str]:
+        return [RULES[rule] for rule in settled(ranges, reached=reached)["rule"].to_pylist()]
+
+    assert rules(reached=True) == [MAX_MSGS, MAX_AGE, MAX_AGE]
+    assert rules(reached=False) == [MAX_MSGS, MSG_TTL]
