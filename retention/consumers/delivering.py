@@ -203,7 +203,7 @@ def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbe
 
 def _waiting(state: ConsumerState) -> Numbers:
     """What waits for its ack, and what was given up."""
-    return np.union1d(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
+    return np.append(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
 
 
 def _without(state: ConsumerState, gone: Mask) -> ConsumerState:
