@@ -67,6 +67,11 @@ class ConsumerState:
         """How many messages were redelivered, as the server's `info` shows it: none where `max_deliver` is 1."""
         return 0 if max_deliver == 1 else int(self.redelivered.num_rows)
 
+    @property
+    def lasts_to_come(self) -> int:
+        """How many of `lasts` have not been delivered."""
+        return int((self.lasts["seq"].to_numpy() > self.delivered.stream_seq).sum())
+
     def as_json(self) -> dict[str, Any]:
         """The state as the server stores it in a backup; what is empty is left out."""
         pending = self.pending.rename_columns(["seq", "Sequence", "Timestamp"])

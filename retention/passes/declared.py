@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.listed import listed_consumers
-from retention.consumers.state import new_state
+from retention.consumers.state import ConsumerState
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.starting import start_of
+from retention.passes.starting import state_at_start
 from retention.segments import Inventory
 from retention.stores.consumers import Change, ConsumerRecord
 
@@ -41,7 +41,7 @@ def declared(
     stored = {record.consumer: _stored(opened, record) for record in records}
     asking = opened.config.model_copy(update={"consumers": tuple(listed)})
     return {
-        name: partial(_become, wanted, partial(start_of, opened, inventory, wanted))
+        name: partial(_become, wanted, partial(state_at_start, opened, inventory, wanted))
         for name, wanted in listed_consumers(asking, stored).items()
     }
 
@@ -52,15 +52,14 @@ def edited(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
 
 
 def _become(
-    wanted: ConsumerConfig, start: Callable[[], int], found: ConsumerRecord | None
+    wanted: ConsumerConfig, start: Callable[[], ConsumerState], found: ConsumerRecord | None
 ) -> ConsumerRecord:
     config = wanted.as_json()
     if found is None or found.deleted:
         revision = 1 if found is None else found.revision + 1
         folded = {} if found is None else found.folded
-        state = new_state(start())
         return ConsumerRecord(
-            wanted.name, config, state, revision=revision, counted=False, folded=folded
+            wanted.name, config, start(), revision=revision, counted=False, folded=folded
         )
     known = ConsumerConfig(**found.config)
     return found if known.as_json() == config else edited(found, config)
