@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance crash faults foreign concurrency bench format lock
+.PHONY: help setup demo test check conformance crash faults foreign concurrency queue bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -32,6 +32,9 @@ crash: setup  ## Kill every write path at every step, and its recovery at every 
 
 concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
 	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s
+
+queue: setup  ## Let eight processes work off a queue of 100,000 messages, and kill seven of them (minutes)
+	RETENTION_QUEUE=100000 $(BIN)/pytest tests/concurrency/test_queue_groups.py -s
 
 foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
 	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \

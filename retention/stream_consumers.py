@@ -56,7 +56,7 @@ class StreamConsumers:
             UsageError: the configuration cannot be read.
             RefusedError: a server would refuse it, or another consumer has that name.
         """
-        wanted = _parsed(config)
+        wanted = parsed(config)
         known = self._records().get(wanted.name)
         if known is not None and not _is_same(known, wanted, self.opened.config):
             raise RefusedError(
@@ -72,7 +72,7 @@ class StreamConsumers:
             UsageError: there is none of that name, or the configuration cannot be read.
             RefusedError: a server would refuse it.
         """
-        wanted = _parsed(config)
+        wanted = parsed(config)
         self.require(wanted.name)
         return self._put(wanted)
 
@@ -118,7 +118,12 @@ class StreamConsumers:
         return found
 
 
-def _parsed(config: Mapping[str, Any]) -> ConsumerConfig:
+def parsed(config: Mapping[str, Any]) -> ConsumerConfig:
+    """A consumer with the server's names.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     try:
         return ConsumerConfig(**config)
     except (ValidationError, TypeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
 
 if TYPE_CHECKING:
+    from retention.consuming.consumer import BatchConsumer
     from retention.stream import Instant, Stream
     from retention.writing.mirror import Mirrored
 
@@ -89,6 +90,40 @@ class Warehouse:
         from retention.stream import Stream
 
         return Stream(self._open(name), self.engine)
+
+    def subscribe(
+        self,
+        subject: str = "",
+        *,
+        stream: str = "",
+        consumer: str = "",
+        queue: str = "",
+        pull: bool = True,
+        config: Mapping[str, Any] | None = None,
+    ) -> BatchConsumer:
+        """Work on the messages of a subject: on the one stream that takes it, by a consumer that is there or is made.
+
+        Args:
+            subject: what is wanted; with `stream` it may be left out, and stands for everything.
+            stream: its name, where the subject alone does not tell.
+            consumer: its name; without one it is nobody else's, and deleted at the end of a `with` block.
+            queue: the name of those who share the work, and of their consumer.
+            pull: a client that would have its messages pushed is told what is wrong with that.
+            config: what a new consumer shall be, or one that is there must be, with the server's names.
+
+        Raises:
+            UsageError: no stream takes the subject, or several do; or the configuration cannot be read.
+            RefusedError: a client must not ask that (ADR-15), or a server would refuse the consumer.
+        """
+        from retention.consumers.subscriptions import Subscription
+        from retention.consuming.subscribing import subscribe
+        from retention.stream_consumers import parsed
+
+        asked = None if config is None else parsed(config)
+        wanted = Subscription(subject, stream, consumer, queue, pull, asked)
+        listed = [one.name for one in self.config.streams]
+        names = [name for name in self.streams() if name == stream] if stream else listed
+        return subscribe(wanted, [self._open(name) for name in names])
 
     def plan(
         self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None

@@ -1,4 +1,4 @@
-"""Commands about those who read a stream: consumer ls, info, add, update, rm, fold."""
+"""Commands about those who read a stream: consumer ls, info, add, subscribe, update, rm, fold."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -86,6 +86,29 @@ def add(
     asked = {"durable_name": name, "ack_policy": "explicit"}
     config = asked | _given(file) | _said(filters, ack, deliver) | {"durable_name": name}
     _put(settings, _of(settings, stream).add(config))
+
+
+@consumers.command()
+def subscribe(
+    ctx: typer.Context,
+    subject: Annotated[
+        str,
+        typer.Argument(metavar="SUBJECT", help="Of one stream alone.", show_default=False),
+    ],
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Of the consumer; one is made up, if not given.")
+    ] = "",
+    stream: Annotated[
+        str, typer.Option(metavar="STREAM", help="Where several take the subject.")
+    ] = "",
+    file: File = None,
+) -> None:
+    """Find the stream that takes a subject, and its consumer; one that is not there is created."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    config = _given(file) or None
+    found = warehouse.subscribe(subject, stream=stream, consumer=name, config=config)
+    _put(settings, warehouse.stream(found.stream).consumers.info(found.name))
 
 
 @consumers.command()

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from retention.consumers.answers import Answered
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.floors import floor_of_all
 from retention.consumers.hearing import Lines
@@ -60,20 +61,6 @@ class Delivery:
         return Delivery(self.seq[others], self.consumer_seq[others], self.deliveries[others])
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What became of answers, in messages."""
-
-    taken: int = 0
-    """They waited for it."""
-    repeated: int = 0
-    """They were settled before."""
-    undelivered: int = 0
-    """They had never been delivered."""
-    late: int = 0
-    """They wait still: with `ack_policy: all` an ack below the floor in the consumer's own count does nothing."""
-
-
 def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
     """Let go of what is due and has been delivered as often as may be (server: hasMaxDeliveries).
 
@@ -121,6 +108,7 @@ def deliver(
     times = _redeliveries_of(state, seqs) + np.where(is_new, 1, 2)
     last = Position(int(own[-1]), max(int(seqs.max()), before.stream_seq))
     delivery = Delivery(seqs, own, times)
+    state = replace(state, lasts=_above(state.lasts, last.stream_seq))
     if terms.ack_policy == "none":
         return replace(state, delivered=last, ack_floor=last), delivery
     waiting = _timed(state.pending, np.isin(state.pending["seq"].to_numpy(), seqs), now_ns)
@@ -203,7 +191,7 @@ def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbe
 
 def _waiting(state: ConsumerState) -> Numbers:
     """What waits for its ack, and what was given up."""
-    return np.union1d(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
+    return np.append(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
 
 
 def _without(state: ConsumerState, gone: Mask) -> ConsumerState:
@@ -226,10 +214,14 @@ def _settled_up_to(state: ConsumerState, floor: Position) -> ConsumerState:
     if floor == state.ack_floor:
         return state
     pending, redelivered = (
-        table.filter(pa.array(table["seq"].to_numpy() > floor.stream_seq)).combine_chunks()
-        for table in (state.pending, state.redelivered)
+        _above(table, floor.stream_seq) for table in (state.pending, state.redelivered)
     )
     return replace(state, ack_floor=floor, pending=pending, redelivered=redelivered)
+
+
+def _above(table: pa.Table, seq: int) -> pa.Table:
+    """The rows above a stream sequence."""
+    return table.filter(pa.array(table["seq"].to_numpy() > seq)).combine_chunks()
 
 
 def _acks(state: ConsumerState, seqs: Numbers, consumer_seqs: Numbers) -> Lines:

@@ -144,7 +144,8 @@ def fold(before: Before, said: Lines, last_seq: int) -> tuple[ConsumerState, Rep
         missing=unseen.table(),
     )
     if before.ack_policy == "none":
-        return ConsumerState(delivered, delivered, last_active_ns=state.last_active_ns), report
+        kept = {name: getattr(state, name) for name in ("lasts", "until", "last_active_ns")}
+        return ConsumerState(delivered, delivered, **kept), report
     settled, floor = _settlement(before.ack_policy, heard)
     gaps = gaps_of(unseen, delivered.stream_seq, before.matching)
     waiting = waiting_after(state, told, gaps, settled)

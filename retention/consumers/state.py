@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,9 @@ UNSEEN = pa.schema(
 """Deliveries that nobody saw, one row per run of consumer sequences `first` to `last`. What they delivered for the
 first time lies above the stream sequence `after` and below `before` (`OPEN`: nobody knows)."""
 OPEN = 2**63 - 1
+LASTS = pa.schema([("seq", pa.int64())])
+"""Messages that were the last of their subjects when a consumer with `last_per_subject` was created."""
 
-_POSITION = pa.struct([("consumer_seq", pa.int64()), ("stream_seq", pa.int64())])
-_STORED = pa.schema(
-    [
-        ("delivered", _POSITION),
-        ("ack_floor", _POSITION),
-        ("pending", pa.list_(pa.struct(list(PENDING)))),
-        ("redelivered", pa.list_(pa.struct(list(REDELIVERED)))),
-        ("unseen", pa.list_(pa.struct(list(UNSEEN)))),
-        ("last_active_ns", pa.int64()),
-    ]
-)
 _DELIVERY = pa.struct([("Sequence", pa.int64()), ("Timestamp", pa.int64())])
 
 
@@ -60,6 +51,10 @@ class ConsumerState:
     """Shape `REDELIVERED`, ascending by `seq`."""
     unseen: pa.Table = field(default_factory=UNSEEN.empty_table)
     """Shape `UNSEEN`, ascending by `first`; no part of the server's stored form, and empty in what came from there."""
+    lasts: pa.Table = field(default_factory=LASTS.empty_table)
+    """Shape `LASTS`, ascending: what of all up to `until` is still to come; no part of the server's stored form."""
+    until: int = 0
+    """New messages come in their order above this stream sequence; up to it there are `lasts`."""
     last_active_ns: int | None = None
     """The last time that this consumer was heard of, nanoseconds since the epoch; None where nobody knows."""
 
@@ -71,6 +66,11 @@ class ConsumerState:
     def num_redelivered(self, max_deliver: int = -1) -> int:
         """How many messages were redelivered, as the server's `info` shows it: none where `max_deliver` is 1."""
         return 0 if max_deliver == 1 else int(self.redelivered.num_rows)
+
+    @property
+    def lasts_to_come(self) -> int:
+        """How many of `lasts` have not been delivered."""
+        return int((self.lasts["seq"].to_numpy() > self.delivered.stream_seq).sum())
 
     def as_json(self) -> dict[str, Any]:
         """The state as the server stores it in a backup; what is empty is left out."""
@@ -88,26 +88,16 @@ class ConsumerState:
             **{name: table for name, table in tables.items() if table},
         }
 
-    def as_bytes(self) -> bytes:
-        """The state as an Arrow stream of one row; equal states have equal bytes."""
-        columns = [
-            pa.array([vars(self.delivered)], _POSITION),
-            pa.array([vars(self.ack_floor)], _POSITION),
-            _as_one(self.pending, PENDING),
-            _as_one(self.redelivered, REDELIVERED),
-            _as_one(self.unseen, UNSEEN),
-            pa.array([self.last_active_ns], pa.int64()),
-        ]
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, _STORED) as writer:
-            writer.write_batch(pa.record_batch(columns, schema=_STORED))
-        return bytes(sink.getvalue())
-
 
 def new_state(start_seq: int) -> ConsumerState:
     """The state of a consumer that begins at `start_seq`: it needs nothing before (jetstream consumer start)."""
     start = Position(0, start_seq - 1)
     return ConsumerState(delivered=start, ack_floor=start)
+
+
+def with_lasts(state: ConsumerState, lasts: Sequence[int], until: int) -> ConsumerState:
+    """A new state by which of all messages up to `until` these alone are delivered (server: lastSeqSkipList)."""
+    return replace(state, lasts=pa.table([sorted(lasts)], schema=LASTS), until=until)
 
 
 def from_json(stored: Mapping[str, Any]) -> ConsumerState:
@@ -129,32 +119,6 @@ def from_json(stored: Mapping[str, Any]) -> ConsumerState:
             " delivered and ack_floor with consumer_seq and stream_seq, pending as sequence →"
             " {Sequence, Timestamp}, redelivered as sequence → count; take it from a backup again"
         ) from error
-
-
-def from_bytes(stored: bytes) -> ConsumerState:
-    """Read what `as_bytes` wrote.
-
-    Raises:
-        DamagedError: the bytes are something else.
-    """
-    try:
-        table = pa.ipc.open_stream(stored).read_all()
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedError(f"the consumer's state is no Arrow stream: {error}") from error
-    if table.schema != _STORED or table.num_rows != 1:
-        raise DamagedError(
-            f"the consumer's state has {table.num_rows} rows of {', '.join(table.column_names)};"
-            " it must have one row of the shape that this version writes"
-        )
-    row = {name: table[name][0] for name in _STORED.names}
-    return ConsumerState(
-        delivered=Position(**row["delivered"].as_py()),
-        ack_floor=Position(**row["ack_floor"].as_py()),
-        pending=_as_table(row["pending"].values, PENDING),
-        redelivered=_as_table(row["redelivered"].values, REDELIVERED),
-        unseen=_as_table(row["unseen"].values, UNSEEN),
-        last_active_ns=row["last_active_ns"].as_py(),
-    )
 
 
 def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[str]:
@@ -259,15 +223,3 @@ def _ascending(table: pa.Table) -> pa.Table:
 def _names(table: pa.Table) -> list[str]:
     names: list[str] = table["seq"].cast(pa.string()).to_pylist()
     return names
-
-
-def _as_one(table: pa.Table, schema: pa.Schema) -> pa.Array:
-    """The rows of a table as a list array with one element, whatever chunks and buffers they came in."""
-    columns = [pa.array(table[name].to_numpy(), pa.int64()) for name in schema.names]
-    rows = pa.StructArray.from_arrays(columns, fields=list(schema))
-    offsets = pa.array(np.array([0, len(rows)], dtype=np.int32))
-    return pa.ListArray.from_arrays(offsets, rows)
-
-
-def _as_table(rows: pa.Array, schema: pa.Schema) -> pa.Table:
-    return pa.table(rows.flatten(), schema=schema)

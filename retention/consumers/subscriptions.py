@@ -68,8 +68,6 @@ def subscription_refusals(
     wanted: Subscription,
     stream: StreamConfig,
     existing: ConsumerConfig | None = None,
-    *,
-    is_bound: bool = False,
 ) -> Iterator[Refusal]:
     """Why a client must not subscribe, each key being one of `Subscription`.
 
@@ -77,7 +75,6 @@ def subscription_refusals(
         wanted: the subscription.
         stream: the one that it is for, of `stream_of`.
         existing: the consumer of that name, if there is one.
-        is_bound: whether somebody already receives what that consumer pushes.
     """
     yield from _asked(wanted)
     if existing is None:
@@ -87,7 +84,7 @@ def subscription_refusals(
         return
     yield from _kind(wanted, existing)
     if not wanted.pull and existing.is_push:
-        yield from _group(wanted, existing, is_bound=is_bound)
+        yield from _group(wanted, existing)
     yield from _unapplied(wanted, resolved(existing, stream), stream)
 
 
@@ -124,7 +121,7 @@ def _kind(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("pull", text, None)
 
 
-def _group(wanted: Subscription, existing: ConsumerConfig, *, is_bound: bool) -> Iterator[Refusal]:
+def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
     group, name = existing.deliver_group, existing.name
     if wanted.queue and not group:
         yield refusal("queue", f"{name} was made without a queue; leave the queue out", None)
@@ -134,9 +131,6 @@ def _group(wanted: Subscription, existing: ConsumerConfig, *, is_bound: bool) ->
         yield refusal(
             "queue", f"{name} was made for queue {group}, which this is not; join that", None
         )
-    elif is_bound and not group:
-        text = f"somebody already receives what {name} pushes; subscribe to another consumer"
-        yield refusal("consumer", text, None)
     if wanted.queue and (existing.idle_heartbeat or existing.flow_control):
         yield refusal("queue", _SHARED, None)
 

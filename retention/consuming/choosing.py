@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.delivering import (
@@ -82,13 +83,24 @@ def answer_request(
     state = give_up(state, terms, request.now_ns)
     state, again, sizes = _due_again(state, terms, stream, request.now_ns)
     wanted = room(state, terms, request.count - len(again))
-    new = stream.after(state.delivered.stream_seq, config.filters, wanted)
+    new = _next(state, config, stream, wanted)
     seqs = np.append(again, new["seq"].to_numpy())
     taken = _within(config.name, seqs, np.append(sizes, new["size"].to_numpy()), request)
     return deliver(state, terms, seqs[:taken], request.now_ns)
 
 
 _NOTHING = np.zeros(0, np.int64)
+
+
+def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count: int) -> pa.Table:
+    """What has not been delivered, in order: the last messages that a consumer began with, then all above them.
+
+    What was given out after this version of the stream was read may be there, and is left for later.
+    """
+    known, delivered = state.lasts["seq"].to_numpy(), state.delivered.stream_seq
+    lasts = stream.among(known[(known > delivered) & (known < stream.end)], count)
+    above = max(delivered, state.until)
+    return pa.concat_tables([lasts, stream.after(above, config.filters, count - len(lasts))])
 
 
 def _due_again(

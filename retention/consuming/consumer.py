@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
+from retention.consumers.answers import Answered
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.delivering import (
-    Answered,
     Delivery,
     Numbers,
     put_off,
@@ -18,12 +20,14 @@ from retention.consumers.delivering import (
     start_over,
     terms_of,
 )
+from retention.consumers.sampling import sampled_acks, share_of
 from retention.consumers.state import ConsumerState
 from retention.consuming.choosing import answer_request, request_of
-from retention.consuming.messages import Message, Messages, given
+from retention.consuming.messages import Message, Messages, gaps_of, given
 from retention.consuming.record import Recorded
 from retention.consuming.upcoming import Upcoming, upcoming
 from retention.opened import OpenedStream
+from retention.passes.editing import delete_consumer
 from retention.units import parse_duration
 
 if TYPE_CHECKING:
@@ -32,9 +36,18 @@ if TYPE_CHECKING:
 Handed: TypeAlias = Messages | Message | Sequence[int] | Numbers
 """What an answer is about: messages, one of them, or sequences."""
 
-_Given: TypeAlias = tuple[ConsumerConfig, Delivery]
-
+NONE_BEFORE = 0
 _log = logging.getLogger("retention.consuming")
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a request is given, by which configuration."""
+
+    config: ConsumerConfig
+    delivery: Delivery
+    after_seq: int
+    """The last new message before; `NONE_BEFORE`: there was none."""
 
 
 class BatchConsumer:
@@ -58,6 +71,11 @@ class BatchConsumer:
         return self._recorded.name
 
     @property
+    def stream(self) -> str:
+        """The name of its stream."""
+        return self._opened.name
+
+    @property
     def state(self) -> ConsumerState:
         """How far it has come, all who work on it together."""
         return self._recorded.read().state
@@ -76,9 +94,13 @@ class BatchConsumer:
             RefusedError: the first message alone has more than `max_bytes`.
             BusyError: rivals kept coming first.
         """
-        config, stream, delivery = self._deliver(n, max_bytes)
-        rows = stream.rows(delivery.seq)
-        return Messages(given(rows, delivery, headers_only=config.headers_only), self._answer)
+        chosen, stream = self._deliver(n, max_bytes)
+        rows, delivery, gaps = stream.rows(chosen.delivery.seq), chosen.delivery, None
+        if chosen.config.replay_policy == "original":
+            before_ns = stream.time(chosen.after_seq)
+            gaps = gaps_of(rows["ts_ns"].to_numpy(), delivery, before_ns)
+        table = given(rows, delivery, gaps, headers_only=chosen.config.headers_only)
+        return Messages(table, self._answer)
 
     def read(
         self, spark: SparkSession, n: int | None = None, max_bytes: int | None = None
@@ -95,9 +117,9 @@ class BatchConsumer:
         """
         from retention.engines.spark_read import read_seqs
 
-        config, _, delivery = self._deliver(n, max_bytes)
-        frame = read_seqs(self._opened, spark, delivery.seq)
-        return frame.drop("payload") if config.headers_only else frame
+        chosen, _ = self._deliver(n, max_bytes)
+        frame = read_seqs(self._opened, spark, chosen.delivery.seq)
+        return frame.drop("payload") if chosen.config.headers_only else frame
 
     def ack(self, messages: Handed) -> Answered:
         """Settle messages; what was settled before, or never delivered, is counted and no error.
@@ -126,28 +148,34 @@ class BatchConsumer:
         """Say that somebody is still at work on messages: `ack_wait` begins anew."""
         return self._answer("in_progress", *_named(messages))
 
-    def _deliver(
-        self, n: int | None, max_bytes: int | None
-    ) -> tuple[ConsumerConfig, Upcoming, Delivery]:
+    def _deliver(self, n: int | None, max_bytes: int | None) -> tuple[_Chosen, Upcoming]:
         now_ns = self._opened.clock()
         # Read before the record is: what rivals deliver meanwhile must not look as if it were gone.
         self._stream = stream = upcoming(self._opened, self._stream)
 
-        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, _Given]:
+        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, _Chosen]:
             request = request_of(config, n, max_bytes, now_ns)
             after, delivery = answer_request(state, config, stream, request)
-            return after, (config, delivery)
+            before = state.delivered
+            return after, _Chosen(
+                config, delivery, before.stream_seq if before.consumer_seq else NONE_BEFORE
+            )
 
-        config, delivery = self._recorded.change(work, now_ns)
-        if len(delivery) and config.ack_policy != "none":
-            self._unanswered.append(delivery)
-        return config, stream, delivery
+        chosen = self._recorded.change(work, now_ns)
+        if len(chosen.delivery) and chosen.config.ack_policy != "none":
+            self._unanswered.append(chosen.delivery)
+        return chosen, stream
 
     def _answer(
         self, verb: str, seqs: Numbers, consumer_seqs: Numbers | None, detail: Any = None
     ) -> Answered:
         now_ns = self._opened.clock()
         due_ns = now_ns + (parse_duration(detail) if verb == "nak" else 0)
+
+        def sampled(state: ConsumerState, config: ConsumerConfig) -> pa.Table:
+            share = share_of(config.sample_freq) if config.ack_policy == "explicit" else 0
+            acks, names = (seqs, consumer_seqs), (self.stream, self.name)
+            return sampled_acks(state, acks, share, now_ns, names)
 
         def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, Answered]:
             terms = terms_of(config)
@@ -156,15 +184,27 @@ class BatchConsumer:
                     return put_off(state, terms, seqs, due_ns)
                 case "in_progress":
                     return start_over(state, seqs, now_ns)
+                case "ack":
+                    after, answered = settle(state, terms, seqs, consumer_seqs)
+                    return after, replace(answered, sampled=sampled(state, config))
                 case _:
                     return settle(state, terms, seqs, consumer_seqs)
 
         answered = self._recorded.change(work, now_ns)
         if verb == "term":
-            _log.info("%s > %s: %s: %s", self._opened.name, self.name, seqs.tolist(), detail)
+            _log.info("%s > %s: %s: %s", self.stream, self.name, seqs.tolist(), detail)
         if verb != "in_progress":
             self._unanswered = [left for one in self._unanswered if len(left := one.without(seqs))]
         return answered
+
+    def __enter__(self) -> Self:
+        """Work on messages; see `__exit__`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """A consumer that is not durable was there for this block, and is deleted."""
+        if not self._recorded.config().is_durable:
+            delete_consumer(self._opened, self.name)
 
     def __repr__(self) -> str:
         return f"BatchConsumer({self.name!r} of {self._opened.name!r} in {self._opened.warehouse})"

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.delivering import Answered, Delivery, Mask, Numbers
+from retention.consumers.answers import Answered
+from retention.consumers.delivering import Delivery, Mask, Numbers
 from schemas.messages import FILE_COLUMNS
 
 if TYPE_CHECKING:
@@ -22,9 +23,11 @@ GIVEN = pa.schema(
         *FILE_COLUMNS,
         pa.field("consumer_seq", pa.int64(), nullable=False),
         pa.field("deliveries", pa.int64(), nullable=False),
+        pa.field("gap_ns", pa.int64()),
     ]
 )
-"""A delivered message: its row, the consumer's count of deliveries, and how often this message was delivered by now."""
+"""A delivered message: its row, the consumer's count of deliveries, how often this message was delivered by now, and
+with `replay_policy: original` how many nanoseconds it came after the one before it."""
 
 Answer = Callable[..., Answered]
 _FIRST_LINE = b"NATS/1.0\r\n"
@@ -134,6 +137,11 @@ class Message:
         """How often it has been delivered by now."""
         return int(self.row["deliveries"])
 
+    @property
+    def gap_ns(self) -> int:
+        """With `replay_policy: original`, how long after the message before it this one came; otherwise 0."""
+        return int(self.row["gap_ns"] or 0)
+
     def ack(self) -> Answered:
         """As `Messages.ack`."""
         return self.answer("ack")
@@ -151,12 +159,31 @@ class Message:
         return self.answer("in_progress")
 
 
-def given(rows: pa.Table, delivery: Delivery, *, headers_only: bool) -> pa.Table:
+def given(
+    rows: pa.Table, delivery: Delivery, gaps: Numbers | None, *, headers_only: bool
+) -> pa.Table:
     """Rows of data files as messages that are delivered, shape `GIVEN`."""
     if headers_only:
         rows = _without_payload(rows)
-    columns = [*rows.columns, pa.array(delivery.consumer_seq), pa.array(delivery.deliveries)]
+    told = pa.nulls(len(delivery), pa.int64()) if gaps is None else pa.array(gaps)
+    columns = [*rows.columns, pa.array(delivery.consumer_seq), pa.array(delivery.deliveries), told]
     return pa.table(columns, names=GIVEN.names).cast(GIVEN)
+
+
+def gaps_of(times: Numbers, delivery: Delivery, before_ns: int | None) -> Numbers:
+    """How long after the one before it each message was stored (server: ReplayOriginal); 0 for what comes again.
+
+    Args:
+        times: of the messages of the delivery, nanoseconds since the epoch.
+        delivery: new messages in their order, behind those that come again.
+        before_ns: the time of the new message before them; None: nobody knows.
+    """
+    is_new = delivery.deliveries == 1
+    new = times[is_new]
+    gaps = np.zeros(len(times), np.int64)
+    first = new[:1] if before_ns is None else np.array([before_ns])
+    gaps[is_new] = np.maximum(new - np.append(first, new)[: len(new)], 0)
+    return gaps
 
 
 def _without_payload(rows: pa.Table) -> pa.Table:

@@ -20,6 +20,7 @@ from retention.views.messages import files_of_span
 from schemas.messages import FILE_COLUMNS
 
 _NARROW = pa.schema([FILE_COLUMNS.field(name) for name in ("seq", "size")])
+_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,19 @@ class Upcoming:
             missing -= found[-1].num_rows
         return pa.concat_tables(found)
 
+    def among(self, seqs: Numbers, count: int) -> pa.Table:
+        """At most so many of some ascending messages, of those that are there: `seq` and `size`."""
+        found, missing = [_NARROW.empty_table()], count
+        for start in range(0, len(seqs), _AT_ONCE):
+            if missing <= 0:
+                break
+            piece = seqs[start : start + _AT_ONCE]
+            sizes = self.sizes(piece)
+            there = np.flatnonzero(sizes >= 0)[:missing]
+            found.append(pa.table([piece[there], sizes[there]], schema=_NARROW))
+            missing -= len(there)
+        return pa.concat_tables(found)
+
     def sizes(self, seqs: Numbers) -> Numbers:
         """The sizes of some messages; -1 where one is not there."""
         rows = self._picked(np.sort(seqs), _NARROW.names)
@@ -63,6 +77,11 @@ class Upcoming:
         order = np.argsort(seqs)
         rows = self._picked(seqs[order], FILE_COLUMNS.names)
         return rows.take(np.argsort(order)).combine_chunks()
+
+    def time(self, seq: int) -> int | None:
+        """When a message was stored, nanoseconds since the epoch; None: it is not there."""
+        found = self._picked(np.array([seq]), ["seq", "ts_ns"])["ts_ns"]
+        return int(found[0].as_py()) if len(found) else None
 
     def _picked(self, seqs: Numbers, columns: list[str]) -> pa.Table:
         shape = pa.schema(

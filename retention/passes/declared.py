@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.inactivity import in_use
 from retention.consumers.listed import listed_consumers
-from retention.consumers.state import new_state
+from retention.consumers.state import ConsumerState
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.starting import start_of
+from retention.passes.starting import state_at_start
 from retention.segments import Inventory
 from retention.stores.consumers import Change, ConsumerRecord
 
@@ -43,7 +43,7 @@ def declared(
     now_ns = opened.clock()
     asking = opened.config.model_copy(update={"consumers": tuple(listed)})
     return {
-        name: partial(_become, wanted, partial(start_of, opened, inventory, wanted), now_ns)
+        name: partial(_become, wanted, partial(state_at_start, opened, inventory, wanted), now_ns)
         for name, wanted in listed_consumers(asking, stored).items()
     }
 
@@ -54,13 +54,16 @@ def edited(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
 
 
 def _become(
-    wanted: ConsumerConfig, start: Callable[[], int], now_ns: int, found: ConsumerRecord | None
+    wanted: ConsumerConfig,
+    start: Callable[[], ConsumerState],
+    now_ns: int,
+    found: ConsumerRecord | None,
 ) -> ConsumerRecord:
     config = wanted.as_json()
     if found is None or found.deleted:
         revision = 1 if found is None else found.revision + 1
         folded = {} if found is None else found.folded
-        state = in_use(config, new_state(start()), now_ns)
+        state = in_use(config, start(), now_ns)
         return ConsumerRecord(
             wanted.name, config, state, revision=revision, counted=False, folded=folded
         )

@@ -1,4 +1,4 @@
-"""Where a new consumer begins: the first message of a stream that it needs (the server's selectStartingSeqNo)."""
+"""Where a new consumer begins: what of a stream it is given first (the server's selectStartingSeqNo)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.config import ConsumerConfig
+from retention.consumers.state import ConsumerState, new_state, with_lasts
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import next_seq
@@ -14,19 +15,22 @@ from retention.segments import Inventory
 from retention.subjects import matching_mask
 
 
-def start_of(opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig) -> int:
-    """The sequence below which a consumer that is created now needs nothing.
+def state_at_start(
+    opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig
+) -> ConsumerState:
+    """The state of a consumer that is created now: it needs nothing below the sequence where it begins.
 
     Raises:
         DamagedError: a file that tells times or subjects cannot be read.
     """
     after = next_seq(opened, inventory)
-    first_seq = pc.min(inventory.files["min_seq"]).as_py() or after
+    first_seq = int(pc.min(inventory.files["min_seq"]).as_py() or after)
+    lasts: list[int] = []
     match consumer.deliver_policy:
         case "all":
-            return int(first_seq)
+            wanted = first_seq
         case "new":
-            return after
+            wanted = after
         case "by_start_sequence":
             wanted = consumer.opt_start_seq
         case "by_start_time":
@@ -34,8 +38,10 @@ def start_of(opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfi
         case "last":
             wanted = max(_last_seqs(opened, inventory, consumer), default=after - 1)
         case "last_per_subject":
-            wanted = min(_last_seqs(opened, inventory, consumer), default=first_seq)
-    return int(min(max(wanted, first_seq), after))
+            lasts = _last_seqs(opened, inventory, consumer)
+            wanted = min(lasts, default=first_seq)
+    state = new_state(min(max(wanted, first_seq), after))
+    return with_lasts(state, lasts, after - 1) if lasts else state
 
 
 def _last_seqs(opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from retention import files
 from retention.checks import checked, unchecked
+from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.segments import Counters
@@ -158,20 +160,15 @@ def no_consumer(stream: str, name: str) -> UsageError:
 
 
 def _content(record: ConsumerRecord) -> bytes:
-    said = vars(record) | {
-        "state": record.state.as_json(),
-        "unseen": record.state.unseen.to_pydict(),
-        "last_active_ns": record.state.last_active_ns,
-    }
+    said = vars(record) | {"state": b64encode(packed(record.state)).decode()}
     return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
     try:
         said = unchecked(json.loads(content))
-        beside = {"last_active_ns": said.pop("last_active_ns"), "unseen": _unseen(said)}
-        said["state"] = replace(from_json(said["state"]), **beside)
-        record = ConsumerRecord(**said)
+        state = _state(said)
+        record = ConsumerRecord(**said | {"state": state})
         _refuse_misplaced(record, consumer, version)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, DamagedError) as error:
         raise DamagedError(
@@ -181,10 +178,13 @@ def _parsed(location: str, consumer: str, version: int, content: bytes) -> Consu
     return record
 
 
-def _unseen(said: dict[str, Any]) -> pa.Table:
-    """Records of earlier versions of this program do not tell: nothing was folded into them."""
-    columns = said.pop("unseen", None)
-    return UNSEEN.empty_table() if columns is None else pa.table(columns, schema=UNSEEN)
+def _state(said: dict[str, Any]) -> ConsumerState:
+    """The state that a record tells; earlier versions of this program wrote it as the server does, in JSON."""
+    if isinstance(said["state"], str):
+        return unpacked(b64decode(said["state"], validate=True))
+    unseen = pa.table(said.pop("unseen", UNSEEN.empty_table().to_pydict()), schema=UNSEEN)
+    active_ns = said.pop("last_active_ns")
+    return replace(from_json(said["state"]), unseen=unseen, last_active_ns=active_ns)
 
 
 def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:

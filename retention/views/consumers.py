@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,20 +90,26 @@ def _still_to_come(
 ) -> list[int]:
     """How many messages lie above each consumer's last delivery, of those that it wants."""
     subjects = opened.config.subjects
-    interests = [interest_of(record, subjects) for record in records]
+    interests = [_above_lasts(record, interest_of(record, subjects)) for record in records]
     filtered = any(one.filters for one in interests)
     counts = opened.store.subject_counts(inventory.files) if filtered else None
     messages = inventory.files["messages"].to_numpy()
     found = []
-    for one in interests:
+    for record, one in zip(records, interests, strict=True):
         wanted = messages
         if one.filters and counts is not None:
             mine = counts.filter(one.matches(counts["subject"]))
             wanted = np.zeros_like(messages)
             np.add.at(wanted, mine["file"].to_numpy(), mine["messages"].to_numpy())
         above = inventory.files["min_seq"].to_numpy() > one.delivered
-        found.append(int(wanted[above].sum()) + _in_part(opened, inventory, one))
+        count = int(wanted[above].sum()) + _in_part(opened, inventory, one)
+        found.append(count + record.state.lasts_to_come)
     return found
+
+
+def _above_lasts(record: ConsumerRecord, interest: Interest) -> Interest:
+    """The interest of a consumer as if the messages up to its `until` had been delivered: its lasts tell of them."""
+    return replace(interest, delivered=max(interest.delivered, record.state.until))
 
 
 def _in_part(opened: OpenedStream, inventory: Inventory, one: Interest) -> int:

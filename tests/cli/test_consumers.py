@@ -75,6 +75,19 @@ def test_a_consumer_is_deleted_without_a_look_at_the_messages(orders: Commands) 
     assert listed(orders) == {}
 
 
+def test_a_subject_finds_its_stream_and_makes_a_consumer_once(orders: Commands) -> None:
+    made = orders.json("consumer", "subscribe", "orders.paid", "--name", "billing")
+    assert (made["stream"], made["name"], made["num_pending"]) == ("ORDERS", "billing", 3)
+    assert orders.json("consumer", "subscribe", "orders.paid", "--name", "billing") == made
+    for_a_while = orders.json("consumer", "subscribe", "orders.new")
+    assert for_a_while["config"]["filter_subject"] == "orders.new"
+    assert "durable_name" not in for_a_while["config"]
+    refused = orders.run("consumer", "subscribe", "orders.new", "--name", "billing")
+    assert (refused.exit_code, "write orders.paid" in refused.output) == (4, True)
+    lost = orders.run("consumer", "subscribe", "refunds")
+    assert (lost.exit_code, "no stream takes 'refunds'" in lost.output) == (2, True)
+
+
 def test_what_is_settled_goes_and_what_is_to_come_is_counted(orders: Commands) -> None:
     orders.json("consumer", "add", "ORDERS", "all")
     settle(orders, "all", 6)

@@ -18,6 +18,7 @@ from retention.stores.commit_versions import CHECKPOINT_EVERY
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.versions import versions_in
 from retention.warehouse import open_warehouse
+from tests.support.consuming import noted, settled_once, start
 from tests.support.sandboxes import NOW, lines
 
 BILLING = ConsumerRecord("billing", {"durable_name": "billing"}, new_state(1), revision=1)
@@ -118,3 +119,24 @@ def test_logs_on_an_object_store_are_folded(bucket: str, tmp_path: Path, kind: s
     [again] = orders.consumers.fold(location)
     assert again.before == 3
     assert orders.consumers.info("all").ack_floor["stream_seq"] == 3
+
+
+def test_two_processes_share_a_consumer_and_settle_each_message_once(
+    bucket: str, tmp_path: Path
+) -> None:
+    billing = {"durable_name": "billing", "ack_policy": "explicit"}
+    stream = {"name": "ORDERS", "subjects": ["s.*"], "retention": "workqueue", "no_ack": False}
+    config = {"warehouse": bucket, "streams": [stream | {"consumers": [billing]}]}
+    (tmp_path / "retention.yaml").write_text(json.dumps(config))
+    warehouse = open_warehouse(tmp_path / "retention.yaml", engine="local")
+    orders = warehouse.new_stream("ORDERS")
+    messages, diaries = 120, ["one", "two"]
+    orders.publish([json.dumps({"subject": f"s.{seq % 3}"}) for seq in range(messages)])
+    orders.consumer("billing")
+    workers = start(tmp_path, diaries, 30, 0.1)
+    assert [worker.wait(300) for worker in workers] == [0, 0]
+    settled_once(tmp_path, diaries, messages)
+    assert all(noted(tmp_path / diary) for diary in diaries)
+    [outcome] = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+    assert outcome.value.by_rule == {"workqueue": messages}

@@ -20,7 +20,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 def test_the_page_has_its_tables() -> None:
     assert len(ROWS) == 109
-    assert len(SUBSCRIBED) == 17
+    assert len(SUBSCRIBED) == 16
     assert sum(row.beside is not None for row in ROWS) == 7
     assert sum(row.there is not None for row in ROWS) == 14
 

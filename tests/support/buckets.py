@@ -17,6 +17,8 @@ import boto3
 from retention import files
 
 BUCKET = "lake"
+_PATIENCE_S = 300
+"""A busy machine takes its time to start one."""
 
 
 @contextmanager
@@ -51,7 +53,7 @@ def object_store() -> Iterator[dict[str, str]]:
 
 
 def _wait_for(port: int) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

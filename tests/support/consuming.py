@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -18,8 +19,10 @@ from retention import steps
 from retention.consuming.consumer import BatchConsumer
 from retention.stream import Stream
 from retention.warehouse import open_warehouse
-from tests.support.crew import serve
+from tests.support.crew import ROOT, serve
 from tests.support.laying import START, even_segments, lay, warehouse_with
+
+Worker: TypeAlias = subprocess.Popen[bytes]
 
 ACK_WAIT = 30 * 10**9
 
@@ -64,6 +67,22 @@ def work(billing: BatchConsumer, path: Path, batch: int, *, naks: float = 0.0) -
                 note(returned=returned.seqs.tolist())
             kept = messages.filter(pa.array([not one for one in back]))
             note(settled=kept.ack().taken if len(kept) else 0)
+
+
+def start(folder: Path, diaries: Sequence[str], batch: int, naks: float) -> list[Worker]:
+    """Processes that work as `work` does, one for each diary."""
+    module = [sys.executable, "-m", "tests.support.consuming", str(folder)]
+    return [subprocess.Popen([*module, name, str(batch), str(naks)], cwd=ROOT) for name in diaries]
+
+
+def settled_once(folder: Path, diaries: Sequence[str], messages: int) -> None:
+    """Nobody was given what another one had, and each message was settled by one of them."""
+    lines = [line for name in diaries for line in noted(folder / name)]
+    given = [seq for line in lines for seq in line.get("given", [])]
+    returned = [seq for line in lines for seq in line.get("returned", [])]
+    assert len(given) == messages + len(returned)
+    assert set(given) == set(range(1, messages + 1))
+    assert sum(line.get("settled", 0) for line in lines) == messages
 
 
 def carry_out(case: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def refusal_of(row: Row) -> str:
     except UsageError as error:
         return str(error)
     existing = ConsumerConfig(**{"name": "c", **row.there}) if row.there is not None else None
-    return next(subscription_refusals(wanted, stream, existing, is_bound=True)).text
+    return next(subscription_refusals(wanted, stream, existing)).text
 
 
 def _cells(line: str) -> list[str]:

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 
 from retention.config.stream import StreamConfig
+from retention.consumers.answers import Answered
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.delivering import (
-    Answered,
     Terms,
     deliver,
     due,

@@ -14,13 +14,13 @@ from retention.consumers import unseen
 from retention.consumers.floors import floor_of_all
 from retention.consumers.fold import Before, Report, fold, fold_log
 from retention.consumers.hearing import Lines
+from retention.consumers.packing import packed, unpacked
 from retention.consumers.replies import ACK, ACKS, DELIVERED, NAK, NEXT, PROGRESS, TERM, UNKNOWN
 from retention.consumers.state import (
     UNSEEN,
     ConsumerState,
     Position,
     contradictions,
-    from_bytes,
     from_json,
     new_state,
 )
@@ -49,7 +49,7 @@ def folded(
     for begin, end in pairwise([0, *cuts, len(log)]):
         state, _ = fold(before, lines_of(log[begin:end]), LAST_SEQ)
         assert contradictions(state, LAST_SEQ) == []
-        assert from_bytes(state.as_bytes()) == state
+        assert unpacked(packed(state)) == state
         before = replace(before, state=state)
     return before.state
 

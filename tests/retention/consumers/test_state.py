@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from retention.consumers.state import (
     ConsumerState,
     Position,
     contradictions,
-    from_bytes,
     from_json,
     new_state,
 )
@@ -63,7 +61,6 @@ def test_the_stored_form_of_every_conformance_case_is_read_and_written_back() ->
     for stored in states:
         state = from_json(stored)
         assert state.as_json() == {name: value for name, value in stored.items() if value}
-        assert from_bytes(state.as_bytes()) == state
         assert contradictions(state) == []
 
 
@@ -79,14 +76,6 @@ def test_a_state_is_written_as_the_server_stores_it() -> None:
 def test_sequences_are_ordered_as_numbers_whatever_their_order_as_text() -> None:
     stored = {**new_state(1).as_json(), "redelivered": {"10": 1, "9": 2}}
     assert from_json(stored).redelivered == redelivered((9, 2), (10, 1))
-
-
-def test_bytes_keep_all_and_depend_on_nothing_but_the_values() -> None:
-    chunks = pa.concat_tables([SOUND.pending.slice(0, 1), SOUND.pending.slice(1)])
-    same = replace(SOUND, pending=chunks)
-    assert from_bytes(SOUND.as_bytes()) == SOUND
-    assert same.as_bytes() == SOUND.as_bytes()
-    assert from_bytes(new_state(7).as_bytes()) == new_state(7)
 
 
 def test_a_new_consumer_needs_nothing_before_its_start() -> None:
@@ -120,12 +109,6 @@ def test_counts_are_those_of_info() -> None:
 def test_a_damaged_state_is_refused(damaged: dict[str, Any]) -> None:
     with pytest.raises(DamagedError, match="the consumer's state cannot be read"):
         from_json(damaged)
-
-
-@pytest.mark.parametrize("damaged", [b"", b"{}", SOUND.as_bytes()[:100]])
-def test_bytes_that_are_no_state_are_refused(damaged: bytes) -> None:
-    with pytest.raises(DamagedError):
-        from_bytes(damaged)
 
 
 @pytest.mark.parametrize(

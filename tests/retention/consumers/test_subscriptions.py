@@ -58,10 +58,8 @@ def consumer_of(**given: Any) -> ConsumerConfig:
     return ConsumerConfig.model_validate({"durable_name": "c", **given})
 
 
-def told(
-    existing: ConsumerConfig | None = None, *, bound: bool = False, **wanted: Any
-) -> list[str]:
-    found = subscription_refusals(Subscription(**wanted), ORDERS, existing, is_bound=bound)
+def told(existing: ConsumerConfig | None = None, **wanted: Any) -> list[str]:
+    found = subscription_refusals(Subscription(**wanted), ORDERS, existing)
     return [f"{refusal.keys[0]}: {refusal.text}" for refusal in found]
 
 
@@ -80,7 +78,7 @@ def test_what_a_consumer_allows_is_not_refused() -> None:
     assert told(subject="orders.paid") == []
     assert told(PULLED, pull=True, subject="orders.paid", consumer="c") == []
     assert told(PUSHED, subject="orders.paid") == []
-    assert told(SHARED, bound=True, queue="workers") == []
+    assert told(SHARED, queue="workers") == []
     assert told(pull=True, consumer="c", config=consumer_of()) == []
 
 
@@ -101,10 +99,6 @@ def test_a_consumer_that_is_named_has_to_be_there_unless_it_is_asked() -> None:
     assert told(consumer="c", pull=True) == []
 
 
-def test_only_one_receives_what_is_pushed_without_a_queue() -> None:
-    assert "somebody already receives" in only(PUSHED, bound=True)
-
-
 @pytest.mark.parametrize(
     ("existing", "queue", "text"),
     [
@@ -115,7 +109,6 @@ def test_only_one_receives_what_is_pushed_without_a_queue() -> None:
 )
 def test_a_queue_is_that_of_the_consumer(existing: ConsumerConfig, queue: str, text: str) -> None:
     assert only(existing, queue=queue) == text
-    assert only(existing, bound=True, queue=queue) == text
 
 
 def test_pushing_and_asking_are_not_mixed() -> None:

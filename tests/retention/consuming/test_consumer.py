@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retention.consumers.delivering import Answered
+from retention.consumers.answers import Answered
 from retention.consuming import record
 from retention.consuming.consumer import BatchConsumer
 from retention.consuming.messages import Messages
@@ -315,3 +316,79 @@ def test_a_record_names_no_more_changes_than_it_must(
     found = ConsumerTable(stream.opened.root).read("billing")
     assert found is not None
     assert len(found.changes) == 2
+
+
+def test_of_what_was_there_before_only_the_last_of_each_subject_is_delivered(
+    tmp_path: Path, clock: Clock
+) -> None:
+    wanted = {"deliver_policy": "last_per_subject", "filter_subject": "orders.>"}
+    stream = stream_with(tmp_path, clock, max_ack_pending=3, **wanted)
+    billing = stream.consumer("billing")
+    assert stream.consumers.info("billing").num_pending == 3
+    stream.publish(['{"subject": "orders.a", "data": "late"}', '{"subject": "orders.b"}'])
+    assert stream.consumers.info("billing").num_pending == 5
+    stream.delete(8).apply()
+    first = billing.fetch(1)
+    assert seqs(first) == [7]
+    assert seqs(billing.fetch(9)) == [9, 10]
+    assert stream.consumers.info("billing").num_pending == 1
+    first.ack()
+    assert seqs(billing.fetch(9)) == [11]
+
+
+def test_what_is_sampled_is_told_to_whoever_acknowledges(tmp_path: Path, clock: Clock) -> None:
+    stream = stream_with(tmp_path, clock, sample_freq="100%")
+    billing = stream.consumer("billing")
+    billing.fetch(2)
+    clock.now += 30 * SECOND
+    again = billing.fetch(3)
+    clock.now += 7
+    answered = again.ack()
+    rows = answered.sampled.select(["stream_seq", "consumer_seq", "ack_time", "deliveries"])
+    assert rows.to_pydict() == {
+        "stream_seq": [1, 2, 3],
+        "consumer_seq": [3, 4, 5],
+        "ack_time": [7, 7, 7],
+        "deliveries": [2, 2, 1],
+    }
+    assert again.ack().sampled.num_rows == 0
+    assert billing.fetch(1).term().sampled.num_rows == 0
+    line = json.loads(answered.advisories()[0])
+    assert line["subject"] == "$JS.EVENT.METRIC.CONSUMER.ACK.ORDERS.billing"
+    assert json.loads(line["data"]) == {
+        "type": "io.nats.jetstream.metric.v1.consumer_ack",
+        "id": "ORDERS.billing.3.2",
+        "timestamp": "2023-11-14T22:13:50.000000007Z",
+        "stream": "ORDERS",
+        "consumer": "billing",
+        "consumer_seq": 3,
+        "stream_seq": 1,
+        "ack_time": 7,
+        "deliveries": 2,
+    }
+
+
+def test_what_is_sampled_can_be_published_once(tmp_path: Path, clock: Clock) -> None:
+    billing = consumer_of(tmp_path, clock, sample_freq="100")
+    lines = billing.fetch(3).ack().advisories()
+    metrics = open_warehouse(tmp_path / "retention.yaml", clock=clock).new_stream("METRICS")
+    metrics.publish(lines)
+    metrics.publish(lines)
+    assert metrics.state().messages == 3
+
+
+def test_with_replay_of_the_original_it_is_told_how_long_after_the_one_before_a_message_came(
+    tmp_path: Path, clock: Clock
+) -> None:
+    stream = stream_with(tmp_path, clock, replay_policy="original")
+    billing = stream.consumer("billing")
+    line = '{"subject": "orders.d", "ts_ns": %d}'
+    stream.publish([line % (START + after) for after in (5, 12)])
+    assert [one.gap_ns for one in billing.fetch(3)] == [0, 0, 0]
+    billing.nak([2])
+    assert [(one.seq, one.gap_ns) for one in billing.fetch(8)] == [
+        *((seq, 0) for seq in (2, 4, 5, 6, 7, 8, 9)),
+        (10, 5),
+    ]
+    assert [one.gap_ns for one in billing.fetch(8)] == [7]
+    assert consumer_of(tmp_path / "instant", clock).fetch(1).table["gap_ns"].null_count == 1

@@ -8,7 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from retention.consumers.state import UNSEEN, Position, new_state
+from retention.consumers.state import (
+    OPEN,
+    PENDING,
+    REDELIVERED,
+    UNSEEN,
+    ConsumerState,
+    Position,
+    new_state,
+)
 from retention.errors import BusyError, DamagedError
 from retention.segments import Counters
 from retention.stores import consumers
@@ -119,17 +127,65 @@ def test_rivals_who_keep_coming_first_are_named(
         table.update("billing", change)
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "[]", "bit", "other"])
+@pytest.mark.parametrize("damage", ["", "{}", "[]", "other"])
 def test_damage_is_refused_by_name(table: ConsumerTable, tmp_path: Path, damage: str) -> None:
     table.update("billing", created)
     [place] = (tmp_path / DIRECTORY / "billing").iterdir()
-    said = place.read_text()
-    damages = {"bit": said.replace('"stream_seq":0', '"stream_seq":9'), "other": said}
-    place.write_text(damages.get(damage, damage))
+    place.write_text(place.read_text() if damage == "other" else damage)
     if damage == "other":
         place.rename(place.with_name(f"{2:020d}.json"))
-    with pytest.raises(DamagedError, match=r"0\.json|[12]\.json: this record of consumer billing"):
+    with pytest.raises(DamagedError, match=r"[12]\.json: this record of consumer billing"):
         table.live(NOBODY)
+
+
+def test_no_flipped_bit_is_believed(table: ConsumerTable, tmp_path: Path) -> None:
+    table.update("billing", created)
+    [place] = (tmp_path / DIRECTORY / "billing").iterdir()
+    whole = place.read_bytes()
+    for number in range(40):
+        bit = number * 8 * len(whole) // 40 + number % 8
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        place.unlink()
+        place.write_bytes(flipped)
+        with pytest.raises(DamagedError, match="this record of consumer billing cannot be read"):
+            table.read("billing")
+
+
+EARLIER = (
+    '{"consumer":"billing","config":{"durable_name":"billing"},"state":{"delivered":{"consumer_seq":6,"stream_seq":5},'
+    '"ack_floor":{"consumer_seq":2,"stream_seq":2},"pending":{"3":{"Sequence":3,"Timestamp":10},"5":{"Sequence":5,'
+    '"Timestamp":12}},"redelivered":{"1":4,"3":1}},"version":1,"revision":1,"counted":true,"deleted":false,'
+    '"origin":null,"folded":{"acks.jsonl":4},"changes":{"a":7},"unseen":{"first":[4],"last":[4],"after":[3],"before":'
+    '[9223372036854775807]},"last_active_ns":99,"check":'
+    '"f66c75ef8f27b5adc1e0216f5c949a8e8489962cc58f0db4873f778e2f217fde"}'
+)
+"""A record as it was written when states were JSON."""
+
+
+def test_a_record_of_an_earlier_version_is_read_and_built_upon(
+    table: ConsumerTable, tmp_path: Path
+) -> None:
+    place = tmp_path / DIRECTORY / "billing" / f"{1:020d}.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(EARLIER)
+    state = ConsumerState(
+        Position(6, 5),
+        Position(2, 2),
+        pa.table([[3, 5], [3, 5], [10, 12]], schema=PENDING),
+        pa.table([[1, 3], [4, 1]], schema=REDELIVERED),
+        pa.table([[4], [4], [3], [OPEN]], schema=UNSEEN),
+        last_active_ns=99,
+    )
+    found = table.read("billing")
+    assert found is not None
+    assert (found.state, found.folded, found.changes) == (state, {"acks.jsonl": 4}, {"a": 7})
+    after = table.update("billing", lambda record: replace(record or BILLING, revision=2))
+    assert (after.version, after.state, table.read("billing")) == (2, state, after)
+    place.write_text(EARLIER.replace('"3":1}', '"3":2}'))
+    place.with_name(f"{2:020d}.json").unlink()
+    with pytest.raises(DamagedError, match="it is not what was written"):
+        table.read("billing")
 
 
 def test_consumers_that_an_earlier_version_kept_are_read_and_updated(
