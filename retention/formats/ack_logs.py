@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from retention import files
 from retention.errors import UsageError
+from retention.failing import telling
 from retention.formats.ack_log import AckLog, LogPart, unreadable
 
 PART_BYTES = 32 << 20
@@ -53,7 +54,10 @@ def _files(place: str) -> list[str]:
 
 
 def _is_file(place: str) -> bool:
-    return files.length(place) is not None if files.is_remote(place) else Path(place).is_file()
+    if files.is_remote(place):
+        return files.length(place) is not None
+    with telling(place):
+        return Path(place).is_file()
 
 
 def _hidden(path: str) -> bool:

@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.errors import BusyError
+from retention.failing import telling
 from retention.opened import OpenedStream
 from retention.rules.removal import Delete, Request, from_json
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
+from retention.stores.parquet_log import ParquetLog
 
 
 def erase(opened: OpenedStream, request: Request | None) -> None:
@@ -42,10 +44,12 @@ def erase(opened: OpenedStream, request: Request | None) -> None:
             f"{opened.name}: the messages are deleted, but another process keeps files that hold them from being moved "
             f"out of {layout.messages}; try again: the next run of this stream erases them"
         )
+    # Where lists of a directory come late, the log knows the names all the same.
+    named = ParquetLog(layout).names_ever()
     holding = [
         (place, path)
         for place in ("trash", "staging")
-        for path in _data_files(layout.own(place))
+        for path in sorted({*_data_files(layout.own(place)), *named})
         if _holds(layout.own(place, path), wanted)
     ]
     files.delete(layout.own(place, path) for place, path in holding)
@@ -66,7 +70,7 @@ def _data_files(directory: str) -> list[str]:
 def _holds(location: str, wanted: np.ndarray) -> bool:
     """Whether a file has one of the sequences; one that is only being written has none that was deleted."""
     try:
-        with files.open_input(location) as source:
+        with telling(location, FileNotFoundError), files.open_input(location) as source:
             seqs = pq.ParquetFile(source).read(["seq"])["seq"].to_numpy()
     except (FileNotFoundError, pa.ArrowInvalid):
         return False

@@ -414,7 +414,8 @@ def _accounted(folder: Path, left: set[str]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for path in folder.rglob("*"):
         if path.is_file() and str(path.resolve()) not in real:
-            unfinished = path.suffix == ".tmp"
+            # Where people keep their plans nothing is looked after: what a dying disk leaves there, they see.
+            unfinished = path.suffix == ".tmp" and "plans" not in path.parts
             data = path.suffix in (".parquet", ".arrow") and "_delta_log" not in path.parts
             kind = next((kind for kind in kinds if kind in path.parts), None)
             if unfinished or (kind and data):
