@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from retention.units import format_size, parse_size, spell_duration
+from retention.topic_policy import TopicPolicy
+from retention.units import MICROSECOND, format_size, parse_size, spell_duration
 
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
@@ -32,10 +34,13 @@ class Policy:
     sealed: bool = False
     unmatched: Unmatched = "keep"
     """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
+    topic: TopicPolicy | None = None
+    """The rules of a topic, which has no others; None: it is no topic."""
 
-    def as_json(self) -> dict[str, int | str | bool | None]:
+    def as_json(self) -> dict[str, Any]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""
-        return dict(sorted(asdict(self).items()))
+        said = dict(sorted(asdict(self).items()))
+        return {name: value for name, value in said.items() if name != "topic" or value is not None}
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -55,13 +60,37 @@ class Policy:
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)
 
 
+def policy_from_json(said: Mapping[str, Any]) -> Policy:
+    """The policy of which `as_json` made these values."""
+    topic = said.get("topic")
+    return Policy(**{**said, "topic": topic and TopicPolicy(**topic)})
+
+
 UNLIMITED = Policy()
 """The policy of a stream that no configuration names."""
 
 
 def describe(policy: Policy) -> list[str]:
     """Say in words which messages go and which limits never remove any, a sentence each."""
+    if policy.topic is not None:
+        return _of_topic(policy.topic)
     return [_removals(policy), *_refusals(policy), *_expiry(policy), *_releases(policy)]
+
+
+def _of_topic(topic: TopicPolicy) -> list[str]:
+    reasons = []
+    if topic.message_expiry_us is not None:
+        kept = spell_duration(topic.message_expiry_us * MICROSECOND)
+        reasons.append(f"{kept} after its newest message was stored")
+    if topic.max_topic_size is not None:
+        reasons.append(f"when the topic exceeds {_size(topic.max_topic_size)}")
+    if not reasons:
+        return ["no segment ever goes by itself"]
+    held = (
+        ["consumers that have not read it hold it back"] if topic.respect_consumer_offsets else []
+    )
+    whose = "today's servers" if topic.profile == "modern" else "servers of 0.8"
+    return [f"a sealed segment goes {_join(reasons)}, as {whose} have it", *held]
 
 
 def _removals(policy: Policy) -> str:

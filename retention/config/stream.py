@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -36,6 +36,9 @@ from retention.fields import (
 )
 from retention.policy import Discard, Policy, Retention, Unmatched
 from retention.units import DAY, MINUTE
+
+if TYPE_CHECKING:
+    from retention.config.topic import TopicConfig
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
 MOST_FILES = 16
@@ -128,6 +131,11 @@ class StreamConfig(StorageSettings, Described):
             raise refused(refusals)
         self.__dict__["consumers"] = tuple(resolved(one, self) for one in self.consumers)
         return self
+
+    @property
+    def topic(self) -> TopicConfig | None:
+        """The topic that is kept as this stream; None: it is no topic."""
+        return None
 
     @property
     def most_files(self) -> int:

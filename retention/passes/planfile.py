@@ -15,7 +15,7 @@ from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.passes.audience import pins_as_json, pins_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
-from retention.policy import Policy
+from retention.policy import policy_from_json
 from retention.rules.removal import as_json, from_json
 from retention.segments import ReadCount
 from retention.stores.layout import leaving
@@ -99,7 +99,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         table_id=header["table_id"],
         version=header["version"],
         as_of_ns=header["as_of_ns"],
-        policy=Policy(**header["policy"]),
+        policy=policy_from_json(header["policy"]),
         segments=SegmentCounts(**header["segments"]),
         read=ReadCount(header["files_read"], header["bytes_read"]),
         sequences=tuple(header["sequences"]) if header["sequences"] else None,

@@ -13,7 +13,7 @@ def test_a_policy_is_json_in_the_order_of_its_names() -> None:
     values = Policy(max_age_ns=1, discard="new", whole_segments=True).as_json()
     assert list(values) == sorted(values)
     assert json.loads(json.dumps(values)) == values
-    assert Policy(**values) == Policy(max_age_ns=1, discard="new", whole_segments=True)  # type: ignore[arg-type]
+    assert Policy(**values) == Policy(max_age_ns=1, discard="new", whole_segments=True)
 
 
 def test_age_and_count_are_said_together() -> None:
