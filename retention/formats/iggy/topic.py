@@ -173,11 +173,11 @@ def _partition(number: int, directory: str) -> Partition:
     found = [
         (int(match[1]), match[0]) for match in map(_LOG.fullmatch, files.names(directory)) if match
     ]
-    ends = [segment for segment, _ in found[1:]]
     if found and found[-1][0] >= END_OF_OFFSETS:
         raise UsageError(f"{directory}: no offset can be as large as the name of its last log says")
     logs = []
-    for (segment, name), end in zip(found, [*ends, None], strict=True):
+    for nth, (segment, name) in enumerate(found):
         location = files.join(directory, name)
+        end = found[nth + 1][0] if nth + 1 < len(found) else None
         logs.append(Log(location, number, segment, files.stat(location)[0], end))
     return Partition(number, directory, tuple(logs), read_stored_offsets(directory))
