@@ -129,13 +129,14 @@ def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tupl
 def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:
     """Parts joined to larger ones."""
     held: list[Part] = []
+    count = size = 0
     for part in parts:
         held.append(part)
         next_offset = part.next_offset
-        count = sum(one.rows.num_rows for one in held)
-        if count >= _PART_ROWS or sum(one.rows.nbytes for one in held) >= _PART_BYTES:
+        count, size = count + part.rows.num_rows, size + part.rows.nbytes
+        if count >= _PART_ROWS or size >= _PART_BYTES:
             yield _joined(held, next_offset)
-            held = []
+            held, count, size = [], 0, 0
     yield _joined(held, next_offset)
 
 

@@ -162,7 +162,7 @@ def test_an_error_names_twenty_damages_at_most(tmp_path: Path) -> None:
     messages = [Message(offset, b"payload") for offset in range(50)]
     content = log_08(messages).replace(b"payload", b"PAYLOAD")
     topic = topic_of(tmp_path, {"0": {0: content}})
-    with pytest.raises(DamagedError, match="offset 19: .*; and 30 more; nothing was imported"):
+    with pytest.raises(DamagedError, match=r"offset 19: .*; and 30 more; nothing was imported"):
         list(refusing_damage(topic.parts(ERAS["0.8"])))
 
 
