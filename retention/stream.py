@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from retention.formats.iggy.era import EraName
+    from retention.writing.iggy_import import TopicImported
+
 Instant = str | int | None
 """RFC 3339, integer nanoseconds since the epoch, or None: now."""
 
@@ -211,6 +214,28 @@ class Stream:
             RefusedError: the stream holds, or held, something else.
         """
         return import_nats_backup(self.opened, path)
+
+    def import_iggy_log(
+        self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False
+    ) -> TopicImported:
+        """Import the directory of one topic of an Iggy server into this topic, which must never have held anything.
+
+        Args:
+            directory: `streams/<id>/topics/<id>` of the server's data directory; it is only read.
+            era: of the server that wrote it, `0.8` or `0.9`; None: found out by its checksums.
+            allow_damaged: leave out what is damaged instead of refusing all of it.
+
+        Raises:
+            UsageError: it is no such directory, its logs are of another era, or this is no topic.
+            DamagedError: something in it is damaged.
+            RefusedError: the topic holds, or held, something else.
+        """
+        from retention.writing.iggy_import import import_iggy_log
+
+        with Engines(self.engine) as engines:
+            return import_iggy_log(
+                self.opened, str(directory), engines, era, allow_damaged=allow_damaged
+            )
 
     def export_nats_backup(self, target: str | Path) -> Exported:
         """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.

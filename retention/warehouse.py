@@ -199,7 +199,9 @@ class Warehouse:
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
         config = self.config.stream(name) or self._unlisted(name, root)
-        settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
+        settings = StoreSettings(
+            config.format, config.grace_ns, config.exclusive, config.quiet, config.partitions
+        )
         store = open_store(root, name, settings, self.clock)
         return OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns)
 

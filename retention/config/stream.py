@@ -138,6 +138,11 @@ class StreamConfig(StorageSettings, Described):
         return None
 
     @property
+    def partitions(self) -> int:
+        """How many a topic has; streams have one."""
+        return 1 if self.topic is None else self.topic.partitions
+
+    @property
     def most_files(self) -> int:
         """Among how many files an append or a rewrite may divide a segment's messages, apart by deadline."""
         return 1 if self.layout == "sequence" or self.whole_segments else MOST_FILES

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+import pyarrow as pa
 
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
@@ -71,11 +73,7 @@ class Topic:
         """
         for partition in self.partitions:
             for part in partition.parts(era):
-                if is_encrypted(part.rows):
-                    raise RefusedError(
-                        f"{partition.directory}: its messages are encrypted, so that neither payloads nor user headers"
-                        " can be read; nothing was imported; poll them from the server, which decrypts them"
-                    )
+                refuse_encrypted(part.rows, partition.directory)
                 yield part
 
 
@@ -139,21 +137,44 @@ def refuse_other_era(topic: Topic, era: EraName) -> None:
         )
 
 
+def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
+    """Refuse messages (shape `ROWS`) that the server encrypted.
+
+    Raises:
+        RefusedError: naming the place.
+    """
+    if is_encrypted(rows):
+        raise RefusedError(
+            f"{place}: its messages are encrypted, so that neither payloads nor user headers can be read; nothing was"
+            " imported; poll them from the server, which decrypts them"
+        )
+
+
+def refuse_damage(findings: Sequence[Finding]) -> None:
+    """Refuse what is damaged.
+
+    Raises:
+        DamagedError: there is damage; the message names up to 20, by log and offset.
+    """
+    damages = [one.sentence for one in findings if isinstance(one, Damage)]
+    if not damages:
+        return
+    more = len(damages) - _MOST_TOLD
+    others = f"; and {more} more" if more > 0 else ""
+    raise DamagedError(
+        f"{'; '.join(damages[:_MOST_TOLD])}{others}; nothing was imported;"
+        " copy the log again, or leave out what is damaged with --allow-damaged"
+    )
+
+
 def refusing_damage(parts: Iterator[Part]) -> Iterator[Part]:
     """The same parts, up to the first with damage.
 
     Raises:
-        DamagedError: there is damage; the message names up to 20 of the part, by log and offset.
+        DamagedError: there is damage.
     """
     for part in parts:
-        damages = [one.sentence for one in part.findings if isinstance(one, Damage)]
-        if damages:
-            more = len(damages) - _MOST_TOLD
-            others = f"; and {more} more" if more > 0 else ""
-            raise DamagedError(
-                f"{'; '.join(damages[:_MOST_TOLD])}{others}; nothing was imported;"
-                " copy the log again, or leave out what is damaged with --allow-damaged"
-            )
+        refuse_damage(part.findings)
         yield part
 
 
