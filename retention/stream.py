@@ -14,6 +14,7 @@ from retention.formats.jsonl import opened_lines
 from retention.opened import OpenedStream
 from retention.passes.asked import explain_asked
 from retention.passes.explain import explain
+from retention.passes.explain_topic import explain_topic
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
 from retention.passes.plan import Plan
@@ -79,8 +80,12 @@ class Stream:
         Raises:
             UsageError: there is no such message.
         """
+        instant, topic = self.instant(as_of), self.opened.config.topic
+        if topic is not None:
+            found = explain_topic(self.opened, topic.policy(), (partition, seq), instant)
+            return ShownExplanation(**vars(found))
         with Engines(self.engine) as engines:
-            found = explain(self.opened, seq, self.instant(as_of), engines, partition)
+            found = explain(self.opened, seq, instant, engines, partition)
         return ShownExplanation(**vars(found))
 
     def purge(

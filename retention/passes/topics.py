@@ -25,7 +25,8 @@ from retention.units import MICROSECOND
 
 OFFSETS = "offsets"
 """What pins call the stored offsets of a topic."""
-_RULES = {BY_AGE: RULES.index(MESSAGE_EXPIRY), BY_SIZE: RULES.index(MAX_TOPIC_SIZE)}
+RULE_OF = {BY_AGE: RULES.index(MESSAGE_EXPIRY), BY_SIZE: RULES.index(MAX_TOPIC_SIZE)}
+"""The rule of each fate but `STAYS`, an index into `RULES`."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,6 @@ def rules_of_files(inventory: Inventory, segments: TopicSegments, fates: Array) 
     """By which rule each file of the inventory goes, an index into `RULES`; `STAYS`: it does not."""
     stored = segments.end >= segments.start
     rules = np.full(int(stored.sum()), STAYS, dtype=np.int64)
-    for fate, rule in _RULES.items():
+    for fate, rule in RULE_OF.items():
         rules[fates[stored] == fate] = rule
     return rules[segment_numbers(inventory.files)[0]]
