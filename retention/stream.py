@@ -14,7 +14,6 @@ from retention.formats.jsonl import opened_lines
 from retention.opened import OpenedStream
 from retention.passes.asked import explain_asked
 from retention.passes.explain import explain
-from retention.passes.explain_topic import explain_topic
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
 from retention.passes.plan import Plan
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from retention.formats.iggy.era import EraName
-    from retention.writing.iggy_import import TopicImported
 
 Instant = str | int | None
 """RFC 3339, integer nanoseconds since the epoch, or None: now."""
@@ -80,12 +76,8 @@ class Stream:
         Raises:
             UsageError: there is no such message.
         """
-        instant, topic = self.instant(as_of), self.opened.config.topic
-        if topic is not None:
-            found = explain_topic(self.opened, topic.policy(), (partition, seq), instant)
-            return ShownExplanation(**vars(found))
         with Engines(self.engine) as engines:
-            found = explain(self.opened, seq, instant, engines, partition)
+            found = explain(self.opened, seq, self.instant(as_of), engines, partition)
         return ShownExplanation(**vars(found))
 
     def purge(
@@ -219,28 +211,6 @@ class Stream:
             RefusedError: the stream holds, or held, something else.
         """
         return import_nats_backup(self.opened, path)
-
-    def import_iggy_log(
-        self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False
-    ) -> TopicImported:
-        """Import the directory of one topic of an Iggy server into this topic, which must never have held anything.
-
-        Args:
-            directory: `streams/<id>/topics/<id>` of the server's data directory; it is only read.
-            era: of the server that wrote it, `0.8` or `0.9`; None: found out by its checksums.
-            allow_damaged: leave out what is damaged instead of refusing all of it.
-
-        Raises:
-            UsageError: it is no such directory, its logs are of another era, or this is no topic.
-            DamagedError: something in it is damaged.
-            RefusedError: the topic holds, or held, something else.
-        """
-        from retention.writing.iggy_import import import_iggy_log
-
-        with Engines(self.engine) as engines:
-            return import_iggy_log(
-                self.opened, str(directory), engines, era, allow_damaged=allow_damaged
-            )
 
     def export_nats_backup(self, target: str | Path) -> Exported:
         """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.

@@ -117,8 +117,8 @@ def iggy_log(
     """Import one topic's directory of an Iggy server: every message as it was, all of them or none."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    stream = warehouse.new_stream(topic)
-    imported = stream.import_iggy_log(directory, era, allow_damaged=allow_damaged)
+    taking = warehouse.topic(topic)
+    imported = taking.import_iggy_log(directory, era, allow_damaged=allow_damaged)
     for finding in imported.findings:
         typer.echo(finding.sentence, err=True)
     if settings.format == "table":

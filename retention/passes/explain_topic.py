@@ -12,7 +12,7 @@ from retention import parquet_files
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation
-from retention.passes.topics import RULE_OF, TopicLook, look_at_topic
+from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.rules import RULES
 from retention.rules.iggy_modern import budget_of
 from retention.rules.topic_segments import STAYS
@@ -22,21 +22,19 @@ from retention.units import MICROSECOND, format_duration, format_instant, format
 _NARROW = ("seq", "subject", "ts_ns", "size")
 
 
-def explain_topic(
-    opened: OpenedStream, topic: TopicPolicy, place: tuple[int, int], as_of_ns: int
-) -> Explanation:
+def explain_topic(opened: OpenedStream, place: tuple[int, int], as_of_ns: int) -> Explanation:
     """Explain one message, as a pass at `as_of_ns` would treat it.
 
     Args:
         opened: the topic.
-        topic: its rules.
         place: partition and offset.
         as_of_ns: the pass's one instant.
 
     Raises:
-        UsageError: no message with that offset is in the partition.
+        UsageError: no message with that offset is in the partition, or it is no topic.
         RefusedError, DamagedError: as planning.
     """
+    topic = topic_of(opened).policy()
     seen = look_at_topic(opened, topic, as_of_ns) if opened.store.exists() else None
     message = None if seen is None else _message(opened, seen, place)
     if seen is None or message is None:

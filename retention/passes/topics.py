@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retention.config.topic import TopicConfig
+from retention.errors import UsageError
+from retention.find import CONFIG_NAME
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.plan import Plan
@@ -39,6 +42,20 @@ class TopicLook:
     offsets: Offsets
     plan: Plan
     snapshot: Snapshot
+
+
+def topic_of(opened: OpenedStream) -> TopicConfig:
+    """What the configuration says of a topic.
+
+    Raises:
+        UsageError: it lists none of that name.
+    """
+    topic = opened.config.topic
+    if topic is None:
+        raise UsageError(
+            f"{opened.name}: is no topic; list it under `topics:` in {CONFIG_NAME}, with its partitions"
+        )
+    return topic
 
 
 def look_at_topic(opened: OpenedStream, topic: TopicPolicy, as_of_ns: int) -> TopicLook:

@@ -16,15 +16,14 @@ from retention.errors import (
     ConflictError,
     RefusedError,
     StalePlanError,
-    UsageError,
 )
-from retention.find import CONFIG_NAME
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding, Hole
 from retention.formats.iggy.log import Log
 from retention.formats.iggy.source import opened as opened_log
 from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
 from retention.opened import OpenedStream
+from retention.passes.topics import topic_of
 from retention.ports import Snapshot, Swap
 from retention.steps import Step, reached
 from retention.stores.lease import lease
@@ -76,10 +75,7 @@ def import_iggy_log(
         RefusedError: the topic holds, or held, something else, or has fewer partitions; or messages are encrypted.
         BusyError: the append lease is held, or another writer came first.
     """
-    if opened.config.topic is None:
-        raise UsageError(
-            f"{opened.name}: is no topic, and Iggy's logs go into one; list it under `topics:` in {CONFIG_NAME}"
-        )
+    topic_of(opened)
     found = read_topic(directory)
     _refuse_more_partitions(opened, found)
     if era is not None:

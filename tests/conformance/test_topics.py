@@ -84,7 +84,7 @@ def test_logs_of_a_real_server_come_in_and_a_pass_leaves_what_it_left(
     manifest = json.loads((ORIGINALS / name / "manifest.json").read_text())
     topic = topic_of(manifest, "orders", len(manifest["before"]))
     warehouse = warehouse_of(tmp_path / "lake", [topic], table_format, "local")
-    stream = warehouse.stream("orders")
+    stream = warehouse.topic("orders")
     before, after = (original(name, moment, tmp_path) for moment in ("before", "after"))
     imported = stream.import_iggy_log(before)
     assert not imported.findings
