@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from retention.units import format_size, parse_size, spell_duration
+from retention.topic_policy import TopicPolicy
+from retention.units import MICROSECOND, format_size, parse_size, spell_duration
 
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
@@ -26,6 +28,10 @@ class HoldRule:
     """A message of this age is held no longer; None: any age."""
     max_bytes: int | None = None
     """The newest so many bytes are held, older messages no longer; None: any number."""
+
+
+_RARE = ("hold", "topic")
+"""What is left out of the JSON where there is none."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +55,17 @@ class Policy:
     """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
     hold: HoldRule | None = None
     """For whom limits leave messages alone; only under `limits`."""
+    topic: TopicPolicy | None = None
+    """The rules of a topic, which has no others; None: it is no topic."""
 
     def as_json(self) -> dict[str, Any]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""
-        values = asdict(self)
-        if self.hold is None:
-            del values["hold"]
-        else:
-            values["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
-        return dict(sorted(values.items()))
+        said = dict(sorted(asdict(self).items()))
+        if self.hold is not None:
+            said["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
+        return {
+            name: value for name, value in said.items() if value is not None or name not in _RARE
+        }
 
     @property
     def asks_consumers(self) -> bool:
@@ -87,14 +95,13 @@ class Policy:
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)
 
 
-def policy_from_json(values: dict[str, Any]) -> Policy:
-    """Read what `Policy.as_json` made."""
-    held = values.get("hold")
-    if held is None:
-        return Policy(**values)
-    named = held["consumers"]
-    rule = HoldRule(**held | {"consumers": named if named is None else tuple(named)})
-    return Policy(**values | {"hold": rule})
+def policy_from_json(said: Mapping[str, Any]) -> Policy:
+    """The policy of which `as_json` made these values."""
+    held, topic = said.get("hold"), said.get("topic")
+    if held is not None:
+        named = held["consumers"]
+        held = HoldRule(**held | {"consumers": named if named is None else tuple(named)})
+    return Policy(**{**said, "hold": held, "topic": topic and TopicPolicy(**topic)})
 
 
 UNLIMITED = Policy()
@@ -103,6 +110,8 @@ UNLIMITED = Policy()
 
 def describe(policy: Policy) -> list[str]:
     """Say in words which messages go and which limits never remove any, a sentence each."""
+    if policy.topic is not None:
+        return _of_topic(policy.topic)
     return [
         _removals(policy),
         *_refusals(policy),
@@ -110,6 +119,22 @@ def describe(policy: Policy) -> list[str]:
         *_releases(policy),
         *_holds(policy),
     ]
+
+
+def _of_topic(topic: TopicPolicy) -> list[str]:
+    reasons = []
+    if topic.message_expiry_us is not None:
+        kept = spell_duration(topic.message_expiry_us * MICROSECOND)
+        reasons.append(f"{kept} after its newest message was stored")
+    if topic.max_topic_size is not None:
+        reasons.append(f"when the topic exceeds {_size(topic.max_topic_size)}")
+    if not reasons:
+        return ["no segment ever goes by itself"]
+    held = (
+        ["consumers that have not read it hold it back"] if topic.respect_consumer_offsets else []
+    )
+    whose = "today's servers" if topic.profile == "modern" else "servers of 0.8"
+    return [f"a sealed segment goes {_join(reasons)}, as {whose} have it", *held]
 
 
 def _removals(policy: Policy) -> str:

@@ -42,6 +42,8 @@ class Step(StrEnum):
     """Staged files that no commit named are deleted."""
     CONSUMERS_KEPT = "import.consumers-kept"
     """The consumers of a backup are written."""
+    OFFSETS_KEPT = "import.offsets-kept"
+    """The stored offsets of a topic are written."""
     CONSUMER_WRITTEN = "consumer.written"
     """A version of a consumer's record is in its place."""
     CONSUMER_TIDIED = "consumer.tidied"

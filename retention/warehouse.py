@@ -23,6 +23,7 @@ from retention.passes.plan import Plan
 from retention.passes.planning import plan_stream
 from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
+from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
@@ -32,6 +33,7 @@ from retention.units import parse_instant
 if TYPE_CHECKING:
     from retention.consuming.consumer import BatchConsumer
     from retention.stream import Instant, Stream
+    from retention.topic import Topic
     from retention.writing.mirror import Mirrored
 
 _MOST_NAMES = 12
@@ -88,8 +90,24 @@ class Warehouse:
         """
         # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
         from retention.stream import Stream
+        from retention.topic import Topic
 
-        return Stream(self._open(name), self.engine)
+        opened = self._open(name)
+        kind = Stream if opened.config.topic is None else Topic
+        return kind(opened, self.engine)
+
+    def topic(self, name: str) -> Topic:
+        """A topic that the configuration lists.
+
+        Raises:
+            UsageError: it lists none of that name.
+            RefusedError: a symbolic link leads out of the warehouse.
+        """
+        from retention.topic import Topic
+
+        opened = self._open(name)
+        topic_of(opened)
+        return Topic(opened, self.engine)
 
     def subscribe(
         self,
@@ -234,7 +252,9 @@ class Warehouse:
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
         config = self.config.stream(name) or self._unlisted(name, root)
-        settings = StoreSettings(config.format, config.grace_ns, config.exclusive, config.quiet)
+        settings = StoreSettings(
+            config.format, config.grace_ns, config.exclusive, config.quiet, config.partitions
+        )
         store = open_store(root, name, settings, self.clock)
         return OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns)
 

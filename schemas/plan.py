@@ -17,6 +17,8 @@ RULE_NAMES = (
     "delete",
     "purge",
     "rollup",
+    "message_expiry",
+    "max_topic_size",
 )
 
 PLANNED_FILES = pa.schema(

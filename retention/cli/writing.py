@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,8 +17,13 @@ from retention.errors import UsageError
 from retention.passes.outcomes import failed, one_by_one
 
 if TYPE_CHECKING:
+    from retention.writing.iggy_import import TopicImported
     from retention.writing.imports import Imported
     from retention.writing.publish import Published
+
+
+Era = Literal["0.8", "0.9"]
+"""Of Iggy's servers."""
 
 imports = typer.Typer(help="Take in what another system kept, unchanged.", no_args_is_help=True)
 
@@ -94,6 +99,40 @@ def nats_backup(
         entries = [vars(one.value) if one.value else failed(one) for one in outcomes]
         put_json(settings, entries, entries)
     finish(outcomes)
+
+
+@imports.command("iggy-log")
+def iggy_log(
+    ctx: typer.Context,
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="streams/<id>/topics/<id> of a server's directory."),
+    ],
+    topic: Annotated[str, typer.Option(metavar="T", help="One that retention.yaml lists.")],
+    era: Annotated[Era | None, typer.Option(help="Of the server; found out, if not given.")] = None,
+    allow_damaged: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool, typer.Option("--allow-damaged", help="Leave out what is damaged.")
+    ] = False,
+) -> None:
+    """Import one topic's directory of an Iggy server: every message as it was, all of them or none."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    taking = warehouse.topic(topic)
+    imported = taking.import_iggy_log(directory, era, allow_damaged=allow_damaged)
+    for finding in imported.findings:
+        typer.echo(finding.sentence, err=True)
+    if settings.format == "table":
+        put_lines([f"{imported.stream}: {_topic_imported(imported)}"])
+    else:
+        findings = [finding.sentence for finding in imported.findings]
+        entry = vars(imported) | {"findings": findings}
+        put_json(settings, [entry], [entry])
+
+
+def _topic_imported(imported: TopicImported) -> str:
+    if imported.already:
+        return "this directory was imported before; nothing was written"
+    return f"{imported.messages:,} messages imported, in {imported.partitions:,} partitions"
 
 
 def _stem(file: Path) -> str:

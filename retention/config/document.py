@@ -150,13 +150,14 @@ def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
 
 def _tell(document: Document, mistake: Mistake) -> str:
     place = mistake.place
-    if place[:1] != ("streams",) or len(place) == 1:
+    kind = {"streams": "stream", "topics": "topic"}.get(str(place[0])) if len(place) > 1 else None
+    if kind is None:
         return f"{_dotted(place)}: {mistake.text}" if place else mistake.text
-    stream = document.values["streams"][place[1]]
+    stream = document.values[place[0]][place[1]]
     config = stream.get("config", stream) if isinstance(stream, Mapping) else {}
     name = config.get("name") if isinstance(config, Mapping) else None
-    key = _dotted(place[2:]) or f"streams.{place[1]}"
-    return f"{key}: stream {name}: {mistake.text}" if name else f"{key}: {mistake.text}"
+    key = _dotted(place[2:]) or _dotted(place)
+    return f"{key}: {kind} {name}: {mistake.text}" if name else f"{key}: {mistake.text}"
 
 
 def _dotted(place: Place) -> str:

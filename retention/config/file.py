@@ -8,17 +8,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
 from retention.config.mistakes import read_model
-from retention.config.neighbours import neighbour_mistakes
-from retention.config.stream import StorageSettings, StreamConfig
+from retention.config.neighbours import name_mistakes, neighbour_mistakes
+from retention.config.stream import KeepingSettings, StorageSettings, StreamConfig
+from retention.config.topic import TopicConfig
 from retention.errors import ConfigError
 from retention.fields import Part, refuse
 
+Kept = TypeVar("Kept", StreamConfig, TopicConfig)
+
+_DEFAULTED: Mapping[type[Part], type[Part]] = {
+    StreamConfig: StorageSettings,
+    TopicConfig: KeepingSettings,
+}
+"""Which of the defaults each takes."""
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")
 _BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
 
@@ -60,6 +68,7 @@ class ConfigFile(Part):
         default=StorageSettings(), description="for every stream that does not say otherwise"
     )
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
+    topics: tuple[TopicConfig, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,7 @@ class Config:
     warehouse: str
     """An absolute path, or an `s3://` URI without a slash at the end."""
     streams: tuple[StreamConfig, ...] = ()
+    """Topics, too, as the streams that they are kept as."""
     defaults: StorageSettings = field(default_factory=StorageSettings)
 
     @classmethod
@@ -118,13 +128,17 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
     _lift_single_stream(document)
     head = _read_head(document, mistakes)
     streams = _read_streams(document, mistakes)
+    topics = _read_topics(document, mistakes)
+    mistakes += name_mistakes(streams, topics)
     if head is not None:
+        topics = {at: _with_defaults(topic, head.defaults) for at, topic in topics.items()}
         streams = {at: _with_defaults(stream, head.defaults) for at, stream in streams.items()}
-        mistakes += _format_mistakes(head, streams)
+        mistakes += _format_mistakes(head, {**streams, **topics})
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     warehouse = _locate(head.warehouse, str(document.path))
-    return Config(warehouse, tuple(streams.values()), head.defaults)
+    kept = (topic.kept_as() for topic in topics.values())
+    return Config(warehouse, (*streams.values(), *kept), head.defaults)
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
@@ -158,11 +172,9 @@ def _lift_single_stream(document: Document) -> None:
 
 def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None:
     values = dict(document.values)
-    if isinstance(values.get("streams"), list):
-        values["streams"] = []
-    if values.pop("topics", None):
-        text = "Iggy topics are not supported yet; keep only `streams:` here"
-        mistakes.append(Mistake(("topics",), text))
+    for listed in ("streams", "topics"):
+        if isinstance(values.get(listed), list):
+            values[listed] = []
     head, found = read_model(ConfigFile, values, ())
     mistakes += found
     return head
@@ -189,17 +201,34 @@ def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, St
     return streams
 
 
+def _read_topics(document: Document, mistakes: list[Mistake]) -> dict[Place, TopicConfig]:
+    listed = document.values.get("topics")
+    topics: dict[Place, TopicConfig] = {}
+    for at, item in enumerate(listed if isinstance(listed, list) else []):
+        place: Place = ("topics", at)
+        if not isinstance(item, dict):
+            mistakes.append(Mistake(place, f"{item!r} is no mapping; write `- name: …`"))
+            continue
+        topic, found = read_model(TopicConfig, item, place)
+        mistakes += found
+        if topic is not None:
+            topics[place] = topic
+    return topics
+
+
 def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
     text = "there is no such key beside `config`; settings of ours go into it"
     return [Mistake((*place, key), text) for key in info if key not in StreamInfo.model_fields]
 
 
-def _with_defaults(stream: StreamConfig, defaults: StorageSettings) -> StreamConfig:
-    unsaid = StorageSettings.model_fields.keys() - stream.model_fields_set
+def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
+    unsaid = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
     return stream.model_copy(update={key: getattr(defaults, key) for key in unsaid})
 
 
-def _format_mistakes(head: ConfigFile, streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
+def _format_mistakes(
+    head: ConfigFile, streams: Mapping[Place, KeepingSettings]
+) -> Iterator[Mistake]:
     if not head.warehouse.startswith("s3://"):
         return
     text = "parquet is refused on object stores, where nothing can be renamed; write format: delta"

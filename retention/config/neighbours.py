@@ -9,6 +9,7 @@ from typing import Any
 from retention.config.document import Mistake, Place
 from retention.config.parts import StreamSource
 from retention.config.stream import StreamConfig
+from retention.config.topic import TopicConfig
 from retention.fields import refusal
 from retention.subjects import is_valid_filter, overlap
 
@@ -24,6 +25,18 @@ def neighbour_mistakes(
     yield from _subjects(written)
     yield from _message_sizes(streams)
     yield from _cycles(streams)
+
+
+def name_mistakes(
+    streams: Mapping[Place, StreamConfig], topics: Mapping[Place, TopicConfig]
+) -> Iterator[Mistake]:
+    """Topics whose name a stream or another topic has."""
+    taken = {stream.name for stream in streams.values()}
+    for place, topic in topics.items():
+        if topic.name in taken:
+            text = "a stream or another topic has this name, and they share one space; rename one"
+            yield Mistake((*place, "name"), text)
+        taken.add(topic.name)
 
 
 def _names(written: Written) -> Iterator[Mistake]:

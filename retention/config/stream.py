@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -37,6 +37,9 @@ from retention.fields import (
 )
 from retention.policy import Discard, Policy, Retention, Unmatched
 from retention.units import DAY, MINUTE
+
+if TYPE_CHECKING:
+    from retention.config.topic import TopicConfig
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
 MOST_FILES = 16
@@ -130,6 +133,16 @@ class StreamConfig(StorageSettings, Described):
             raise refused(refusals)
         self.__dict__["consumers"] = tuple(resolved(one, self) for one in self.consumers)
         return self
+
+    @property
+    def topic(self) -> TopicConfig | None:
+        """The topic that is kept as this stream; None: it is no topic."""
+        return None
+
+    @property
+    def partitions(self) -> int:
+        """How many a topic has; streams have one."""
+        return 1 if self.topic is None else self.topic.partitions
 
     @property
     def most_files(self) -> int:

@@ -8,9 +8,10 @@ from typing import Self
 
 from pydantic import model_validator
 
-from retention.config.stream import KeepingSettings
+from retention.config.stream import KeepingSettings, StreamConfig
 from retention.fields import Count, Expiry, Flag, Refusal, Size, Span, TopicSize, refusal, refused
 from retention.iggy_units import SERVER_DEFAULT, UNLIMITED
+from retention.policy import Policy
 from retention.topic_policy import Profile, TopicPolicy
 from retention.units import format_size
 
@@ -50,6 +51,20 @@ class TopicConfig(KeepingSettings):
             self.__dict__["name"] = ".".join(self.name.lower().split())
         return self
 
+    def kept_as(self) -> StreamConfig:
+        """The stream that it is kept as: of one subject, without limits of its own."""
+        said = {name: getattr(self, name) for name in KeepingSettings.model_fields}
+        return TopicStream.model_construct(
+            **said,
+            name=self.name,
+            subjects=(self.name,),
+            no_ack=True,
+            segment_size=self.segment_size,
+            segment_span=self.roll_after,
+            whole_segments=True,
+            of=self,
+        )
+
     def policy(self) -> TopicPolicy:
         """What the rules see; what is left to the server's default is never and unlimited, as its own default is."""
         return TopicPolicy(
@@ -61,6 +76,21 @@ class TopicConfig(KeepingSettings):
             max_topic_size=_limit(self.max_topic_size),
             respect_consumer_offsets=self.respect_consumer_offsets,
         )
+
+
+class TopicStream(StreamConfig):
+    """A topic as a stream; its name may be one that no stream can have."""
+
+    of: TopicConfig
+
+    @property
+    def topic(self) -> TopicConfig:
+        """The topic."""
+        return self.of
+
+    def policy(self) -> Policy:
+        """What the rules see: those of the topic."""
+        return Policy(topic=self.of.policy())
 
 
 def _limit(code: int) -> int | None:

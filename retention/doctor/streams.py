@@ -42,7 +42,11 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:
     name = opened.name
-    found = survey(Layout(opened.root, name), opened.config.format, opened.config.grace_ns)
+    found = survey(
+        Layout(opened.root, name, opened.config.partitions),
+        opened.config.format,
+        opened.config.grace_ns,
+    )
     if found is None:
         yield ok("table", "nothing was written yet", name)
         return

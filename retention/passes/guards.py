@@ -8,10 +8,12 @@ from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
+from retention.passes.topics import OFFSETS
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
 from retention.rules.removal import Delete, Purge, Request
 from retention.stores.consumers import ConsumerTable
+from retention.stores.offsets import OffsetTable
 from retention.units import format_instant
 
 
@@ -163,8 +165,7 @@ def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> Non
     """
     if plan.consumers is None:
         return
-    records = ConsumerTable(opened.root).live(snapshot.counters)
-    now = {record.consumer: (record.revision, record.version) for record in records}
+    now = _pinnable(opened, snapshot)
     then = {pin.consumer: (pin.revision, pin.version) for pin in plan.consumers}
     nothing = (-1, -1)
     changed = [
@@ -178,3 +179,12 @@ def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> Non
             f"{plan.stream}: consumers that this plan rests on have been created, edited or deleted since "
             f"({', '.join(changed)}); nothing was changed; plan again"
         )
+
+
+def _pinnable(opened: OpenedStream, snapshot: Snapshot) -> dict[str, tuple[int, int]]:
+    """Revision and version of everything that a plan can rest on beside the table."""
+    if opened.config.topic is not None:
+        offsets = OffsetTable(opened.root).live(snapshot.counters)
+        return {OFFSETS: (offsets.revision, offsets.version)}
+    records = ConsumerTable(opened.root).live(snapshot.counters)
+    return {record.consumer: (record.revision, record.version) for record in records}

@@ -9,6 +9,7 @@ from retention import files
 from retention.opened import OpenedStream
 from retention.passes.exchange import DIRECTORY
 from retention.passes.history import history_of
+from retention.stores import consumers, offsets
 from retention.stores.layout import Layout
 from retention.stores.strays import strays
 
@@ -49,7 +50,8 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
     """Temporary files beside their places: what was to be written appears there whole, or not at all."""
     history = history_of(opened.warehouse, opened.name).directory
-    for directory in (layout.messages, layout.own(), files.join(opened.root, "consumers"), history):
+    beside = (files.join(opened.root, name) for name in (consumers.DIRECTORY, offsets.DIRECTORY))
+    for directory in (layout.messages, layout.own(), *beside, history):
         for path in files.walk(directory):
             name = path.rpartition("/")[2]
             if name.endswith(".tmp"):

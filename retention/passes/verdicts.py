@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.passes.audience import Pin
 from retention.passes.left import Left
 from retention.passes.plan import Plan, SegmentCounts
 from retention.policy import Policy
@@ -83,6 +84,27 @@ def make_removal(
     losses = _losses(inventory.files, known, [one.removed for one in _in_order(answers)])
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
     return replace(plan, request=removal.request)
+
+
+def make_topic_plan(
+    inventory: Inventory, policy: Policy, as_of_ns: int, rules: Array, pins: tuple[Pin, ...]
+) -> Plan:
+    """The plan of a pass over a topic: files go whole, or stay.
+
+    Args:
+        inventory: the topic.
+        policy: its rules.
+        as_of_ns: the pass's instant.
+        rules: by which rule each file goes, an index into `RULES`, or `STAYS`.
+        pins: the stored offsets that were respected.
+    """
+    goes = rules != STAYS
+    messages, size = (inventory.files[name].to_numpy() for name in ("messages", "bytes"))
+    by_rule = np.where(np.arange(len(RULES)) == rules[:, None], messages[:, None], 0)
+    losses = _Losses(
+        np.where(goes, messages, 0), np.where(goes, size, 0), by_rule, REMOVED_RANGES.empty_table()
+    )
+    return replace(_plan(inventory, policy, as_of_ns, losses, ()), consumers=pins)
 
 
 def _in_order(answers: Sequence[Answer]) -> list[Answer]:
@@ -192,7 +214,7 @@ def _spread(files: pa.Table, known: _ByMetadata) -> Array:
 
 def _sealed_and_spent(inventory: Inventory, losses: _Losses) -> Array:
     """Files of sealed segments that lose every message; a mask."""
-    number, _ = _segment_numbers(inventory.files)
+    number, _ = segment_numbers(inventory.files)
     messages = inventory.files["messages"].to_numpy()
     left = np.bincount(number, weights=messages - losses.messages)
     partitions = inventory.files["partition"].to_numpy()
@@ -231,8 +253,8 @@ def _ranges_of_rewrites(files: pa.Table, ranges: pa.Table, touched: Array) -> pa
     return wanted.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
 
 
-def _segment_numbers(files: pa.Table) -> tuple[Array, int]:
-    """Number the segments of sorted files from 0; each file's number, and how many there are."""
+def segment_numbers(files: pa.Table) -> tuple[Array, int]:
+    """Number the segments of an inventory's files from 0; each file's number, and how many there are."""
     if not files.num_rows:
         return np.zeros(0, dtype=np.int64), 0
     new = (np.diff(files["partition"].to_numpy()) != 0) | (
@@ -243,7 +265,7 @@ def _segment_numbers(files: pa.Table) -> tuple[Array, int]:
 
 
 def _segment_counts(files: pa.Table, lost: Array, messages: Array) -> SegmentCounts:
-    number, count = _segment_numbers(files)
+    number, count = segment_numbers(files)
     if not count:
         return SegmentCounts()
     lost_of = np.bincount(number, weights=lost)

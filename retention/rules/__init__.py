@@ -3,7 +3,7 @@
 One pass first releases what no consumer needs (docs/semantics/consumers-release.md). What is left it judges in the
 order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry. A message that
 several rules would remove belongs to the first of them. Behind them stand the removals that people ask for (delete,
-purge, rollup), which are no part of a pass.
+purge, rollup), which are no part of a pass, and the rules of topics, whose passes have no others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ MSG_TTL = "msg_ttl"
 DELETE = "delete"
 PURGE = "purge"
 ROLLUP = "rollup"
+MESSAGE_EXPIRY = "message_expiry"
+MAX_TOPIC_SIZE = "max_topic_size"
 
 RULES = RULE_NAMES
 """Every rule that can let a message go: first those of a pass, in the order in which it applies them."""

@@ -80,7 +80,7 @@ class DeltaStore(FileStore):
     def inventory(self, snapshot: Snapshot) -> Inventory:
         """Complete the snapshot's files to full statistics, from the cache first."""
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)
-        index.refuse_nulls(self.stream, snapshot.files)
+        index.refuse_nulls(self._layout, snapshot.files)
         known, missing = self._cache.match(snapshot.files)
         described, read = index.describe(self.data_files(missing), missing)
         self._cache.add(described)

@@ -79,7 +79,7 @@ class DeltaOutlook:
 
     def _described(self, logged: pa.Table) -> tuple[pa.Table, ReadCount]:
         """Full statistics of added files: from the cache, else from the files."""
-        index.refuse_nulls(self._layout.stream, logged)
+        index.refuse_nulls(self._layout, logged)
         known, missing = self._cache.match(logged)
         described, read = index.describe(self._locate(missing), missing)
         self._cache.add(described)

@@ -15,6 +15,7 @@ from retention import parquet_files
 from retention.errors import DamagedError, ForeignRowsError
 from retention.pace import paced
 from retention.segments import Counters, DataFile, ReadCount
+from retention.stores.layout import Layout
 from schemas.files import FILE_STATS
 
 _READERS = 2
@@ -66,11 +67,11 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.take(pa.array(order))
 
 
-def refuse_nulls(stream: str, files: pa.Table) -> None:
+def refuse_nulls(layout: Layout, files: pa.Table) -> None:
     """Refuse files that no partition or segment of a stream owns, or whose log admits nulls in required columns.
 
     Args:
-        stream: the stream's name, for the message.
+        layout: the stream's.
         files: rows of `LOGGED_FILES`, and `nulls_<column>` (int64) where the log counts nulls.
 
     Raises:
@@ -79,13 +80,15 @@ def refuse_nulls(stream: str, files: pa.Table) -> None:
     for name in ("partition", "segment"):
         if files[name].null_count:
             path = files.filter(pc.is_null(files[name]))["path"][0].as_py()
-            raise ForeignRowsError(f"stream {stream}: {path} has no {name}; {_REMEDY}")
-    elsewhere = pc.not_equal(files["partition"], 0)
+            raise ForeignRowsError(f"stream {layout.stream}: {path} has no {name}; {_REMEDY}")
+    elsewhere = pc.or_(
+        pc.less(files["partition"], 0), pc.greater_equal(files["partition"], layout.partitions)
+    )
     if pc.any(elsewhere, min_count=0).as_py():
         row = files.filter(elsewhere).slice(0, 1)
         raise ForeignRowsError(
-            f"stream {stream}: {row['path'][0].as_py()} lies in partition {row['partition'][0].as_py()}, and a "
-            f"stream has partition 0 only; {_REMEDY}"
+            f"stream {layout.stream}: {row['path'][0].as_py()} lies in partition {row['partition'][0].as_py()}, and "
+            f"{_those_of(layout)}; {_REMEDY}"
         )
     for name in files.column_names:
         if name.startswith("nulls_"):
@@ -93,9 +96,15 @@ def refuse_nulls(stream: str, files: pa.Table) -> None:
             if pc.any(is_bad, min_count=0).as_py():
                 bad = files.filter(is_bad)
                 raise ForeignRowsError(
-                    f"stream {stream}: {bad['path'][0].as_py()} has {bad[name][0].as_py()} rows without "
+                    f"stream {layout.stream}: {bad['path'][0].as_py()} has {bad[name][0].as_py()} rows without "
                     f"{name.removeprefix('nulls_')}; {_REMEDY}"
                 )
+
+
+def _those_of(layout: Layout) -> str:
+    if layout.partitions == 1:
+        return "a stream has partition 0 only"
+    return f"the topic has partitions 0 to {layout.partitions - 1} only"
 
 
 def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:

@@ -37,6 +37,8 @@ class StoreSettings:
     """No other writer runs: operations that an object store cannot exclude are allowed."""
     quiet: bool = False
     """Removals are committed so that streaming readers of the table do not see them."""
+    partitions: int = 1
+    """How many a topic has; streams have one."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Layout:
 
     root: str
     stream: str
+    partitions: int = 1
+    """Those from 0 to below this number may have files."""
 
     @property
     def messages(self) -> str:

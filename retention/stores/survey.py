@@ -59,7 +59,7 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
     if not delta_table.exists(layout):
         return None
     handle, live = delta_table.read_handle(layout)
-    index.refuse_nulls(layout.stream, live)
+    index.refuse_nulls(layout, live)
     logged = live.select(LOGGED_FILES.names)
     _, missing = StatisticsCache(layout, lambda: 0).match(logged)
     _refuse_overlaps(layout, live)

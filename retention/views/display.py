@@ -13,19 +13,15 @@ from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
-from retention.rules import INTEREST, MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES, WORKQUEUE
+from retention.rules import MAX_AGE, RULES
 from retention.rules.removal import Request
 from retention.units import format_duration, format_size
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
+from retention.views.reasons import reason
 from retention.views.state import Bucket, State
 from retention.views.words import between, brief_duration, brief_instant, count, go
 
-_PLAIN_REASONS = {
-    INTEREST: "no consumer needs them any more",
-    WORKQUEUE: "no consumer needs them any more",
-    MSG_TTL: "outlived their own TTL",
-}
 MOST_GROUPS = 12
 """How many lines about segments a plan shows before it sums up the rest."""
 
@@ -220,25 +216,6 @@ def _named(segments: pa.Table) -> str:
     if segments.num_rows == 1:
         return f"{prefix}segment {first}"
     return f"{prefix}segments {first} … {last} ({segments.num_rows:,})"
-
-
-def reason(plan: Plan, rule: str) -> str:
-    """Why a rule lets messages go, with its numbers."""
-    policy, as_of_ns = plan.policy, plan.as_of_ns
-    if plan.request is not None:
-        return plan.request.wording
-    if rule == MAX_AGE:
-        age = policy.max_age_ns or 0
-        return f"max_age {format_duration(age)}, stored by {brief_instant(as_of_ns - age)}"
-    if rule == MAX_MSGS:
-        return f"max_msgs {policy.max_msgs:,}, {policy.max_msgs:,} or more are newer"
-    if rule == MAX_BYTES:
-        size = format_size(policy.max_bytes or 0)
-        return f"max_bytes {size}, exceeded together with everything newer"
-    if rule in _PLAIN_REASONS:
-        return f"{rule}, {_PLAIN_REASONS[rule]}"
-    limit = policy.max_msgs_per_subject or 0
-    return f"max_msgs_per_subject {limit:,}, {limit:,} or more on the subject are newer"
 
 
 def estimate_text(bounds: Estimate) -> list[str]:

@@ -15,11 +15,11 @@ from retention.views.display import (
     bucket_text,
     groups_of,
     lag_text,
-    reason,
 )
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
 from retention.views.latest import Latest, latest_headline, shown_rows
+from retention.views.reasons import reason
 from retention.views.state import State
 from retention.views.words import brief_instant, count
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import kv
+from retention.config.topic import TopicConfig
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
@@ -19,8 +20,10 @@ from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.passes.left import untouched
 from retention.passes.planning import decide
 from retention.passes.position import FIRST_SEQ, locate
+from retention.passes.topics import look_at_topic
 from retention.segments import Inventory
 from retention.views.latest import last_seqs, picked
+from retention.views.topic_state import TopicState, topic_state_of
 from schemas.files import FILE_STATS
 
 
@@ -79,12 +82,14 @@ class State:
     """None where the stream is no key-value bucket."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when."""
+    topic: TopicState | None = None
+    """None where the stream is no topic."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
         del numbers["forecast"]
-        return numbers | self.forecast.as_json()
+        return numbers | (numbers.pop("topic") or {}) | self.forecast.as_json()
 
 
 def state_of(opened: OpenedStream, as_of_ns: int) -> State:
@@ -94,6 +99,8 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         DamagedError: the log, or a file that had to be read, is damaged.
         ForeignRowsError: rows of other writers break the storage rules.
     """
+    if opened.config.topic is not None:
+        return _of_topic(opened, opened.config.topic, as_of_ns)
     if not opened.store.exists():
         return _empty(opened)
     position = locate(opened)
@@ -110,6 +117,24 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         version=position.snapshot.version,
         bucket=_bucket(opened, files, last),
         forecast=ahead,
+    )
+
+
+def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
+    if not opened.store.exists():
+        return replace(_empty(opened), topic=topic_state_of(opened, topic, None))
+    seen = look_at_topic(opened, topic.policy(), as_of_ns)
+    files, counters = seen.inventory.files, seen.inventory.counters
+    next_seq = max(counters.next_seq.get(partition, 0) for partition in range(topic.partitions))
+    return State(
+        stream=opened.name,
+        **vars(held_by(files, next_seq)),
+        num_subjects=min(files.num_rows, 1),
+        segments=len(seen.segments),
+        lag=Lag(seen.plan.removed_messages, seen.plan.removed_bytes),
+        format=opened.config.format,
+        version=seen.snapshot.version,
+        topic=topic_state_of(opened, topic, seen),
     )
 
 

@@ -145,7 +145,11 @@ def bring_back(place: str) -> None:
     warehouse = opened_at(place)
     records = warehouse.history(["ORDERS"])
     if not any(record["kind"] == "undo" and record["status"] == "done" for record in records):
-        [done] = [one for one in records if one["kind"] == "apply"]
+        done = next((one for one in records if one["kind"] == "apply"), None)
+        if done is None:
+            raise UsageError(
+                "no run is listed that could be undone; nothing was changed; look again"
+            )
         try:
             warehouse.undo(done["run"])
         except UsageError as error:

@@ -38,6 +38,7 @@ from retention.stores import delta_outlook, parquet_walk
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
+from retention.stores.offsets import OffsetTable
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
 from retention.stores.versions import KEPT
 from retention.stream import Stream
@@ -48,6 +49,8 @@ from retention.writing.origin import origins_of
 from schemas.files import LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
+from tests.support.topic_crashes import NAME as TOPIC
+from tests.support.topic_crashes import import_logs, with_logs
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 """Whether recoveries are killed, too: `make crash`."""
@@ -330,6 +333,15 @@ def fold(folder: Path) -> None:
     opened_at(folder).stream("ORDERS").consumers.fold(str(folder / "acks.jsonl"), name="acks")
 
 
+def import_topic(folder: Path) -> None:
+    import_logs(opened_at(folder), folder)
+
+
+def with_topic(folder: Path, format_: str) -> None:
+    with_logs(folder, format_)
+    import_topic(folder)
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -347,6 +359,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
+SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
 
@@ -380,6 +394,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
             for one in ConsumerTable(opened.root).live(counters)
         ],
         "edits": counters.consumers > 0,
+        "barriers": list(OffsetTable(opened.root).live(counters).barriers.items()),
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),

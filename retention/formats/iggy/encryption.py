@@ -1,0 +1,39 @@
+"""Signs that a server encrypted what it stored, which no log says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.formats.iggy import user_headers
+
+LEAST_MESSAGES = 8
+"""Fewer messages with user headers prove nothing."""
+_MOST_MESSAGES = 64
+_ADDED_BYTES = 12 + 16
+"""AES-256-GCM puts a nonce before and a tag behind what it encrypts."""
+_LEAST_HEADERS_BYTES = _ADDED_BYTES + 12
+"""A pair has at least a byte of key and of value, and five before each."""
+
+
+def is_encrypted(rows: pa.RecordBatch) -> bool:
+    """Whether the messages of a log (shape `ROWS`) are encrypted, as far as their user headers tell.
+
+    A server encrypts payloads and user headers and computes the checksums afterwards, so that all checks hold. User
+    headers have a form, random bytes have none: messages are taken for encrypted if at least 8 have user headers, none
+    of these can be parsed, everything is long enough for a nonce and a tag, and half of all bits are set.
+    """
+    sample = rows.take(pc.indices_nonzero(pc.is_valid(rows["headers"]))[:_MOST_MESSAGES])
+    blocks = sample["headers"].to_pylist()
+    if len(blocks) < LEAST_MESSAGES or any(len(block) < _LEAST_HEADERS_BYTES for block in blocks):
+        return False
+    if pc.min(pc.binary_length(sample["payload"])).as_py() < _ADDED_BYTES:
+        return False
+    return not any(map(user_headers.is_valid, blocks)) and _is_noise(b"".join(blocks))
+
+
+def _is_noise(content: bytes) -> bool:
+    """Whether each of the eight bits is set in half of the bytes, by less than five standard deviations."""
+    bits = np.unpackbits(np.frombuffer(content, np.uint8)).reshape(-1, 8)
+    return bool((np.abs(bits.mean(axis=0) - 0.5) < 2.5 / np.sqrt(len(bits))).all())

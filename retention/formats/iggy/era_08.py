@@ -1,0 +1,98 @@
+"""Logs of Iggy 0.7 and 0.8: message behind message, each with a checksum over all of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from retention.formats.iggy import messages
+from retention.formats.iggy.era import CHECKSUM, TORN, EraName, Taken
+from retention.formats.iggy.messages import MOST_MESSAGE_BYTES, Layout, Messages
+from retention.formats.iggy.octets import numbers
+
+LAYOUT = Layout(
+    np.dtype(
+        [
+            ("checksum", "<u8"),
+            ("id", "<u8", (2,)),
+            ("offset", "<u8"),
+            ("timestamp", "<u8"),
+            ("origin_timestamp", "<u8"),
+            ("user_headers_length", "<u4"),
+            ("payload_length", "<u4"),
+            ("reserved", "<u8"),
+        ]
+    ),
+    lengths_at=48,
+)
+_OFFSET_AT, _RESERVED_AT = 24, 56
+
+
+class Era08:
+    """Iggy 0.7 and 0.8: a record is a message."""
+
+    name: EraName = "0.8"
+    header_bytes = LAYOUT.header_bytes
+    is_gapless = False
+
+    def take(self, window: bytes, left: int) -> Taken:
+        """The messages at the beginning of a window up to the first whose checksum is wrong."""
+        cuts = np.array(LAYOUT.cuts(window, 0, len(window)))
+        starts, ends = cuts[:-1], cuts[1:]
+        headers = messages.headers_at(window, LAYOUT, starts)
+        wrong = np.flatnonzero(headers["checksum"] != messages.digests(window, starts, ends))
+        if len(wrong):
+            count = int(wrong[0])
+            return Taken(_messages(headers[:count], cuts[: count + 1]), int(cuts[count]), CHECKSUM)
+        end = int(cuts[-1])
+        problem, wants = _next(window, end, left - end)
+        return Taken(_messages(headers, cuts), end, problem, wants)
+
+    def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
+        """Of a message; None for zeros."""
+        if len(header) < self.header_bytes or not any(header):
+            return None
+        return LAYOUT.length(header, 0), int.from_bytes(header[_OFFSET_AT:][:8], "little")
+
+    def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
+        """Places before a header with a checksum, an offset within the bounds, possible lengths, nothing reserved."""
+        offsets = numbers(window, _OFFSET_AT, self.header_bytes)
+        likely = (offsets >= np.uint64(low)) & (offsets < np.uint64(high))
+        likely &= numbers(window, _RESERVED_AT, self.header_bytes) == 0
+        likely &= numbers(window, 0, self.header_bytes) != 0
+        places = np.flatnonzero(likely)
+        headers = messages.headers_at(window, LAYOUT, places)
+        lengths = headers["payload_length"].astype(np.int64) + headers["user_headers_length"]
+        found: np.ndarray = places[lengths <= MOST_MESSAGE_BYTES]
+        return found
+
+    def is_sound(self, record: bytes) -> bool:
+        """Whether the message's checksum holds."""
+        return xxh3_64_intdigest(record[8:]) == int.from_bytes(record[:8], "little")
+
+
+def _next(window: bytes, end: int, left: int) -> tuple[str | None, int]:
+    """What is wrong with the message at `end`, or how long it is, if the window ends within it."""
+    if left < LAYOUT.header_bytes:
+        return (TORN if left else None), 0
+    if len(window) - end < LAYOUT.header_bytes:
+        return None, LAYOUT.header_bytes
+    length = LAYOUT.length(window, end)
+    if length > left:
+        return TORN, 0
+    if length > MOST_MESSAGE_BYTES:
+        return f"it claims {length} bytes, more than a message can have", 0
+    return None, length
+
+
+def _messages(headers: np.ndarray, cuts: np.ndarray) -> Messages:
+    return Messages(
+        offsets=headers["offset"],
+        places=headers["offset"],
+        timestamps=headers["timestamp"],
+        origin_timestamps=headers["origin_timestamp"],
+        ids=headers["id"],
+        bodies=messages.bodies(LAYOUT, headers, cuts[:-1]),
+        sizes=np.diff(cuts),
+        sound=np.ones(len(headers), dtype=bool),
+    )

@@ -1,0 +1,146 @@
+"""One log of an Iggy partition, read from its first byte to its last in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from retention.formats.iggy import repair, rows
+from retention.formats.iggy.era import TORN, Era
+from retention.formats.iggy.findings import Damage, Finding, Hole, Tear
+from retention.formats.iggy.messages import Messages
+from retention.formats.iggy.rows import END_OF_OFFSETS, ROWS
+from retention.formats.iggy.source import WINDOW_BYTES, Source, opened
+
+_NO_ROWS = pa.RecordBatch.from_pylist([], schema=ROWS)
+_PART_ROWS = 65_536
+_PART_BYTES = 16 << 20
+_AS_WELL = "it is damaged as well"
+
+
+@dataclass(frozen=True)
+class Log:
+    """A `<20 digits>.log`, which holds one segment."""
+
+    location: str
+    partition: int
+    segment: int
+    """The number in its name: no offset in it is lower."""
+    size: int
+    """In bytes."""
+    end: int | None
+    """The number in the name of the next log; None: this is the active one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of what a log holds, and what was found there."""
+
+    rows: pa.RecordBatch
+    """Shape `ROWS`, in order of offset; perhaps none."""
+    findings: tuple[Finding, ...]
+    next_offset: int
+    """The first offset after those that were read, damaged ones included."""
+
+
+def read_log(log: Log, era: Era) -> Iterator[Part]:
+    """What a log holds, in parts of at most 65,536 rows or 16 MiB, or one window or record more; one at least.
+
+    Every checksum is compared. Damaged messages and batches are left out and named, and reading goes on with the next
+    record that is sound. The active log may end torn or in zeros.
+
+    Raises:
+        DamagedError: the file became shorter while it was read.
+        StorageError: the storage failed.
+    """
+    return _pooled(_parts(log, era), log.segment)
+
+
+def _parts(log: Log, era: Era) -> Iterator[Part]:
+    at, before, window_bytes = 0, log.segment - 1, WINDOW_BYTES
+    with opened(log.location, log.size) as source:
+        while at < log.size:
+            window = source.read(at, window_bytes)
+            taken = era.take(window, log.size - at)
+            part = _sound_part(log, era, window, taken.messages, before)
+            yield part
+            at, before = at + taken.end, part.next_offset - 1
+            window_bytes = max(WINDOW_BYTES, taken.wants)
+            if taken.problem:
+                at, part = _damaged_part(log, source, era, _Trouble(at, taken.problem, before))
+                yield part
+                before = part.next_offset - 1
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    at: int
+    problem: str
+    before: int
+    """The highest offset before it."""
+
+
+def _sound_part(log: Log, era: Era, window: bytes, found: Messages, before: int) -> Part:
+    """The messages of whole records, but for those that cannot be rows."""
+    end = END_OF_OFFSETS if log.end is None else log.end
+    told = rows.problems(found, before, end)
+    fit = np.ones(len(found), dtype=bool)
+    fit[list(told)] = False
+    seen = np.where(found.sound, found.offsets, found.places)
+    damages = [Damage(log.location, int(seen[nth]), problem) for nth, problem in told.items()]
+    counted = seen[(fit | ~found.sound) & (seen < np.uint64(end))].astype(np.int64)
+    holes = _holes(log, before, counted) if era.is_gapless else []
+    kept = found.only(fit) if told else found
+    batch = rows.rows(window, kept, log.partition, log.segment) if len(kept) else _NO_ROWS
+    return Part(batch, (*damages, *holes), max([before, *counted.tolist()]) + 1)
+
+
+def _holes(log: Log, before: int, offsets: np.ndarray) -> list[Hole]:
+    """Where offsets, of which `before` is the one before the first, leave some out."""
+    lows, highs = np.concatenate([[before], offsets[:-1]]), offsets
+    gaps = np.flatnonzero(highs - lows > 1)
+    return [Hole(log.location, int(lows[nth]) + 1, int(highs[nth]) - 1) for nth in gaps]
+
+
+def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tuple[int, Part]:
+    """Where the log goes on after a record that is not right, and what is said of those left out."""
+    at, before = trouble.at, trouble.before
+    if log.end is None and repair.is_zeros(source, at):
+        return log.size, Part(_NO_ROWS, (), before + 1)
+    end = END_OF_OFFSETS if log.end is None else log.end
+    found = repair.first_sound(source, era, at + 1, before + 1, end)
+    if found is None and log.end is None and trouble.problem == TORN:
+        return log.size, Part(_NO_ROWS, (Tear(log.location, before + 1, at),), before + 1)
+    stop, high = (found.at, found.offset) if found else (log.size, log.end)
+    said = repair.offsets_between(source, era, at, stop)
+    if said is None:
+        last = before + 1 if high is None else high - 1
+        damage = Damage(log.location, before + 1, trouble.problem, last)
+        return stop, Part(_NO_ROWS, (damage,), last + 1)
+    named = repair.names(said, before, high, first_is_next=era.is_gapless)
+    reasons = [trouble.problem] + [_AS_WELL] * (len(said) - 1)
+    damages = [Damage(log.location, *one) for one in zip(named, reasons, strict=True)]
+    return stop, Part(_NO_ROWS, tuple(damages), damages[-1].offset + 1)
+
+
+def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:
+    """Parts joined to larger ones."""
+    held: list[Part] = []
+    count = size = 0
+    for part in parts:
+        held.append(part)
+        next_offset = part.next_offset
+        count, size = count + part.rows.num_rows, size + part.rows.nbytes
+        if count >= _PART_ROWS or size >= _PART_BYTES:
+            yield _joined(held, next_offset)
+            held, count, size = [], 0, 0
+    yield _joined(held, next_offset)
+
+
+def _joined(parts: list[Part], next_offset: int) -> Part:
+    findings = tuple(finding for part in parts for finding in part.findings)
+    batches = [part.rows for part in parts if part.rows.num_rows]
+    return Part(pa.concat_batches(batches) if batches else _NO_ROWS, findings, next_offset)

@@ -1,0 +1,129 @@
+"""Messages in a window of an Iggy log: where they begin, what their headers say, and whether their checksums hold."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
+
+_LENGTHS = struct.Struct("<II")
+_CHECKSUM_BYTES = 8
+MOST_MESSAGE_BYTES = 64 << 20
+"""No message is longer: the server takes 64,000,000 bytes of payload and 100,000 of user headers."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The header that a message begins with; payload and user headers follow it, in this order."""
+
+    header: np.dtype[Any]
+    lengths_at: int
+    """Of the length of the user headers (u32), which that of the payload (u32) follows."""
+
+    @property
+    def header_bytes(self) -> int:
+        """How long the header is."""
+        return self.header.itemsize
+
+    def length(self, window: bytes, at: int) -> int:
+        """The bytes of the message that begins at `at`, as its header says."""
+        user_headers, payload = _LENGTHS.unpack_from(window, at + self.lengths_at)
+        return self.header_bytes + int(user_headers) + int(payload)
+
+    def cuts(self, window: bytes, begin: int, end: int) -> list[int]:
+        """Where the messages between `begin` and `end` begin, one behind the other, and where the last whole one ends.
+
+        Only a message's own header tells where the next one begins, so they are walked one by one.
+        """
+        found = [begin]
+        lengths_at, header_bytes, unpack = self.lengths_at, self.header_bytes, _LENGTHS.unpack_from
+        while begin + header_bytes <= end:
+            user_headers, payload = unpack(window, begin + lengths_at)
+            begin += header_bytes + user_headers + payload
+            if begin > end:
+                break
+            found.append(begin)
+        return found
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages of one window, column by column; offsets and times are u64, as the log holds them."""
+
+    offsets: np.ndarray
+    places: np.ndarray
+    """The offsets that the messages have by their place in the log, which name those with a wrong checksum."""
+    timestamps: np.ndarray
+    """The broker's, in microseconds."""
+    origin_timestamps: np.ndarray
+    """The producer's, in microseconds."""
+    ids: np.ndarray
+    """Shape (messages, 2): the low and the high half."""
+    bodies: np.ndarray
+    """Shape (messages, 3), int64: where payload and user headers begin in the window, and where they end."""
+    sizes: np.ndarray
+    """Bytes of the log, int64."""
+    sound: np.ndarray
+    """Whether the checksum holds."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def only(self, chosen: np.ndarray) -> Messages:
+        """Those of them that a mask chooses."""
+        columns = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
+        return Messages(**columns)
+
+
+def headers_at(window: bytes, layout: Layout, starts: np.ndarray) -> np.ndarray:
+    """The headers that begin at `starts`, as a structured array."""
+    octets = np.frombuffer(window, dtype=np.uint8)
+    if not len(starts):
+        return np.empty(0, layout.header)
+    rows = np.lib.stride_tricks.sliding_window_view(octets, layout.header_bytes)[starts]
+    return np.ascontiguousarray(rows).view(layout.header)[:, 0]
+
+
+def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """XXH3-64 of each message but for the checksum that it begins with."""
+    slices = map(slice, (starts + _CHECKSUM_BYTES).tolist(), ends.tolist())
+    pieces = map(memoryview(window).__getitem__, slices)
+    return np.fromiter(map(xxh3_64_intdigest, pieces), np.uint64, len(starts))
+
+
+def bodies(layout: Layout, headers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Where payload and user headers begin and end, shape (messages, 3)."""
+    payload = starts + layout.header_bytes
+    user_headers = payload + headers["payload_length"]
+    return np.stack([payload, user_headers, user_headers + headers["user_headers_length"]], axis=1)
+
+
+def texts(window: bytes, places: np.ndarray) -> tuple[pa.Array, pa.Array]:
+    """Payloads, and user headers with null for none, of messages whose `bodies` are given."""
+    if not len(places):
+        return pa.array([], pa.binary()), pa.array([], pa.binary())
+    # As the offsets of one binary column the places cut the window without a copy: payload, user headers, and what
+    # lies before the next payload.
+    buffers = [None, pa.py_buffer(places.astype(np.int32).ravel()), pa.py_buffer(window)]
+    parts = pa.Array.from_buffers(pa.binary(), places.size - 1, buffers)
+    nth = np.arange(0, places.size, 3)
+    without = places[:, 1] == places[:, 2]
+    return parts.take(pa.array(nth)), parts.take(pa.array(nth + 1, mask=without))
+
+
+def decimals(ids: np.ndarray) -> pa.Array:
+    """Numbers of 128 bits, given as (low, high), in decimal."""
+    words = np.zeros((len(ids), 4), dtype="<u8")
+    words[:, :2] = ids
+    buffers = [None, pa.py_buffer(words)]
+    return pa.Array.from_buffers(pa.decimal256(39, 0), len(ids), buffers).cast(pa.string())
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays one behind the other; none are an empty array of int64."""
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

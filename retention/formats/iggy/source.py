@@ -1,0 +1,61 @@
+"""Bytes of a log file by their place, read without keeping more than is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from retention import files
+from retention.errors import DamagedError
+from retention.failing import telling
+
+WINDOW_BYTES = 1 << 20
+"""Logs are read in pieces of this size, or of one record where that is longer."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open log and its size when it was listed; a server may go on writing behind that."""
+
+    location: str
+    size: int
+    file: pa.NativeFile
+
+    def read(self, at: int, length: int) -> bytes:
+        """The bytes from `at` on, fewer at the end.
+
+        Raises:
+            DamagedError: the file has become shorter since it was listed.
+            StorageError: the storage failed.
+        """
+        wanted = max(0, min(length, self.size - at))
+        with telling(self.location):
+            content: bytes = self.file.read_at(wanted, at)
+        if len(content) < wanted:
+            raise DamagedError(
+                f"{self.location}: it became shorter while it was read; nothing was imported; "
+                "stop the server, or copy its directory and read the copy"
+            )
+        return content
+
+    def windows(self, at: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """Pieces from `at` to the end with their places; each begins `overlap` bytes before the last one's end."""
+        while at < self.size:
+            window = self.read(at, WINDOW_BYTES)
+            yield at, window
+            at += max(1, len(window) - overlap) if at + len(window) < self.size else len(window)
+
+
+@contextmanager
+def opened(location: str, size: int) -> Iterator[Source]:
+    """Open a log for reading.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        StorageError: the storage failed.
+    """
+    with files.open_input(location) as file:
+        yield Source(location, size, file)

@@ -1,0 +1,110 @@
+"""User headers of Iggy messages: pairs of typed keys and values, read for display."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Value = bytes | str | bool | int | float
+
+_LENGTH = struct.Struct("<I")
+_PREFIX_BYTES = 5
+_MOST_BYTES = 255
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A key or a value as it is stored."""
+
+    kind: str
+    """By Iggy's name: `raw`, `string`, `bool`, `int8` to `int128`, `uint8` to `uint128`, `float32`, `float64`."""
+    content: bytes
+
+    @property
+    def value(self) -> Value:
+        """What the bytes stand for."""
+        return _READ[self.kind](self.content)
+
+    @property
+    def text(self) -> str:
+        """The value as people read it; bytes in hexadecimal."""
+        value = self.value
+        return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def parse(block: bytes) -> list[tuple[Typed, Typed]]:
+    """The pairs of a block in their order; servers of all eras since 0.5 store them in the same way.
+
+    Raises:
+        ValueError: the block is none: it ends within a pair, or a kind, a length or a value cannot be.
+    """
+    found, at = [], 0
+    while at < len(block):
+        found.append(_typed(block, at))
+        at += _PREFIX_BYTES + len(found[-1].content)
+    if len(found) % 2:
+        raise ValueError(
+            f"the user headers end with the key {found[-1].text!r}, which has no value"
+        )
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def is_valid(block: bytes) -> bool:
+    """Whether a block can be parsed."""
+    try:
+        parse(block)
+    except ValueError:
+        return False
+    return True
+
+
+def _typed(block: bytes, at: int) -> Typed:
+    if at + _PREFIX_BYTES > len(block):
+        raise ValueError(f"the user headers end within the length at byte {at}")
+    kind, length = block[at], _LENGTH.unpack_from(block, at + 1)[0]
+    content = block[at + _PREFIX_BYTES : at + _PREFIX_BYTES + length]
+    if not 1 <= length <= _MOST_BYTES or len(content) < length:
+        raise ValueError(f"the user headers claim {length} bytes at byte {at}")
+    name, wanted = _KINDS.get(kind, ("", None))
+    if not name:
+        raise ValueError(f"the user headers have the kind {kind} at byte {at}, which is none")
+    if wanted not in (None, length):
+        raise ValueError(f"the user headers have a {name} of {length} bytes at byte {at}")
+    if name == "string":
+        content.decode()
+    return Typed(name, content)
+
+
+def _signed(content: bytes) -> int:
+    return int.from_bytes(content, "little", signed=True)
+
+
+def _unsigned(content: bytes) -> int:
+    return int.from_bytes(content, "little")
+
+
+def _float(content: bytes) -> float:
+    return float(struct.unpack("<f" if len(content) == _LENGTH.size else "<d", content)[0])
+
+
+_BITS = (8, 16, 32, 64, 128)
+_KINDS: dict[int, tuple[str, int | None]] = {
+    1: ("raw", None),
+    2: ("string", None),
+    3: ("bool", 1),
+    **{4 + nth: (f"int{bits}", bits // 8) for nth, bits in enumerate(_BITS)},
+    **{9 + nth: (f"uint{bits}", bits // 8) for nth, bits in enumerate(_BITS)},
+    14: ("float32", 4),
+    15: ("float64", 8),
+}
+"""The byte of a kind, its name, and how long its values are."""
+_READ: dict[str, Callable[[bytes], Value]] = {
+    "raw": bytes,
+    "string": bytes.decode,
+    "bool": any,
+    **{f"int{bits}": _signed for bits in _BITS},
+    **{f"uint{bits}": _unsigned for bits in _BITS},
+    "float32": _float,
+    "float64": _float,
+}

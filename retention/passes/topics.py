@@ -1,0 +1,158 @@
+"""Planning a pass over a topic: its segments from statistics, Iggy's rules, and a plan of whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from retention.config.topic import TopicConfig
+from retention.errors import UsageError
+from retention.find import CONFIG_NAME
+from retention.opened import OpenedStream
+from retention.passes.audience import Pin
+from retention.passes.plan import Plan
+from retention.passes.verdicts import make_topic_plan, segment_numbers
+from retention.policy import Policy
+from retention.ports import Snapshot
+from retention.rules import MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
+from retention.rules.iggy import TopicPass, topic_pass
+from retention.rules.judge import STAYS
+from retention.rules.spans import Array
+from retention.rules.topic_segments import BY_AGE, BY_SIZE, TopicSegments
+from retention.segments import Inventory
+from retention.stores.offsets import Offsets, OffsetTable
+from retention.topic_policy import TopicPolicy
+from retention.units import MICROSECOND
+
+OFFSETS = "offsets"
+"""What pins call the stored offsets of a topic."""
+RULE_OF = {BY_AGE: RULES.index(MESSAGE_EXPIRY), BY_SIZE: RULES.index(MAX_TOPIC_SIZE)}
+"""The rule of each fate but `STAYS`, an index into `RULES`."""
+
+
+@dataclass(frozen=True)
+class TopicLook:
+    """Everything that a topic's plan was made from."""
+
+    inventory: Inventory
+    segments: TopicSegments
+    decided: TopicPass
+    offsets: Offsets
+    plan: Plan
+    snapshot: Snapshot
+
+
+def topic_of(opened: OpenedStream) -> TopicConfig:
+    """What the configuration says of a topic.
+
+    Raises:
+        UsageError: it lists none of that name.
+    """
+    topic = opened.config.topic
+    if topic is None:
+        raise UsageError(
+            f"{opened.name}: is no topic; list it under `topics:` in {CONFIG_NAME}, with its partitions"
+        )
+    return topic
+
+
+def look_at_topic(opened: OpenedStream, topic: TopicPolicy, as_of_ns: int) -> TopicLook:
+    """Plan one pass over a topic that exists, from metadata alone.
+
+    Args:
+        opened: the topic.
+        topic: its rules.
+        as_of_ns: the pass's one instant.
+
+    Raises:
+        RefusedError: the table needs what this version cannot do.
+        DamagedError: the table or the stored offsets cannot be read.
+    """
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    # Read behind the snapshot, on whose counter of edits the commit rests.
+    offsets = OffsetTable(opened.root).live(inventory.counters)
+    segments = segments_of(inventory, topic.partitions)
+    decided = topic_pass(segments, topic, as_of_ns // MICROSECOND, offsets.barriers)
+    pins = (Pin(OFFSETS, offsets.revision, offsets.version),)
+    rules = rules_of_files(inventory, segments, decided.fates)
+    plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins)
+    return TopicLook(inventory, segments, decided, offsets, plan, snapshot)
+
+
+def segments_of(inventory: Inventory, partitions: int) -> TopicSegments:
+    """The segments of a topic, an active one without messages included.
+
+    Args:
+        inventory: the topic.
+        partitions: how many it has by its configuration.
+    """
+    files, open_base = inventory.files, inventory.counters.open_base
+    numbers, count = segment_numbers(files)
+    column = {name: files[name].to_numpy() for name in _COLUMNS}
+    begins = np.searchsorted(numbers, np.arange(count))
+    ends = np.append(begins[1:], len(numbers)) - 1 if count else begins
+
+    def folded(name: str, fold: np.ufunc) -> Array:
+        return fold.reduceat(column[name], begins) if count else column[name]
+
+    stored = TopicSegments(
+        partition=column["partition"][begins].astype(np.int64),
+        start=column["segment"][begins],
+        end=folded("max_seq", np.maximum),
+        first_us=column["first_ts_ns"][begins] // MICROSECOND,
+        last_us=column["last_ts_ns"][ends] // MICROSECOND,
+        max_us=folded("max_ts_ns", np.maximum) // MICROSECOND,
+        bytes=folded("bytes", np.add),
+        sealed=np.ones(count, dtype=bool),
+    )
+    known = {*range(partitions), *np.unique(stored.partition).tolist()}
+    bases = {partition: open_base.get(partition) for partition in sorted(known)}
+    return with_active(stored, {part: base for part, base in bases.items() if base is not None})
+
+
+def with_active(stored: TopicSegments, open_base: Mapping[int, int]) -> TopicSegments:
+    """The same, every partition with its active segment, which may hold nothing.
+
+    Args:
+        stored: segments with messages, as if all of them were sealed.
+        open_base: partition → the base of its active segment.
+    """
+    there = set(zip(stored.partition.tolist(), stored.start.tolist(), strict=True))
+    empty = [(part, base) for part, base in open_base.items() if (part, base) not in there]
+    partition, start = (np.array([one[at] for one in empty], dtype=np.int64) for at in (0, 1))
+    nothing = np.zeros(len(empty), dtype=np.int64)
+    added = (partition, start, start - 1, nothing, nothing, nothing, nothing, nothing.astype(bool))
+    columns = [
+        np.concatenate([getattr(stored, name), new])
+        for name, new in zip(_FIELDS, added, strict=True)
+    ]
+    order = np.lexsort((columns[1], columns[0]))
+    partition, start, end, first, last, highest, size, sealed = (one[order] for one in columns)
+    opened = np.array([open_base.get(one, 0) for one in partition.tolist()], dtype=np.int64)
+    return TopicSegments(
+        partition, start, end, first, last, highest, size, sealed & (start < opened)
+    )
+
+
+_COLUMNS = (
+    "partition",
+    "segment",
+    "max_seq",
+    "first_ts_ns",
+    "last_ts_ns",
+    "max_ts_ns",
+    "bytes",
+)
+_FIELDS = ("partition", "start", "end", "first_us", "last_us", "max_us", "bytes", "sealed")
+
+
+def rules_of_files(inventory: Inventory, segments: TopicSegments, fates: Array) -> Array:
+    """By which rule each file of the inventory goes, an index into `RULES`; `STAYS`: it does not."""
+    stored = segments.end >= segments.start
+    rules = np.full(int(stored.sum()), STAYS, dtype=np.int64)
+    for fate, rule in RULE_OF.items():
+        rules[fates[stored] == fate] = rule
+    return rules[segment_numbers(inventory.files)[0]]

@@ -1,0 +1,51 @@
+"""One topic as a person holds it: a stream of several partitions, with Iggy's rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from retention.engines.choice import Engines
+from retention.formats.iggy.era import EraName
+from retention.passes.explain_topic import explain_topic
+from retention.stream import Instant, Stream
+from retention.views.shown import ShownExplanation
+from retention.writing.iggy_import import TopicImported, import_iggy_log
+
+
+class Topic(Stream):
+    """A topic of a warehouse."""
+
+    def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
+        """Why a message stays or goes in a pass at `as_of`.
+
+        Args:
+            seq: its offset.
+            as_of: the pass's instant.
+            partition: where it lies.
+
+        Raises:
+            UsageError: there is no such message.
+        """
+        place, instant = (partition, seq), self.instant(as_of)
+        found = explain_topic(self.opened, place, instant)
+        return ShownExplanation(**vars(found))
+
+    def import_iggy_log(
+        self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False
+    ) -> TopicImported:
+        """Import the directory of one topic of an Iggy server into this topic, which must never have held anything.
+
+        Args:
+            directory: `streams/<id>/topics/<id>` of the server's data directory; it is only read.
+            era: of the server that wrote it, `0.8` or `0.9`; None: found out by its checksums.
+            allow_damaged: leave out what is damaged instead of refusing all of it.
+
+        Raises:
+            UsageError: it is no such directory, or its logs are of another era.
+            DamagedError: something in it is damaged.
+            RefusedError: the topic holds, or held, something else.
+        """
+        with Engines(self.engine) as engines:
+            return import_iggy_log(
+                self.opened, str(directory), engines, era, allow_damaged=allow_damaged
+            )
