@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance crash faults foreign concurrency queue bench format lock
+.PHONY: help setup demo test check conformance crash faults foreign mutations concurrency queue bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -42,6 +42,9 @@ foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, 
 
 faults: setup  ## Fail every operation on a disk and every request to an object store (an hour)
 	RETENTION_FAULTS=all $(BIN)/pytest tests/safety/test_failing_storage.py tests/safety/test_failing_object_store.py
+
+mutations: setup  ## Change 10,000 logs of each era of Iggy at random, and let in nothing that was not there (minutes)
+	RETENTION_MUTATIONS=10000 $(BIN)/pytest tests/retention/formats/iggy/test_mutations.py
 
 bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks

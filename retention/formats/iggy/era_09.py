@@ -28,29 +28,35 @@ LAYOUT = Layout(
     lengths_at=32,
 )
 BATCH_HEADER_BYTES = 256
+_BATCH = Layout(
+    np.dtype(
+        [
+            ("partition", "<u8"),
+            ("base_offset", "<u8"),
+            ("base_timestamp", "<u8"),
+            ("origin_timestamp", "<u8"),
+            ("length", "<u8"),
+            ("checksum", "<u8"),
+            ("message_count", "<u4"),
+        ]
+    ),
+    lengths_at=32,
+)
 MOST_BATCH_BYTES = 1 << 30
 """A log is rolled at 1 GiB at the latest."""
-_FIELDS = struct.Struct("<QQQQQQI")
-_OFFSET_AT, _COUNT_AT, _RESERVED_AT = 8, 48, 52
+_OFFSET = struct.Struct("<Q")
+_FRAMING = struct.Struct("<QQI")
+_OFFSET_AT, _LENGTH_AT, _CHECKSUM_AT, _COUNT_AT, _RESERVED_AT = 8, 32, 40, 48, 52
 _CONTRADICTION = "the lengths of its messages do not add up to the batch"
 
 
-class _Batch(NamedTuple):
-    """The header of a batch: lengths in bytes, times in microseconds, all of them unsigned."""
+class _Framing(NamedTuple):
+    """What the header of a batch says of its extent."""
 
-    partition: int
-    base_offset: int
-    base_timestamp: int
-    origin_timestamp: int
     length: int
+    """In bytes, with those of the header."""
     checksum: int
     message_count: int
-
-
-class _Walked(NamedTuple):
-    batch: _Batch
-    cuts: list[int]
-    """Where its messages begin, and where the last one ends."""
 
 
 class Era09:
@@ -62,34 +68,40 @@ class Era09:
 
     def take(self, window: bytes, left: int) -> Taken:
         """The batches at the beginning of a window up to the first that is malformed or whose checksum is wrong."""
-        walked: list[_Walked] = []
+        batches: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
         at, wants, problem = 0, 0, None
-        while at < left:
+        while at < left and problem is None:
             if len(window) - at < BATCH_HEADER_BYTES:
                 wants = BATCH_HEADER_BYTES
                 problem = TORN if left - at < BATCH_HEADER_BYTES else None
                 break
-            batch = _header(window, at)
-            problem = _contradiction(batch, left - at)
-            if problem is None and at + batch.length > len(window):
-                wants = batch.length
+            framing = _framing(window, at)
+            length = framing.length
+            problem = _impossible(framing, left - at)
+            if problem is None and at + length > len(window):
+                wants = length
                 break
-            cuts = (
-                [] if problem else LAYOUT.cuts(window, at + BATCH_HEADER_BYTES, at + batch.length)
-            )
-            problem = problem or _wrong(window, at, batch, cuts)
-            if problem:
-                break
-            walked.append(_Walked(batch, cuts))
-            at += batch.length
-        return Taken(_messages(window, walked), at, problem, wants)
+            cuts = [] if problem else LAYOUT.cuts(window, at + BATCH_HEADER_BYTES, at + length)
+            problem = problem or _wrong(window, at, framing, cuts)
+            if problem is None:
+                batches.append(at)
+                starts += cuts[:-1]
+                ends += cuts[1:]
+                at += length
+        found = _messages(
+            window, np.array(batches, int), np.array(starts, int), np.array(ends, int)
+        )
+        return Taken(found, at, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
         """Of a batch; None where it would be shorter than its own header."""
         if len(header) < BATCH_HEADER_BYTES:
             return None
-        batch = _header(header, 0)
-        return (batch.length, batch.base_offset) if batch.length >= BATCH_HEADER_BYTES else None
+        length = _framing(header, 0).length
+        offset = int(_OFFSET.unpack_from(header, _OFFSET_AT)[0])
+        return (length, offset) if length >= BATCH_HEADER_BYTES else None
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
         """Places before a header with a base offset within the bounds, some messages, and zeros to its end."""
@@ -102,63 +114,57 @@ class Era09:
 
     def is_sound(self, record: bytes) -> bool:
         """Whether the messages add up to the batch, and its checksum holds."""
-        batch = _header(record, 0)
         cuts = LAYOUT.cuts(record, BATCH_HEADER_BYTES, len(record))
-        return _wrong(record, 0, batch, cuts) is None
+        return _wrong(record, 0, _framing(record, 0), cuts) is None
 
 
-def _header(window: bytes, at: int) -> _Batch:
-    return _Batch._make(_FIELDS.unpack_from(window, at))
+def _framing(window: bytes, at: int) -> _Framing:
+    return _Framing._make(_FRAMING.unpack_from(window, at + _LENGTH_AT))
 
 
 def _is_header(window: bytes, at: int) -> bool:
     rest = window[at + _RESERVED_AT : at + BATCH_HEADER_BYTES]
-    return not any(rest) and _contradiction(_header(window, at), MOST_BATCH_BYTES) is None
+    return not any(rest) and _impossible(_framing(window, at), MOST_BATCH_BYTES) is None
 
 
-def _contradiction(batch: _Batch, left: int) -> str | None:
-    least = BATCH_HEADER_BYTES + batch.message_count * LAYOUT.header_bytes
-    if batch.length < least:
-        return f"a batch of {batch.message_count} messages claims {batch.length} bytes"
-    if batch.length > left:
+def _impossible(framing: _Framing, left: int) -> str | None:
+    """Why no batch can have this extent, or why not here."""
+    length, _, count = framing
+    if length < BATCH_HEADER_BYTES + count * LAYOUT.header_bytes:
+        return f"a batch of {count} messages claims {length} bytes"
+    if length > left:
         return TORN
-    if batch.length > MOST_BATCH_BYTES:
-        return f"a batch claims {batch.length} bytes, more than a log has"
+    if length > MOST_BATCH_BYTES:
+        return f"a batch claims {length} bytes, more than a log has"
     return None
 
 
-def _wrong(window: bytes, at: int, batch: _Batch, cuts: list[int]) -> str | None:
+def _wrong(window: bytes, at: int, framing: _Framing, cuts: list[int]) -> str | None:
     """What is wrong with a batch that begins at `at` and whose messages lie between `cuts`."""
-    if cuts[-1] != at + batch.length or len(cuts) != batch.message_count + 1:
+    if cuts[-1] != at + framing.length or len(cuts) != framing.message_count + 1:
         return _CONTRADICTION
-    fields = window[at : at + 40] + window[at + _COUNT_AT : at + _RESERVED_AT]
+    fields = window[at : at + _CHECKSUM_AT] + window[at + _COUNT_AT : at + _RESERVED_AT]
     checksums = b"".join([window[cut : cut + 8] for cut in cuts[:-1]])
-    return None if xxh3_64_intdigest(fields + checksums) == batch.checksum else CHECKSUM
+    return None if xxh3_64_intdigest(fields + checksums) == framing.checksum else CHECKSUM
 
 
-def _messages(window: bytes, walked: list[_Walked]) -> Messages:
-    counts = np.array([one.batch.message_count for one in walked], dtype=np.int64)
-    starts = messages.joined([np.array(one.cuts[:-1], dtype=np.int64) for one in walked])
-    ends = messages.joined([np.array(one.cuts[1:], dtype=np.int64) for one in walked])
-    headers = messages.headers_at(window, LAYOUT, starts)
+def _messages(window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Messages:
+    """The messages from `starts` to `ends` of the batches that begin at `batches`."""
+    of_batches = messages.headers_at(window, _BATCH, batches)
+    counts = of_batches["message_count"].astype(np.int64)
     firsts = np.cumsum(counts) - counts
-    sizes = ends - starts
-    sizes[firsts[counts > 0]] += BATCH_HEADER_BYTES
-
-    def of_batch(field: str) -> np.ndarray:
-        values = np.array([getattr(one.batch, field) for one in walked], dtype=np.uint64)
-        return np.repeat(values, counts)
-
-    base = of_batch("base_offset")
-    nth = (np.arange(len(starts)) - np.repeat(firsts, counts)).astype(np.uint64)
+    nth = np.arange(len(starts)) - np.repeat(firsts, counts)
+    headers = messages.headers_at(window, LAYOUT, starts)
+    base = np.repeat(of_batches["base_offset"], counts)
+    origin = np.repeat(of_batches["origin_timestamp"], counts)
     return Messages(
         offsets=_saturated(base, headers["offset_delta"]),
-        places=_saturated(base, nth),
-        timestamps=of_batch("base_timestamp"),
-        origin_timestamps=_saturated(of_batch("origin_timestamp"), headers["timestamp_delta"]),
+        places=_saturated(base, nth.astype(np.uint64)),
+        timestamps=np.repeat(of_batches["base_timestamp"], counts),
+        origin_timestamps=_saturated(origin, headers["timestamp_delta"]),
         ids=headers["id"],
         bodies=messages.bodies(LAYOUT, headers, starts),
-        sizes=sizes,
+        sizes=ends - starts + BATCH_HEADER_BYTES * (nth == 0),
         sound=headers["checksum"] == messages.digests(window, starts, ends),
     )
 

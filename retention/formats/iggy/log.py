@@ -53,7 +53,7 @@ def read_log(log: Log, era: Era) -> Iterator[Part]:
     record that is sound. The active log may end torn or in zeros.
 
     Raises:
-        DamagedError: the file became shorter while it was read.
+        BusyError: the file is gone, or became shorter while it was read.
         StorageError: the storage failed.
     """
     return _pooled(_parts(log, era), log.segment)
@@ -123,7 +123,8 @@ def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tupl
     named = repair.names(said, before, high, first_is_next=era.is_gapless)
     reasons = [trouble.problem] + [_AS_WELL] * (len(said) - 1)
     damages = [Damage(log.location, *one) for one in zip(named, reasons, strict=True)]
-    return stop, Part(_NO_ROWS, tuple(damages), damages[-1].offset + 1)
+    following = damages[-1].offset + 1 if high is None else high
+    return stop, Part(_NO_ROWS, tuple(damages), following)
 
 
 def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:

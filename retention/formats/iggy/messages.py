@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -122,8 +121,3 @@ def decimals(ids: np.ndarray) -> pa.Array:
     words[:, :2] = ids
     buffers = [None, pa.py_buffer(words)]
     return pa.Array.from_buffers(pa.decimal256(39, 0), len(ids), buffers).cast(pa.string())
-
-
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays one behind the other; none are an empty array of int64."""
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from retention import files
-from retention.errors import DamagedError
+from retention.errors import BusyError
 from retention.failing import telling
 
 WINDOW_BYTES = 1 << 20
 """Logs are read in pieces of this size, or of one record where that is longer."""
+_GONE = "it is gone since the directory was listed"
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,14 @@ class Source:
         """The bytes from `at` on, fewer at the end.
 
         Raises:
-            DamagedError: the file has become shorter since it was listed.
+            BusyError: the file has become shorter since it was listed.
             StorageError: the storage failed.
         """
         wanted = max(0, min(length, self.size - at))
         with telling(self.location):
             content: bytes = self.file.read_at(wanted, at)
         if len(content) < wanted:
-            raise DamagedError(
-                f"{self.location}: it became shorter while it was read; nothing was imported; "
-                "stop the server, or copy its directory and read the copy"
-            )
+            raise _changed(self.location, "it became shorter while it was read")
         return content
 
     def windows(self, at: int, overlap: int) -> Iterator[tuple[int, bytes]]:
@@ -54,8 +52,31 @@ def opened(location: str, size: int) -> Iterator[Source]:
     """Open a log for reading.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        BusyError: it is gone since it was listed.
         StorageError: the storage failed.
     """
-    with files.open_input(location) as file:
+    try:
+        file = files.open_input(location)
+    except FileNotFoundError as error:
+        raise _changed(location, _GONE) from error
+    with file:
         yield Source(location, size, file)
+
+
+def size_of(location: str) -> int:
+    """The bytes of a log.
+
+    Raises:
+        BusyError: it is gone since it was listed.
+        StorageError: the storage failed.
+    """
+    size = files.length(location)
+    if size is None:
+        raise _changed(location, _GONE)
+    return size
+
+
+def _changed(location: str, what: str) -> BusyError:
+    return BusyError(
+        f"{location}: {what}; nothing was imported; stop the server, or copy its directory and read the copy"
+    )

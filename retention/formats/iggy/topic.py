@@ -19,7 +19,7 @@ from retention.formats.iggy.findings import Damage, Finding, Hole, Skipped
 from retention.formats.iggy.log import Log, Part, read_log
 from retention.formats.iggy.repair import first_sound
 from retention.formats.iggy.rows import END_OF_OFFSETS
-from retention.formats.iggy.source import opened
+from retention.formats.iggy.source import opened, size_of
 from retention.formats.iggy.stored_offsets import StoredOffset, read_stored_offsets
 
 ERAS: dict[EraName, Era] = {"0.8": Era08(), "0.9": Era09()}
@@ -67,7 +67,7 @@ class Topic:
         """Every message of the topic in order of partition and offset, in bounded memory, and what was found.
 
         Raises:
-            DamagedError: a log became shorter while it was read.
+            BusyError: a log is gone, or became shorter while it was read.
             RefusedError: the messages are encrypted.
             StorageError: the storage failed.
         """
@@ -83,6 +83,7 @@ def read_topic(directory: str) -> Topic:
     Raises:
         UsageError: it is no such directory.
         DamagedError: a stored offset is not what the server wrote.
+        BusyError: a log is gone since the directory was listed.
         StorageError: the storage failed.
     """
     above = files.join(directory, "partitions")
@@ -200,5 +201,5 @@ def _partition(number: int, directory: str) -> Partition:
     for nth, (segment, name) in enumerate(found):
         location = files.join(directory, name)
         end = found[nth + 1][0] if nth + 1 < len(found) else None
-        logs.append(Log(location, number, segment, files.stat(location)[0], end))
+        logs.append(Log(location, number, segment, size_of(location), end))
     return Partition(number, directory, tuple(logs), read_stored_offsets(directory))

@@ -34,7 +34,7 @@ class Typed:
 
 
 def parse(block: bytes) -> list[tuple[Typed, Typed]]:
-    """The pairs of a block in their order; servers of all eras since 0.5 store them in the same way.
+    """The pairs of a block in their order; servers of both eras store them in the same way.
 
     Raises:
         ValueError: the block is none: it ends within a pair, or a kind, a length or a value cannot be.

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from retention.errors import DamagedError
+from retention.errors import BusyError
 from retention.formats.iggy import log as log_module
 from retention.formats.iggy import source
 from retention.formats.iggy.era import Era
@@ -175,6 +175,7 @@ def test_a_damaged_header_of_08_costs_its_message(offset: int, at: int, bit: int
     content = flipped(log_08(TEN), start_08(offset) + at, bit)
     rows, findings, _ = read(content, Era08(), end=10)
     assert offsets(rows) == [other for other in range(10) if other != offset]
+    assert all(isinstance(one, Damage) for one in findings)
     assert [one.offset for one in findings if isinstance(one, Damage)] == [offset]
 
 
@@ -185,6 +186,7 @@ def test_a_damaged_header_of_09_costs_its_batch(offset: int, at: int, bit: int) 
     content = flipped(log_09(TEN), start_09(offset) + at, bit)
     rows, findings, _ = read(content, Era09(), end=10)
     assert offsets(rows) == [other for other in range(10) if other // 3 != offset // 3]
+    assert all(isinstance(one, Damage) for one in findings)
     assert [one.offset for one in findings if isinstance(one, Damage)] == [offset]
 
 
@@ -329,11 +331,27 @@ def test_garbage_is_damage_and_what_follows_it_comes_in(
 
 
 @both
-def test_a_log_that_becomes_shorter_is_no_tear(era: Era, write: Callable[..., bytes]) -> None:
+@pytest.mark.parametrize("before", [0, 3, 9])
+def test_a_damaged_record_between_sound_ones_costs_none_of_them(
+    era: Era, write: Callable[..., bytes], before: int
+) -> None:
+    odd = flipped(write([Message(before)]), -1)
+    odd = flipped(odd, 8)
+    rows, findings, _ = read(write(TEN[:before]) + odd + write(TEN[before:]), era, end=10)
+    assert offsets(rows) == list(range(10))
+    assert [one.offset for one in findings if isinstance(one, Damage)] == [before]
+
+
+@both
+def test_a_log_that_changes_meanwhile_is_no_tear(era: Era, write: Callable[..., bytes]) -> None:
     content = write(TEN)
     Path(LOCATION).write_bytes(content[:-1])
-    with pytest.raises(DamagedError, match="became shorter while it was read"):
-        list(read_log(Log(LOCATION, 0, 0, len(content), None), era))
+    log = Log(LOCATION, 0, 0, len(content), None)
+    with pytest.raises(BusyError, match="became shorter while it was read"):
+        list(read_log(log, era))
+    Path(LOCATION).unlink()
+    with pytest.raises(BusyError, match="gone since the directory was listed"):
+        list(read_log(log, era))
 
 
 @both

@@ -30,8 +30,10 @@ Mutation = Callable[[Random, bytearray], None]
 
 
 def flip_bits(chance: Random, content: bytearray) -> None:
+    """Anywhere, or where the first headers are."""
+    span = chance.choice([len(content), min(len(content), 52), min(len(content), 320)])
     for _ in range(chance.randint(1, 4)):
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        content[chance.randrange(span)] ^= 1 << chance.randrange(8)
 
 
 def truncate(chance: Random, content: bytearray) -> None:
