@@ -53,8 +53,9 @@ class RandomConsumers:
             stream.publish(self._chance.choices(KINDS, k=self._chance.randint(3, 12)))
             for _ in range(self._chance.randint(0, 2)):
                 self._add()
-            if self._chance.random() < 0.4:
-                stream.delete_message(self._chance.choice(stream.held() or (1,)))
+            held = stream.held()
+            if held and self._chance.random() < 0.4:
+                stream.delete_message(self._chance.choice(held))
             if stream.config["retention"] == "limits" and number == 1:
                 self._work()
                 stream.step("switched", stream.switch)
