@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from retention.formats.nats_backup import read_backup
 from retention.passes.interests import interest_of
 from retention.rules.release import Interest
 from retention.stores.consumers import ConsumerRecord
+from tests.support.interests import needs
 from tests.support.judged_stream import Step
 
 
@@ -30,6 +31,10 @@ class Difference:
     @property
     def is_unmatched(self) -> bool:
         return not self.wanting
+
+    @property
+    def is_needed(self) -> bool:
+        return any(needs(replace(one, filters=()), self.seq, "") for one in self.wanting)
 
     @property
     def was_given(self) -> bool:
@@ -97,6 +102,8 @@ DEVIATIONS: dict[str, Callable[[Difference], bool]] = {
 
 def named(one: Difference) -> str:
     """The deviation that a difference is; else what it is about."""
+    if one.is_needed and not one.removed_by_server:
+        return f"needed, and let go by a pass: {one}"
     return next((name for name, is_it in DEVIATIONS.items() if is_it(one)), f"unknown: {one}")
 
 
