@@ -156,6 +156,17 @@ def settled_above_the_floor(stream: JudgedStream) -> None:
     stream.step("switched", stream.switch)
 
 
+def given_up_by_one_who_is_dropped(stream: JudgedStream) -> None:
+    stream.consumer("c", ["a"], max_deliver=1)
+    stream.consumer("other", ["a"])
+    stream.publish("aa")
+    stream.answer(stream.take("other", 2))
+    replies = stream.take("c", 2)
+    give_up(stream, replies[:1])
+    stream.answer(replies[1:])
+    stream.step("dropped", lambda: stream.drop("c"))
+
+
 def settled_without_acks(stream: JudgedStream) -> None:
     stream.consumer("c", ["a"], ack_policy="none")
     stream.publish("aa")
@@ -178,6 +189,7 @@ SHOWN = (
     ("interest", given_up_below_every_floor, [1]),
     ("interest", given_up_just_at_the_floor, [3]),
     ("limits", settled_above_the_floor, [2, 3]),
+    ("interest", given_up_by_one_who_is_dropped, [1]),
     ("limits", settled_without_acks, [1]),
     ("workqueue", passed_by, [1]),
 )

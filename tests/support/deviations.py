@@ -86,6 +86,9 @@ DEVIATIONS: dict[str, Callable[[Difference], bool]] = {
             if (each.consumer, one.seq) in one.step.given
         )
     ),
+    "given up by one who was edited or dropped since": lambda one: (
+        not one.removed_by_server and one.seq in one.step.forsaken
+    ),
     "settled without acks, on a stream that was switched": lambda one: (
         not one.removed_by_server
         and one.step.was_limited

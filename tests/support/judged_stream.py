@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from retention.consumers.replies import DELIVERED, SETTLING, parse
+from retention.formats.nats_backup import read_backup
 from tests.support.ack_program import AckProgram
 from tests.support.nats_oracle import Json, Nats
 
@@ -42,6 +43,8 @@ class Step:
     """Consumer and sequence of everything that was delivered up to then."""
     settled: frozenset[tuple[str, int]]
     """The same of every answer that settles."""
+    forsaken: frozenset[int]
+    """What was given up by consumers that were edited or dropped since."""
     was_limited: bool
     """Whether the stream began with `retention: limits`."""
 
@@ -58,6 +61,7 @@ class JudgedStream:
         asked = {"name": name, "subjects": [f"{name}.>"], "retention": retention}
         self.config: Json = nats.request(f"STREAM.CREATE.{name}", asked)["config"]
         self._was_limited = retention == "limits"
+        self._forsaken: frozenset[int] = frozenset()
         self._program = AckProgram(nats, name, f"$JS.ACK.{name}.>")
 
     def publish(self, kinds: Sequence[str]) -> None:
@@ -122,6 +126,8 @@ class JudgedStream:
 
     def _record(self, what: What, before: Path) -> None:
         held, after = self.held(), self.backup()
+        if what in ("edited", "dropped"):
+            self._forsaken |= _given_up(before, after)
         if self.config["retention"] == "limits":
             return
         given, settled = self._told()
@@ -137,6 +143,7 @@ class JudgedStream:
                 held=held,
                 given=given,
                 settled=settled,
+                forsaken=self._forsaken,
                 was_limited=self._was_limited,
             )
         )
@@ -154,3 +161,14 @@ class JudgedStream:
             (one["consumer"], one["seq"]) for one in lines if one["verb"] in SETTLING
         )
         return given, settled
+
+
+def _given_up(before: Path, after: Path) -> frozenset[int]:
+    """What was redelivered to consumers that are gone or another one after."""
+    now = read_backup(after).consumers
+    return frozenset(
+        int(seq)
+        for name, was in read_backup(before).consumers.items()
+        if name not in now or now[name]["config"] != was["config"]
+        for seq in was["state"].get("redelivered") or ()
+    )
