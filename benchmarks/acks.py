@@ -19,7 +19,7 @@ from retention.formats.nats_backup import RAW_ROWS, write_backup
 from tests.support.nats_oracle import state_of
 
 CONSUMERS = ("billing", "packing", "audit")
-SEGMENTS = 24
+SEGMENTS = 20
 WAITING_EVERY = 10_000
 """One message in so many is not acknowledged by the last consumer."""
 NEAR = 500
@@ -58,7 +58,7 @@ def write_log(path: Path, messages: int) -> int:
 
 
 def make_source(directory: Path, messages: int) -> None:
-    """A warehouse with one stream of 24 files, which consumers of it are configured to have."""
+    """A warehouse with one stream of twenty files, which consumers of it are configured to have."""
     size = Size(messages // SEGMENTS, SEGMENTS, subjects=2_000, many_subjects=0)
     make_table(directory, size, size.subjects)
     configure(directory, "explicit")
@@ -89,8 +89,8 @@ def write_archive(path: Path, rows: pa.Table) -> dict[str, Any]:
     }
     consumers = {}
     for name in CONSUMERS:
-        config = {"durable_name": name, "name": name, "ack_policy": "explicit"}
-        config |= {"ack_wait": _HOUR_NS, "max_ack_pending": -1}
+        settings = {"ack_policy": "explicit", "ack_wait": _HOUR_NS, "max_ack_pending": -1}
+        config = {"durable_name": name, "name": name, **settings}
         consumers[name] = {"config": config, "state": state}
     told = state_of(rows, None, "file")
     write_backup(path, told, consumers, [rows])
