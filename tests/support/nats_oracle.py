@@ -59,6 +59,11 @@ class Nats:
         self._client = client
         self._workdir = workdir
 
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return str(self._client.connected_url.geturl())
+
     def restore(
         self,
         name: str,
@@ -199,17 +204,27 @@ class Nats:
 
 
 @contextmanager
-def server(settings: str = "") -> Iterator[Nats]:
-    """A server with JetStream on the loopback interface, its store in a temporary directory.
+def server(settings: str = "", store: Path | None = None) -> Iterator[Nats]:
+    """A server with JetStream on the loopback interface.
 
-    `settings` is what its configuration file holds.
+    Args:
+        settings: what its configuration file holds.
+        store: the directory that it keeps streams in, where another server may have left some; a temporary one, if not
+            given.
     """
     with tempfile.TemporaryDirectory() as directory, asyncio.Runner() as runner:
         workdir = Path(directory)
         binary = Path(sys.executable).parent / "nats-server"
         (workdir / "settings").write_text(settings)
         options = ["-c", f"{workdir}/settings", "-a", "127.0.0.1", "-p", "-1", "-js"]
-        places = ["-sd", f"{workdir}/store", "--ports_file_dir", directory, "-l", f"{workdir}/log"]
+        places = [
+            "-sd",
+            str(store or workdir / "store"),
+            "--ports_file_dir",
+            directory,
+            "-l",
+            f"{workdir}/log",
+        ]
         process = subprocess.Popen([str(binary), *options, *places])
         try:
             url = runner.run(_url(process, workdir))

@@ -1,0 +1,140 @@
+"""Where a server 2.15.1 does not keep just what some consumer needs, each deviation by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from retention.consumers.state import from_json
+from retention.formats.nats_backup import read_backup
+from retention.passes.interests import interest_of
+from retention.rules.release import Interest
+from retention.stores.consumers import ConsumerRecord
+from tests.support.interests import needs
+from tests.support.judged_stream import Step
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A message that a server and a pass do not both keep."""
+
+    step: Step
+    seq: int
+    removed_by_server: bool
+    wanting: tuple[Interest, ...]
+    """Of the consumers that it is for."""
+    lowest_floor: int
+    """Of all consumers; -1 without any."""
+
+    @property
+    def is_unmatched(self) -> bool:
+        return not self.wanting
+
+    @property
+    def is_needed(self) -> bool:
+        return any(needs(replace(one, filters=()), self.seq, "") for one in self.wanting)
+
+    @property
+    def was_given(self) -> bool:
+        return any((one.consumer, self.seq) in self.step.given for one in self.wanting)
+
+    @property
+    def is_given_up(self) -> bool:
+        return any(self.seq in one.redelivered for one in self.wanting)
+
+
+BEGUN_ANEW = ("restored", "restarted")
+DEVIATIONS: dict[str, Callable[[Difference], bool]] = {
+    "no consumer is left: everything goes": lambda one: (
+        one.removed_by_server and one.lowest_floor < 0
+    ),
+    "unmatched, but a consumer was edited or dropped": lambda one: (
+        one.removed_by_server and one.is_unmatched and one.step.what in ("edited", "dropped")
+    ),
+    "unmatched, but settled by one who had it before": lambda one: (
+        one.removed_by_server
+        and one.is_unmatched
+        and one.step.what == "worked"
+        and any(seq == one.seq for _, seq in one.step.settled)
+    ),
+    "unmatched, but below every floor when a server began anew": lambda one: (
+        one.removed_by_server
+        and one.is_unmatched
+        and one.step.what in BEGUN_ANEW
+        and one.seq <= one.lowest_floor
+    ),
+    "given up, but below every floor when a server began anew": lambda one: (
+        one.removed_by_server
+        and one.is_given_up
+        and one.step.what in BEGUN_ANEW
+        and one.seq <= one.lowest_floor
+    ),
+    "given up just at the floor, and forgotten at a restart": lambda one: (
+        one.removed_by_server
+        and one.step.what == "restarted"
+        and one.lowest_floor < one.seq
+        and any(one.seq == each.ack_floor for each in one.wanting if one.seq in each.redelivered)
+    ),
+    "settled above a floor below which messages were given up, before a switch": lambda one: (
+        not one.removed_by_server
+        and one.step.was_limited
+        and any(
+            one.seq > each.ack_floor and not len(each.pending) and len(each.redelivered)
+            for each in one.wanting
+            if (each.consumer, one.seq) in one.step.given
+        )
+    ),
+    "given up by one who was edited or dropped since": lambda one: (
+        not one.removed_by_server and one.seq in one.step.forsaken
+    ),
+    "settled without acks, on a stream that was switched": lambda one: (
+        not one.removed_by_server
+        and one.step.was_limited
+        and any(
+            (each.consumer, one.seq) in one.step.given and not each.explicit for each in one.wanting
+        )
+    ),
+    "passed by: none who wants it was ever given it": lambda one: (
+        not one.removed_by_server and not one.is_unmatched and not one.was_given
+    ),
+}
+"""Nothing else may differ (docs/semantics/consumers-release.md says what the server does)."""
+
+
+def named(one: Difference) -> str:
+    """The deviation that a difference is; else what it is about."""
+    if one.is_needed and not one.removed_by_server:
+        return f"needed, and let go by a pass: {one}"
+    return next((name for name, is_it in DEVIATIONS.items() if is_it(one)), f"unknown: {one}")
+
+
+def differences(step: Step, left: set[int]) -> list[Difference]:
+    """Where a pass left something else than the server."""
+    found = left ^ set(step.held)
+    subjects = {
+        row["seq"]: row["subject"]
+        for batch in read_backup(step.before).batches()
+        for row in batch.select(["seq", "subject"]).to_pylist()
+        if row["seq"] in found
+    }
+    assert found == set(subjects), f"{step}: nobody published {found - set(subjects)}"
+    interests = [
+        interest_of(
+            ConsumerRecord(name, one["config"], from_json(one["state"])),
+            tuple(step.config["subjects"]),
+        )
+        for name, one in read_backup(step.states).consumers.items()
+    ]
+    lowest = min((one.ack_floor for one in interests), default=-1)
+    return [
+        Difference(
+            step,
+            seq,
+            seq in left,
+            tuple(one for one in interests if one.matches(pa.chunked_array([[subject]]))[0]),
+            lowest,
+        )
+        for seq, subject in sorted(subjects.items())
+    ]
