@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from retention import files
+from retention.errors import DamagedError
 from retention.ports import Mark
 from retention.stores.layout import Layout
 
@@ -22,6 +23,23 @@ def versions(layout: Layout) -> tuple[list[int], list[int]]:
             elif kind.startswith("checkpoint."):
                 checkpoints.add(int(number))
     return entries, sorted(checkpoints)
+
+
+def refuse_emptied(layout: Layout, version: int) -> None:
+    """Refuse a version that rests on an entry without a byte: what that one committed is lost, and nobody would see it.
+
+    Raises:
+        DamagedError: naming the entry.
+    """
+    entries, checkpoints = versions(layout)
+    known = max((one for one in checkpoints if one <= version), default=-1)
+    places = [place_of(layout, one) for one in entries if known < one <= version]
+    for place, length in zip(places, files.lengths(places), strict=True):
+        if length == 0:
+            raise DamagedError(
+                f"{place}: this entry of the log of stream {layout.stream} is empty, and what it committed is lost; "
+                "nothing was changed; restore it from a copy"
+            )
 
 
 def newest_mark(layout: Layout) -> Mark | None:

@@ -168,8 +168,10 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
 
     Raises:
         RefusedError: the table has something that the engine does not handle safely.
+        DamagedError: its log cannot be read, or a part of it is lost.
     """
     table = open_table(layout)
+    delta_history.refuse_emptied(layout, table.version())
     rules = examine(layout.stream, table)
     live = _live_files(layout, table)
     partitions = sorted({0, *live["partition"].drop_null().unique().to_pylist()})
