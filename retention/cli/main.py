@@ -18,6 +18,7 @@ from retention.cli import (
     exporting,
     looking,
     mirroring,
+    offsets,
     planning,
     removing,
     sandbox,
@@ -34,7 +35,7 @@ _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "undo"),
-    *("explain", "messages", "state", "consumer", "history", "doctor"),
+    *("explain", "messages", "state", "consumer", "offset", "history", "doctor"),
 )
 
 
@@ -78,10 +79,12 @@ for group in (
     writing,
     exporting,
     mirroring,
+    offsets,
     planning,
     applying,
     removing,
     consumers,
+    offsets,
     looking,
     doctor,
 ):

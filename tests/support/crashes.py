@@ -342,6 +342,21 @@ def with_topic(folder: Path, format_: str) -> None:
     import_topic(folder)
 
 
+def go_back(folder: Path) -> None:
+    """One reader goes back, another one is forgotten."""
+    topic = opened_at(folder).topic(TOPIC)
+    topic.store_offset(0, "consumer", "7", 3)
+    try:
+        topic.delete_offset(1, "group", "2")
+    except UsageError as error:
+        assert "has stored no offset" in str(error)  # noqa: PT017
+
+
+def with_readers(folder: Path, format_: str) -> None:
+    with_topic(folder, format_)
+    opened_at(folder).topic(TOPIC).store_offset(1, "group", "2", 1)
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -360,6 +375,7 @@ SCENARIOS = {
     "erase": Scenario(applied, erase),
 }
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
+SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
