@@ -59,6 +59,8 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         RefusedError: with the server's error code.
     """
     config = opened.config
+    if config.topic is not None:
+        raise _not_of_topics(opened, request)
     if config.format == "delta" and request.erase:
         raise RefusedError(
             f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
@@ -76,6 +78,19 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     raise RefusedError(
         f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if "
         "you mean it, which no server would let you do"
+    )
+
+
+def _not_of_topics(opened: OpenedStream, request: Request) -> RefusedError:
+    if isinstance(request, Delete):
+        why = "is a topic, of which only whole segments go"
+    else:
+        why = (
+            "is a topic, whose purge would count from offset 0 again, which this version cannot do"
+        )
+    return RefusedError(
+        f"{opened.name}: {why}; nothing was changed; remove its oldest segments with `retention delete-segments "
+        f"{opened.name} PARTITION N`, or import into a new topic"
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME
@@ -56,6 +57,34 @@ def topic_of(opened: OpenedStream) -> TopicConfig:
             f"{opened.name}: is no topic; list it under `topics:` in {CONFIG_NAME}, with its partitions"
         )
     return topic
+
+
+def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
+    """Refuse what cannot be done with a topic.
+
+    Args:
+        config: of what was named.
+        why: what topics are, or have not, a subordinate clause.
+        instead: what to do.
+
+    Raises:
+        UsageError: it is a topic.
+    """
+    if config.topic is not None:
+        raise UsageError(f"{config.name}: is a topic, {why}; nothing was changed; {instead}")
+
+
+def refuse_consumers_of_topic(config: StreamConfig) -> None:
+    """Refuse consumers of a topic: who reads it stores offsets.
+
+    Raises:
+        UsageError: it is a topic.
+    """
+    refuse_topic(
+        config,
+        "whose readers store offsets and are no consumers of a stream",
+        f"`retention offset ls {config.name}` lists them",
+    )
 
 
 def look_at_topic(opened: OpenedStream, topic: TopicPolicy, as_of_ns: int) -> TopicLook:

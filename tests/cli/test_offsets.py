@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,47 @@ def test_a_saved_plan_does_not_act_against_an_offset_that_came_behind_it(clicks:
     assert done.exit_code == 75
     assert "plan again" in done.stderr
     assert clicks.json("state", NAME)[0]["messages"] == 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["purge", NAME, "--yes"], 4, "count from offset 0 again"),
+        (["purge", NAME, "--keep", 1, "--dry-run"], 4, "count from offset 0 again"),
+        (["delete", NAME, 1, "--yes"], 4, "only whole segments go"),
+        (["delete", NAME, 1, "--erase", "--yes"], 4, "only whole segments go"),
+        (["publish", NAME, "-"], 2, "import iggy-log DIR --topic clicks"),
+        (["mirror", NAME], 2, "import iggy-log DIR --topic clicks"),
+        (["consumer", "ls", NAME], 2, "offset ls clicks"),
+        (["consumer", "add", NAME, "billing"], 2, "offset ls clicks"),
+        (["consumer", "info", NAME, "billing"], 2, "offset ls clicks"),
+        (["consumer", "rm", NAME, "billing", "--yes"], 2, "offset ls clicks"),
+        (["consumer", "subscribe", "x", "--stream", NAME], 2, "offset ls clicks"),
+        (["consumer", "subscribe", NAME], 2, "no stream takes 'clicks'"),
+        (["export", "nats-backup", NAME, "out.arc"], 2, "messages clicks --format jsonl"),
+        (["import", "nats-backup", "none.arc", "--stream", NAME], 2, "import iggy-log DIR"),
+        (["offset", "ls", "nobody"], 2, "is no topic"),
+    ],
+)
+def test_what_makes_no_sense_on_a_topic_says_so_and_changes_nothing(
+    clicks: Commands, arguments: list[object], code: int, said: str
+) -> None:
+    before = clicks.json("state", NAME), clicks.json("history", NAME)
+    done = clicks.run(*arguments, stdin='{"subject": "clicks", "data": "x"}\n')
+    assert done.exit_code == code, done.output
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (clicks.json("state", NAME), clicks.json("history", NAME)) == before
+
+
+def test_consumers_are_shown_of_streams_beside_topics(clicks: Commands) -> None:
+    assert clicks.json("state", "--consumers")[0]["consumers"] == []
+
+
+def test_a_stream_cannot_take_from_a_topic(clicks: Commands) -> None:
+    place = clicks.folder / "retention.yaml"
+    taking = {"name": "COPY", "subjects": [], "mirror": {"name": NAME}}
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"streams": [taking]}))
+    done = clicks.run("mirror", "COPY")
+    assert done.exit_code == 2
+    assert "clicks: is a topic, from which COPY cannot take" in done.stderr
