@@ -8,8 +8,9 @@ from retention.engines.choice import Engines
 from retention.formats.iggy.era import EraName
 from retention.passes.explain_topic import explain_topic
 from retention.passes.offsets import delete_offset, store_offset
+from retention.rules.segment_removal import delete_segments_request
 from retention.stores.offsets import ReaderKind, reader_of
-from retention.stream import Instant, Stream
+from retention.stream import BoundPlan, Instant, Stream
 from retention.views.offsets import OffsetInfo, offset_info, offset_infos
 from retention.views.shown import ShownExplanation
 from retention.writing.iggy_import import TopicImported, import_iggy_log
@@ -52,6 +53,20 @@ class Topic(Stream):
             return import_iggy_log(
                 self.opened, str(directory), engines, era, allow_damaged=allow_damaged
             )
+
+    def delete_segments(self, partition: int, count: int) -> BoundPlan:
+        """Plan the removal of a partition's oldest sealed segments; `apply` of the plan carries it out.
+
+        What a consumer or a group has not read stays; with `profile: modern` a later pass takes it as soon as it is.
+
+        Args:
+            partition: whose.
+            count: so many of them.
+
+        Raises:
+            UsageError: there is no such partition, or the count is out of range.
+        """
+        return self._removal(delete_segments_request(partition, count))
 
     def offsets(self) -> list[OffsetInfo]:
         """How far everybody has read who has said so."""

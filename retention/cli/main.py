@@ -34,7 +34,7 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "undo"),
+    *("purge", "delete", "delete-segments", "undo"),
     *("explain", "messages", "state", "consumer", "offset", "history", "doctor"),
 )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retention.cli.arguments import complete_stream
+from retention.cli.arguments import OnePartition, OneTopic
 from retention.cli.output import put_json, put_lines, put_table
 from retention.cli.settings import Settings, settings_of
 from retention.units import format_instant
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 offsets = typer.Typer(help="Say how far a topic is read, and look at it.", no_args_is_help=True)
 
-OneTopic = Annotated[
-    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_stream)
-]
-OnePartition = Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 Name = Annotated[
     str,
     typer.Argument(

@@ -8,10 +8,11 @@ from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
-from retention.passes.topics import OFFSETS
+from retention.passes.topics import OFFSETS, topic_of
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.removal import Delete, MessageRequest, Purge, Request
+from retention.rules.segment_removal import DeleteSegments
 from retention.stores.consumers import ConsumerTable
 from retention.stores.offsets import OffsetTable
 from retention.units import format_instant
@@ -56,9 +57,13 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     """Refuse a removal that the server would not carry out on this stream.
 
     Raises:
-        RefusedError: with the server's error code.
+        RefusedError: with the server's error code, if it has one.
+        UsageError: segments are to be deleted, and it is no topic.
     """
     config = opened.config
+    if isinstance(request, DeleteSegments):
+        topic_of(opened)
+        return
     if config.topic is not None:
         raise _not_of_topics(opened, request)
     if config.format == "delta" and request.erase:
@@ -81,7 +86,7 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     )
 
 
-def _not_of_topics(opened: OpenedStream, request: Request) -> RefusedError:
+def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
     if isinstance(request, Delete):
         why = "is a topic, of which only whole segments go"
     else:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.editing import count_edit
 from retention.passes.topics import topic_of
+from retention.rules.removal import Request
+from retention.rules.segment_removal import DeleteSegments
 from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
@@ -123,6 +127,58 @@ def delete_offset(opened: OpenedStream, reader: Reader) -> None:
         return replace(known, of={who: come for who, come in known.of.items() if who != reader})
 
     edit_offsets(opened, gone, f"of {reader.kind} {reader.name} in partition {reader.partition}")
+
+
+def keep_asked(opened: OpenedStream, request: Request | None) -> None:
+    """Remember up to where `delete-segments` reaches, so that later passes take what is held back now.
+
+    Args:
+        opened: what the request is for.
+        request: what is carried out; nothing happens unless it is for a topic whose servers remember it.
+
+    Raises:
+        BusyError, DamagedError: as `edit_offsets`.
+    """
+    if not isinstance(request, DeleteSegments) or request.up_to is None:
+        return
+    if topic_of(opened).profile == "v8":
+        return
+    partition, up_to = request.partition, request.up_to
+
+    def reaching(before: Offsets) -> Offsets:
+        reached_yet = before.watermarks.get(partition, -1)
+        return replace(before, watermarks={**before.watermarks, partition: max(reached_yet, up_to)})
+
+    edit_offsets(opened, reaching, f"asked for in partition {partition}")
+
+
+def forget_asked(opened: OpenedStream, restored: pa.Table) -> None:
+    """Take back what `delete-segments` has asked for, as far as it comes back.
+
+    Plans that were made before count on it, and are refused.
+
+    Args:
+        opened: the topic.
+        restored: the files that come back, of shape `FILE_STATS`.
+
+    Raises:
+        BusyError, DamagedError: as `edit_offsets`.
+    """
+    firsts = restored.group_by("partition").aggregate([("min_seq", "min")])
+    lowest = dict(
+        zip(*(firsts[name].to_pylist() for name in ("partition", "min_seq_min")), strict=True)
+    )
+
+    def receding(before: Offsets) -> Offsets:
+        left = {
+            partition: min(up_to, lowest.get(partition, up_to + 1) - 1)
+            for partition, up_to in before.watermarks.items()
+        }
+        if left == before.watermarks:
+            return before
+        return replace(before, watermarks=left, revision=before.revision + 1, counted=False)
+
+    edit_offsets(opened, receding, "asked for and brought back")
 
 
 def _check_partition(opened: OpenedStream, reader: Reader) -> None:

@@ -88,6 +88,8 @@ class Offsets:
     """How often a partition came to be held longer: by somebody new, or by one who went back."""
     counted: bool = True
     """Whether the message table's log counts the last of those changes."""
+    watermarks: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the offset up to which `delete-segments` wants its sealed segments gone, as soon as they are free."""
     origin: str | None = None
     """The writer's batch that brought them: they belong to nothing unless that batch was committed."""
 
@@ -177,7 +179,7 @@ def _content(offsets: Offsets) -> bytes:
         [reader.partition, reader.kind, reader.name, stored.offset, stored.stored_ns]
         for reader, stored in sorted(offsets.of.items())
     ]
-    said = {**vars(offsets), "of": rows}
+    said = {**vars(offsets), "of": rows, "watermarks": sorted(offsets.watermarks.items())}
     return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -187,7 +189,8 @@ def _parsed(said: dict[str, object], version: int) -> Offsets:
     of = {
         Reader(part, kind, name): StoredOffset(offset, ns) for part, kind, name, offset, ns in rows
     }
-    found = Offsets(of=of, **fields)
+    watermarks = dict(fields.pop("watermarks", ()))
+    found = Offsets(of=of, watermarks=watermarks, **fields)
     if found.version != version:
         raise ValueError(f"it is version {found.version}")
     return found

@@ -54,6 +54,29 @@ def test_a_saved_plan_does_not_act_against_an_offset_that_came_behind_it(clicks:
     assert clicks.json("state", NAME)[0]["messages"] == 40
 
 
+def test_segments_are_deleted_by_command_recorded_and_undone(clicks: Commands) -> None:
+    shown = clicks.run("delete-segments", NAME, 0, 2, "--dry-run")
+    assert "10 messages go: delete_segments of partition 0, the oldest 2" in shown.stdout
+    assert clicks.run("delete-segments", NAME, 0, 2).exit_code == 2
+    [entry] = clicks.json("delete-segments", NAME, 0, 2, "--yes")["streams"]
+    assert (entry["removed_messages"], entry["by_rule"]) == (10, {"delete_segments": 10})
+    done = clicks.run("delete-segments", NAME, 0, 1, "--yes")
+    assert "nothing went: delete_segments of partition 0, the oldest 1" in done.stdout
+    [record] = [one for one in clicks.json("history") if one["removed_messages"]]
+    assert "delete_segments 10" in clicks.run("history").stdout
+    assert clicks.json("undo", record["run"])["restored_messages"] == 10
+    assert clicks.json("state", NAME)[0]["messages"] == 40
+
+
+def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> None:
+    place = clicks.folder / "retention.yaml"
+    stream = {"name": "ORDERS", "subjects": ["orders.>"]}
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"streams": [stream]}))
+    done = clicks.run("delete-segments", "ORDERS", 0, 1, "--yes")
+    assert done.exit_code == 2
+    assert "ORDERS: is no topic" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
