@@ -152,11 +152,11 @@ def _after_asking(
     return warehouse.apply_plans([decided.value])
 
 
-def _meant_nothing(request: Request) -> str:
+def _meant_nothing(report: Report, request: Request) -> str:
     from retention.rules.segment_removal import DeleteSegments
 
     if isinstance(request, DeleteSegments):
-        return "no sealed segment is there that everybody has read; `retention state` tells who has not"
+        return f"no sealed segment is free; `retention offset ls {report.stream}` tells who has not read on"
     return "it means no message that is there"
 
 
@@ -166,6 +166,6 @@ def _report_lines(report: Report, request: Request) -> Iterator[str]:
     if report.removed_messages:
         yield from report_text(report)
     elif report.version_after == report.version_before:
-        yield f"{report.stream}: nothing went: {request.wording}: {_meant_nothing(request)}"
+        yield f"{report.stream}: nothing went: {request.wording}: {_meant_nothing(report, request)}"
     else:
         yield f"{report.stream}: nothing went: {request.wording}; the next sequence has moved there"

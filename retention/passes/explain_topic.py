@@ -18,7 +18,7 @@ from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.rules import RULES
 from retention.rules.iggy_modern import budget_of
 from retention.rules.segment_removal import DeleteSegments
-from retention.rules.topic_segments import ASKED, STAYS
+from retention.rules.topic_segments import ASKED, BY_SIZE, STAYS
 from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND, format_duration, format_instant, format_size
 
@@ -56,7 +56,7 @@ def explain_topic(opened: OpenedStream, place: tuple[int, int], as_of_ns: int) -
         **message,
         goes=fate != STAYS,
         rule=RULES[RULE_OF[fate]] if fate != STAYS else None,
-        sentence=f"{named} {verdict}: {_why(seen, at, fate, held) or lines[-1]}.",
+        sentence=f"{named} {verdict}: {_why(seen, topic, at, fate, held) or lines[-1]}.",
         arithmetic=lines,
     )
 
@@ -126,10 +126,12 @@ def _segment_at(seen: TopicLook, place: tuple[int, int]) -> int:
     return int(np.flatnonzero(mine)[-1])
 
 
-def _why(seen: TopicLook, at: int, fate: int, held: int) -> str | None:
+def _why(seen: TopicLook, topic: TopicPolicy, at: int, fate: int, held: int) -> str | None:
     """The reason in a few words; None: what the rules compared says it best."""
     if fate == ASKED:
         return _asked_line(seen, at)
+    if fate == BY_SIZE:
+        return _size_line(seen, topic, at)
     if fate != STAYS:
         return None
     if held != STAYS:

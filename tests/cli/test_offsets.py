@@ -68,6 +68,16 @@ def test_segments_are_deleted_by_command_recorded_and_undone(clicks: Commands) -
     assert clicks.json("state", NAME)[0]["messages"] == 40
 
 
+def test_an_estimate_of_a_topic_is_exact(clicks: Commands) -> None:
+    [bounds] = clicks.json("plan", NAME, "--estimate")["streams"]
+    [plan] = clicks.json("plan", NAME)["streams"]
+    assert plan["removed_messages"] == 15
+    for name in ("removed_messages", "removed_bytes", "files_read", "bytes_read"):
+        assert set(bounds[name].values()) == {plan[name]}, name
+    assert list(bounds["by_rule"]) == ["message_expiry"]
+    assert bounds["segments"]["dropped"] == {"lower": 2, "upper": 2}
+
+
 def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> None:
     place = clicks.folder / "retention.yaml"
     stream = {"name": "ORDERS", "subjects": ["orders.>"]}
