@@ -139,6 +139,19 @@ def test_an_undo_refuses_plans_that_count_on_what_was_asked(
     assert there(topic) == ALL
 
 
+def test_undoing_the_pass_that_took_the_rest_forgets_the_rest_alone(
+    warehouse: Warehouse, topic: Topic
+) -> None:
+    topic.delete_segments(0, 2).apply()
+    topic.store_offset(0, "consumer", "7", 19)
+    taken = topic.plan().apply()
+    assert taken.by_rule == {"delete_segments": 10}
+    warehouse.undo(taken.run)
+    assert OffsetTable(topic.opened.root).read().watermarks == {0: 9}
+    assert topic.plan().plan.is_empty
+    assert there(topic) == ALL[1:]
+
+
 def test_a_saved_plan_of_it_is_what_is_applied(topic: Topic, tmp_path: Path) -> None:
     place = tmp_path / "plan.json"
     asked = topic.delete_segments(0, 2)
