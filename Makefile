@@ -51,6 +51,7 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.ttl
 	$(BIN)/python -m benchmarks.markers
 	$(BIN)/python -m benchmarks.metadata
+	$(BIN)/python -m benchmarks.topics
 	$(BIN)/python -m benchmarks.broker
 	$(BIN)/python -m benchmarks.consumers
 	$(BIN)/python -m benchmarks.cold

@@ -50,6 +50,8 @@ class Step(StrEnum):
     """Versions of a consumer's record that nobody needs any more are deleted."""
     CONSUMER_COUNTED = "consumer.counted"
     """The message table's log counts an edit of a consumer; the consumer's record does not say so yet."""
+    OFFSET_COUNTED = "offset.counted"
+    """The message table's log counts a change of stored offsets; their document does not say so yet."""
     FOUND_DISJOINT = "check.found-disjoint"
     """It is remembered that overlapping files share no sequence."""
     STATS_CACHED = "stats.cached"

@@ -16,6 +16,7 @@ from retention.formats.ack_logs import open_log
 from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer, put_consumers
 from retention.passes.folding import FoldedLog, fold_logs
+from retention.passes.topics import refuse_consumers_of_topic
 from retention.stores.consumers import ConsumerRecord, no_consumer
 from retention.views.consumers import ConsumerInfo, consumer_infos, stored_consumers
 
@@ -27,6 +28,14 @@ class StreamConsumers:
     opened: OpenedStream
     engine: EngineName | None = None
     """Beats the configuration's."""
+
+    def __post_init__(self) -> None:
+        """Refuse topics, whose readers store offsets.
+
+        Raises:
+            UsageError: it is a topic.
+        """
+        refuse_consumers_of_topic(self.opened.config)
 
     def list(self) -> list[ConsumerInfo]:
         """All of them, by name."""

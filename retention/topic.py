@@ -7,7 +7,11 @@ from pathlib import Path
 from retention.engines.choice import Engines
 from retention.formats.iggy.era import EraName
 from retention.passes.explain_topic import explain_topic
-from retention.stream import Instant, Stream
+from retention.passes.offsets import delete_offset, store_offset
+from retention.rules.segment_removal import delete_segments_request
+from retention.stores.offsets import ReaderKind, reader_of
+from retention.stream import BoundPlan, Instant, Stream
+from retention.views.offsets import OffsetInfo, offset_info, offset_infos
 from retention.views.shown import ShownExplanation
 from retention.writing.iggy_import import TopicImported, import_iggy_log
 
@@ -49,3 +53,56 @@ class Topic(Stream):
             return import_iggy_log(
                 self.opened, str(directory), engines, era, allow_damaged=allow_damaged
             )
+
+    def delete_segments(self, partition: int, count: int) -> BoundPlan:
+        """Plan the removal of a partition's oldest sealed segments; `apply` of the plan carries it out.
+
+        What a consumer or a group has not read stays; with `profile: modern` a later pass takes it as soon as it is.
+
+        Args:
+            partition: whose.
+            count: so many of them.
+
+        Raises:
+            UsageError: there is no such partition, or the count is out of range.
+        """
+        return self._removal(delete_segments_request(partition, count))
+
+    def offsets(self) -> list[OffsetInfo]:
+        """How far everybody has read who has said so."""
+        return offset_infos(self.opened)
+
+    def store_offset(
+        self, partition: int, kind: ReaderKind, name: str | int, offset: int
+    ) -> OffsetInfo:
+        """Say how far somebody has read; what everybody has read is held back no longer.
+
+        Args:
+            partition: what is read.
+            kind: `consumer` or `group`.
+            name: a consumer's name, or the number by which the server knows who reads.
+            offset: of the last message that was read; a lower one than before is taken, too.
+
+        Raises:
+            UsageError: there is no such message yet, or no such partition, or the name is none.
+            BusyError: others kept storing offsets first.
+        """
+        reader = reader_of(partition, kind, name)
+        store_offset(self.opened, reader, offset)
+        return offset_info(self.opened, reader)
+
+    def get_offset(self, partition: int, kind: ReaderKind, name: str | int) -> OffsetInfo:
+        """How far somebody has read.
+
+        Raises:
+            UsageError: nobody of that name has said so.
+        """
+        return offset_info(self.opened, reader_of(partition, kind, name))
+
+    def delete_offset(self, partition: int, kind: ReaderKind, name: str | int) -> None:
+        """Forget how far somebody has read: nothing is held back for it any more.
+
+        Raises:
+            UsageError: nobody of that name has said so.
+        """
+        delete_offset(self.opened, reader_of(partition, kind, name))

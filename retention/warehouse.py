@@ -134,7 +134,7 @@ class Warehouse:
 
         asked = None if config is None else parsed(config)
         wanted = Subscription(subject, stream, consumer, queue, pull, asked)
-        listed = [one.name for one in self.config.streams]
+        listed = [one.name for one in self.config.streams if one.topic is None]
         names = [name for name in self.streams() if name == stream] if stream else listed
         return subscribe(wanted, [self._open(name) for name in names])
 

@@ -19,6 +19,7 @@ RULE_NAMES = (
     "rollup",
     "message_expiry",
     "max_topic_size",
+    "delete_segments",
 )
 
 PLANNED_FILES = pa.schema(

@@ -30,6 +30,10 @@ def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
 OneStream = Annotated[
     str, typer.Argument(metavar="STREAM", show_default=False, autocompletion=complete_stream)
 ]
+OneTopic = Annotated[
+    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_stream)
+]
+OnePartition = Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 Streams = Annotated[
     list[str] | None,
     typer.Argument(

@@ -132,7 +132,8 @@ def state(
 
 
 def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
-    return warehouse.stream(stream).consumers.list()
+    found = warehouse.stream(stream)
+    return [] if found.opened.config.topic is not None else found.consumers.list()
 
 
 def history(ctx: typer.Context, streams: Streams = None) -> None:

@@ -18,6 +18,7 @@ from retention.cli import (
     exporting,
     looking,
     mirroring,
+    offsets,
     planning,
     removing,
     sandbox,
@@ -33,8 +34,8 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "undo"),
-    *("explain", "messages", "state", "consumer", "history", "doctor"),
+    *("purge", "delete", "delete-segments", "undo"),
+    *("explain", "messages", "state", "consumer", "offset", "history", "doctor"),
 )
 
 
@@ -78,10 +79,12 @@ for group in (
     writing,
     exporting,
     mirroring,
+    offsets,
     planning,
     applying,
     removing,
     consumers,
+    offsets,
     looking,
     doctor,
 ):

@@ -1,4 +1,4 @@
-"""Commands that remove what people name: purge, delete."""
+"""Commands that remove what people name: purge, delete, delete-segments."""
 
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.applying import agreed, asks
-from retention.cli.arguments import OneStream
+from retention.cli.arguments import OnePartition, OneStream, OneTopic
 from retention.cli.output import finish, put_outcomes
 from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command()(purge)
     app.command()(delete)
+    app.command()(delete_segments)
 
 
 def purge(
@@ -69,6 +70,23 @@ def delete(
 
     request = delete_request(seqs, erase=erase)
     _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
+
+
+def delete_segments(
+    ctx: typer.Context,
+    topic: OneTopic,
+    partition: OnePartition,
+    count: Annotated[
+        int, typer.Argument(metavar="N", help="So many of the oldest.", show_default=False)
+    ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove the oldest sealed segments of a topic's partition; `undo` brings them back within the grace."""
+    from retention.rules.segment_removal import delete_segments_request
+
+    request = delete_segments_request(partition, count)
+    _remove(settings_of(ctx), topic, request, yes=yes, dry_run=dry_run)
 
 
 def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_run: bool) -> None:
@@ -134,12 +152,20 @@ def _after_asking(
     return warehouse.apply_plans([decided.value])
 
 
+def _meant_nothing(report: Report, request: Request) -> str:
+    from retention.rules.segment_removal import DeleteSegments
+
+    if isinstance(request, DeleteSegments):
+        return f"no sealed segment is free; `retention offset ls {report.stream}` tells who has not read on"
+    return "it means no message that is there"
+
+
 def _report_lines(report: Report, request: Request) -> Iterator[str]:
     from retention.views.display import report_text
 
     if report.removed_messages:
         yield from report_text(report)
     elif report.version_after == report.version_before:
-        yield f"{report.stream}: nothing went: {request.wording}: it means no message that is there"
+        yield f"{report.stream}: nothing went: {request.wording}: {_meant_nothing(report, request)}"
     else:
         yield f"{report.stream}: nothing went: {request.wording}; the next sequence has moved there"

@@ -28,6 +28,7 @@ from retention.consuming.record import Recorded
 from retention.consuming.upcoming import Upcoming, upcoming
 from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer
+from retention.passes.topics import refuse_consumers_of_topic
 from retention.units import parse_duration
 
 if TYPE_CHECKING:
@@ -57,9 +58,10 @@ class BatchConsumer:
         """Find the consumer; one that the configuration lists is created.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is none of that name, or it would be that of a topic.
             RefusedError: it is none that can be asked for messages.
         """
+        refuse_consumers_of_topic(opened.config)
         self._opened = opened
         self._recorded = Recorded(opened, name)
         self._stream: Upcoming | None = None

@@ -11,6 +11,7 @@ from retention.consuming.consumer import BatchConsumer
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.editing import put_consumers
+from retention.passes.topics import refuse_consumers_of_topic
 from retention.stores.consumers import ConsumerTable
 
 
@@ -28,6 +29,7 @@ def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchC
         RefusedError: a client must not ask that, a server would refuse the consumer, or its messages are pushed.
     """
     config = stream_of(wanted, [one.config for one in streams])
+    refuse_consumers_of_topic(config)
     [opened] = [one for one in streams if one.name == config.name]
     asked = wanted.config or ConsumerConfig()
     name = wanted.consumer or asked.name or wanted.queue

@@ -6,8 +6,10 @@ import pyarrow.compute as pc
 
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation, find
+from retention.passes.explain_topic import explain_delete_segments
 from retention.passes.plan import Plan
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.removal import Delete, MessageRequest, Purge, Request
+from retention.rules.segment_removal import DeleteSegments
 from retention.subjects import matches
 
 
@@ -20,6 +22,8 @@ def explain_asked(
         UsageError: no message with that sequence is in the stream.
         DamagedError: a file cannot be read.
     """
+    if isinstance(request, DeleteSegments):
+        return explain_delete_segments(opened, plan, request, (partition, seq))
     inventory = opened.store.inventory(opened.store.snapshot())
     row, rows, _ = find(opened, inventory, (partition, seq))
     message = rows.slice(row, 1).to_pylist()[0]
@@ -44,7 +48,7 @@ def explain_asked(
     )
 
 
-def _facts(plan: Plan, request: Request, seq: int, subject: str) -> list[tuple[bool, str]]:
+def _facts(plan: Plan, request: MessageRequest, seq: int, subject: str) -> list[tuple[bool, str]]:
     """What the request compares about a message: whether it lets it go, and the words for it."""
     if isinstance(request, Delete):
         named = seq in request.seqs

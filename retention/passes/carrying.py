@@ -13,6 +13,7 @@ from retention.parquet_files import stats_table
 from retention.passes.additions import Additions, stage_additions
 from retention.passes.erasing import erase
 from retention.passes.history import History
+from retention.passes.offsets import keep_asked
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned
 from retention.passes.report import Report
@@ -55,6 +56,7 @@ def carry_out(
     """
     plan = planned.plan
     run = history.name_run(started)
+    keep_asked(opened, plan.request)
     if plan.is_empty:
         work = Work(version_before=plan.version, version_after=plan.version)
         report = report_of(opened, plan, run, work, started)

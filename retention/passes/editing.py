@@ -42,7 +42,7 @@ def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
     record = table.update(consumer, change)
     if record.counted:
         return record
-    _count(opened, consumer)
+    count_edit(opened, "consumer", consumer)
     reached(Step.CONSUMER_COUNTED)
 
     def settle(found: ConsumerRecord | None) -> ConsumerRecord:
@@ -77,14 +77,24 @@ def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> Non
         edit(opened, name, change)
 
 
-def _count(opened: OpenedStream, consumer: str) -> None:
+def count_edit(opened: OpenedStream, what: str, name: str) -> None:
+    """Have the message table's log count an edit, so that no pass commits that rests on what was before it.
+
+    Args:
+        opened: the stream.
+        what: the kind of thing that was edited, a word.
+        name: which one.
+
+    Raises:
+        BusyError: rivals kept coming first.
+    """
     for _ in range(ATTEMPTS):
         snapshot = opened.store.snapshot()
         count = snapshot.counters.consumers
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=FILE_STATS.empty_table(),
-            metadata={"run": f"consumer-{uuid.uuid4().hex}", "consumer": consumer},
+            metadata={"run": f"{what}-{uuid.uuid4().hex}", what: name},
             consumers=(count, count + 1),
         )
         try:
@@ -93,8 +103,8 @@ def _count(opened: OpenedStream, consumer: str) -> None:
             continue
         return
     raise BusyError(
-        f"{opened.name}: {ATTEMPTS} times another consumer was edited first; consumer {consumer} is edited, and the "
-        "table does not count it yet; run again"
+        f"{opened.name}: {ATTEMPTS} times another {what} was edited first; {what} {name} is edited, and the table does "
+        "not count it yet; run again"
     )
 
 

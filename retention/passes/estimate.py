@@ -9,10 +9,12 @@ from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.holding import hold_of
 from retention.passes.interests import audience_of
 from retention.passes.left import untouched
+from retention.passes.plan import Plan
 from retention.passes.planning import decide
 from retention.passes.ranges import Bounds
 from retention.passes.release_bounds import released_bounds
 from retention.passes.releasing import decide_release
+from retention.passes.topics import look_at_topic
 from retention.rules.spans import spans_of
 from retention.segments import Inventory
 
@@ -32,6 +34,9 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             f"{opened.name}: {unread} files have no statistics yet, so nothing can be said about them unopened; run "
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
+    topic = opened.config.policy().topic
+    if topic is not None:
+        return _exact(look_at_topic(opened, topic, as_of_ns).plan)
     inventory = opened.store.inventory(snapshot)
     return bounded(opened, inventory, as_of_ns)
 
@@ -54,6 +59,24 @@ def bounded(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estima
         return bounds_of(inventory, policy, as_of_ns, decided)
     hold = hold_of(policy.hold, audience, as_of_ns)
     return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans))
+
+
+def _exact(plan: Plan) -> Estimate:
+    """A plan that metadata alone has made, as an estimate."""
+    return Estimate(
+        plan.stream,
+        plan.as_of_ns,
+        _only(plan.removed_messages),
+        _only(plan.removed_bytes),
+        {rule: _only(number) for rule, number in plan.by_rule.items()},
+        {state: _only(number) for state, number in vars(plan.segments).items()},
+        _only(0),
+        _only(0),
+    )
+
+
+def _only(number: int) -> Bounds:
+    return Bounds(number, number)
 
 
 def _nothing(stream: str, as_of_ns: int) -> Estimate:

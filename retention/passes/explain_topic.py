@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from retention import parquet_files
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation
+from retention.passes.plan import Plan
 from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.rules import RULES
 from retention.rules.iggy_modern import budget_of
-from retention.rules.topic_segments import STAYS
+from retention.rules.segment_removal import DeleteSegments
+from retention.rules.topic_segments import ASKED, BY_SIZE, STAYS
 from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND, format_duration, format_instant, format_size
 
@@ -53,9 +56,51 @@ def explain_topic(opened: OpenedStream, place: tuple[int, int], as_of_ns: int) -
         **message,
         goes=fate != STAYS,
         rule=RULES[RULE_OF[fate]] if fate != STAYS else None,
-        sentence=f"{named} {verdict}: {_why(seen, at, fate, held) or lines[-1]}.",
+        sentence=f"{named} {verdict}: {_why(seen, topic, at, fate, held) or lines[-1]}.",
         arithmetic=lines,
     )
+
+
+def explain_delete_segments(
+    opened: OpenedStream, plan: Plan, request: DeleteSegments, place: tuple[int, int]
+) -> Explanation:
+    """Explain one message, as a planned removal of segments would treat it.
+
+    Args:
+        opened: the topic.
+        plan: what was planned.
+        request: what it carries out.
+        place: partition and offset.
+
+    Raises:
+        UsageError, RefusedError, DamagedError: as `explain_topic`.
+    """
+    found = explain_topic(opened, place, plan.as_of_ns)
+    topic = topic_of(opened).policy()
+    seen = look_at_topic(opened, topic, plan.as_of_ns)
+    at = _segment_at(seen, place)
+    there = zip(*(plan.drops[name].to_pylist() for name in ("partition", "segment")), strict=True)
+    goes = (place[0], int(seen.segments.start[at])) in set(there)
+    why = f": {_why_not_asked(seen, request, at)}"
+    named = f"{opened.name} {place[1]:,} of partition {place[0]}"
+    return replace(
+        found,
+        goes=goes,
+        rule=request.rule if goes else None,
+        sentence=f"{named} {'goes with its segment' if goes else 'stays'}: {request.wording}{'' if goes else why}.",
+        arithmetic=tuple(_place_lines(seen, topic, at)),
+    )
+
+
+def _why_not_asked(seen: TopicLook, request: DeleteSegments, at: int) -> str:
+    segments = seen.segments
+    if segments.partition[at] != request.partition:
+        return "it is in another partition"
+    if not segments.sealed[at]:
+        return "its segment is the active one, which never goes"
+    if request.up_to is None or segments.end[at] > request.up_to:
+        return "its segment is none of these"
+    return _holders(seen, at) or "its segment came back since"
 
 
 def _message(
@@ -81,8 +126,12 @@ def _segment_at(seen: TopicLook, place: tuple[int, int]) -> int:
     return int(np.flatnonzero(mine)[-1])
 
 
-def _why(seen: TopicLook, at: int, fate: int, held: int) -> str | None:
+def _why(seen: TopicLook, topic: TopicPolicy, at: int, fate: int, held: int) -> str | None:
     """The reason in a few words; None: what the rules compared says it best."""
+    if fate == ASKED:
+        return _asked_line(seen, at)
+    if fate == BY_SIZE:
+        return _size_line(seen, topic, at)
     if fate != STAYS:
         return None
     if held != STAYS:
@@ -94,11 +143,9 @@ def _why(seen: TopicLook, at: int, fate: int, held: int) -> str | None:
 
 def _lines(seen: TopicLook, topic: TopicPolicy, at: int, as_of_ns: int) -> Iterator[str]:
     segments = seen.segments
-    sealed = "sealed" if segments.sealed[at] else "active"
-    yield f"segment {segments.start[at]}: {sealed}, offsets {segments.start[at]:,} to {segments.end[at]:,}"
-    holders = _holders(seen, at)
-    if holders is not None and topic.respect_consumer_offsets:
-        yield holders
+    yield from _place_lines(seen, topic, at)
+    if topic.profile == "modern" and segments.partition[at] in seen.offsets.watermarks:
+        yield _asked_line(seen, at)
     if topic.max_topic_size is not None:
         yield _size_line(seen, topic, at)
     if topic.message_expiry_us is not None:
@@ -108,6 +155,20 @@ def _lines(seen: TopicLook, topic: TopicPolicy, at: int, as_of_ns: int) -> Itera
         which = "newest" if topic.profile == "modern" else "last"
         age = format_duration(as_of_ns - newest_ns)
         yield f"message_expiry {expiry}: its {which} message is of {format_instant(newest_ns)}, {age} old"
+
+
+def _place_lines(seen: TopicLook, topic: TopicPolicy, at: int) -> Iterator[str]:
+    segments = seen.segments
+    sealed = "sealed" if segments.sealed[at] else "active"
+    yield f"segment {segments.start[at]}: {sealed}, offsets {segments.start[at]:,} to {segments.end[at]:,}"
+    holders = _holders(seen, at)
+    if holders is not None and topic.respect_consumer_offsets:
+        yield holders
+
+
+def _asked_line(seen: TopicLook, at: int) -> str:
+    up_to = seen.offsets.watermarks[int(seen.segments.partition[at])]
+    return f"delete_segments has asked for what ends by offset {up_to:,}"
 
 
 def _size_line(seen: TopicLook, topic: TopicPolicy, at: int) -> str:

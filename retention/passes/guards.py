@@ -8,10 +8,11 @@ from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.history import History
 from retention.passes.plan import Plan
-from retention.passes.topics import OFFSETS
+from retention.passes.topics import OFFSETS, topic_of
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.removal import Delete, MessageRequest, Purge, Request
+from retention.rules.segment_removal import DeleteSegments
 from retention.stores.consumers import ConsumerTable
 from retention.stores.offsets import OffsetTable
 from retention.units import format_instant
@@ -56,9 +57,15 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     """Refuse a removal that the server would not carry out on this stream.
 
     Raises:
-        RefusedError: with the server's error code.
+        RefusedError: with the server's error code, if it has one.
+        UsageError: segments are to be deleted, and it is no topic.
     """
     config = opened.config
+    if isinstance(request, DeleteSegments):
+        topic_of(opened)
+        return
+    if config.topic is not None:
+        raise _not_of_topics(opened, request)
     if config.format == "delta" and request.erase:
         raise RefusedError(
             f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
@@ -76,6 +83,19 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     raise RefusedError(
         f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if "
         "you mean it, which no server would let you do"
+    )
+
+
+def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
+    if isinstance(request, Delete):
+        why = "is a topic, of which only whole segments go"
+    else:
+        why = (
+            "is a topic, whose purge would count from offset 0 again, which this version cannot do"
+        )
+    return RefusedError(
+        f"{opened.name}: {why}; nothing was changed; remove its oldest segments with `retention delete-segments "
+        f"{opened.name} PARTITION N`, or import into a new topic"
     )
 
 

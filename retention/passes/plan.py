@@ -21,7 +21,7 @@ from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 APPLY = "apply"
 """What the run history calls a pass."""
 _AT_ONCE = 65_536

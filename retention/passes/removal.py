@@ -10,6 +10,7 @@ import pyarrow as pa
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
+from retention.passes.deleting_segments import plan_delete_segments
 from retention.passes.guards import check_allowed
 from retention.passes.left import untouched
 from retention.passes.plan import empty_plan
@@ -19,7 +20,8 @@ from retention.passes.probe import Rows
 from retention.passes.verdicts import make_removal
 from retention.rules import removal
 from retention.rules.judge import Answer
-from retention.rules.removal import Delete, Removal, Request
+from retention.rules.removal import Delete, MessageRequest, Removal, Request
+from retention.rules.segment_removal import DeleteSegments
 from retention.rules.spans import Array, Spans, spans_of
 from retention.segments import Inventory
 from schemas.plan import REMOVED_RANGES
@@ -35,11 +37,13 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     tell which files hold a message that matches.
 
     Raises:
-        UsageError: a message to be deleted is not there.
+        UsageError: a message to be deleted is not there, or a partition whose segments are.
         RefusedError: the stream's configuration denies it, or a guard of the table.
         DamagedError: a file that had to be read is damaged.
     """
     check_allowed(opened, request)
+    if isinstance(request, DeleteSegments):
+        return plan_delete_segments(opened, request)
     policy, now_ns = opened.config.policy(), opened.clock()
     if not opened.store.exists():
         first = opened.config.first_seq or FIRST_SEQ
@@ -61,7 +65,7 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     return Planned(plan, inventory.counters.next_seq, snapshot)
 
 
-def _decided(opened: OpenedStream, inventory: Inventory, request: Request) -> Removal:
+def _decided(opened: OpenedStream, inventory: Inventory, request: MessageRequest) -> Removal:
     spans = spans_of(inventory.files)
     if isinstance(request, Delete):
         return removal.delete(spans, request)

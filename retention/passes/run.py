@@ -29,6 +29,7 @@ from retention.passes.removal import plan_removal
 from retention.passes.report import Report
 from retention.passes.settling import settle_interrupted
 from retention.rules.removal import Request
+from retention.rules.segment_removal import DeleteSegments
 from retention.stores.lease import lease
 
 ATTEMPTS = 20
@@ -145,6 +146,8 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:
     """Refuse a plan that the stream's configuration or the instants of earlier passes forbid by now."""
+    if isinstance(plan.request, DeleteSegments):
+        check_policy(opened, plan)
     if plan.request is not None:
         check_allowed(opened, plan.request)
         return

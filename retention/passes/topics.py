@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME
@@ -16,11 +17,11 @@ from retention.passes.plan import Plan
 from retention.passes.verdicts import make_topic_plan, segment_numbers
 from retention.policy import Policy
 from retention.ports import Snapshot
-from retention.rules import MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
+from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy import TopicPass, topic_pass
 from retention.rules.judge import STAYS
 from retention.rules.spans import Array
-from retention.rules.topic_segments import BY_AGE, BY_SIZE, TopicSegments
+from retention.rules.topic_segments import ASKED, BY_AGE, BY_SIZE, TopicSegments
 from retention.segments import Inventory
 from retention.stores.offsets import Offsets, OffsetTable
 from retention.topic_policy import TopicPolicy
@@ -28,7 +29,11 @@ from retention.units import MICROSECOND
 
 OFFSETS = "offsets"
 """What pins call the stored offsets of a topic."""
-RULE_OF = {BY_AGE: RULES.index(MESSAGE_EXPIRY), BY_SIZE: RULES.index(MAX_TOPIC_SIZE)}
+RULE_OF = {
+    BY_AGE: RULES.index(MESSAGE_EXPIRY),
+    BY_SIZE: RULES.index(MAX_TOPIC_SIZE),
+    ASKED: RULES.index(DELETE_SEGMENTS),
+}
 """The rule of each fate but `STAYS`, an index into `RULES`."""
 
 
@@ -58,6 +63,34 @@ def topic_of(opened: OpenedStream) -> TopicConfig:
     return topic
 
 
+def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
+    """Refuse what cannot be done with a topic.
+
+    Args:
+        config: of what was named.
+        why: what topics are, or have not, a subordinate clause.
+        instead: what to do.
+
+    Raises:
+        UsageError: it is a topic.
+    """
+    if config.topic is not None:
+        raise UsageError(f"{config.name}: is a topic, {why}; nothing was changed; {instead}")
+
+
+def refuse_consumers_of_topic(config: StreamConfig) -> None:
+    """Refuse consumers of a topic: who reads it stores offsets.
+
+    Raises:
+        UsageError: it is a topic.
+    """
+    refuse_topic(
+        config,
+        "whose readers store offsets and are no consumers of a stream",
+        f"`retention offset ls {config.name}` lists them",
+    )
+
+
 def look_at_topic(opened: OpenedStream, topic: TopicPolicy, as_of_ns: int) -> TopicLook:
     """Plan one pass over a topic that exists, from metadata alone.
 
@@ -75,11 +108,16 @@ def look_at_topic(opened: OpenedStream, topic: TopicPolicy, as_of_ns: int) -> To
     # Read behind the snapshot, on whose counter of edits the commit rests.
     offsets = OffsetTable(opened.root).live(inventory.counters)
     segments = segments_of(inventory, topic.partitions)
-    decided = topic_pass(segments, topic, as_of_ns // MICROSECOND, offsets.barriers)
-    pins = (Pin(OFFSETS, offsets.revision, offsets.version),)
+    now_us = as_of_ns // MICROSECOND
+    decided = topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
     rules = rules_of_files(inventory, segments, decided.fates)
-    plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins)
+    plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins_of(offsets))
     return TopicLook(inventory, segments, decided, offsets, plan, snapshot)
+
+
+def pins_of(offsets: Offsets) -> tuple[Pin, ...]:
+    """What a plan that respects stored offsets rests on."""
+    return (Pin(OFFSETS, offsets.revision, offsets.version),)
 
 
 def segments_of(inventory: Inventory, partitions: int) -> TopicSegments:

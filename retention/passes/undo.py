@@ -12,8 +12,10 @@ from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
+from retention.passes.offsets import forget_asked
 from retention.passes.settling import settle_interrupted
 from retention.ports import Snapshot, Swap
+from retention.rules import DELETE_SEGMENTS
 from retention.steps import Step, reached
 from retention.stores import doubles, index, swaps
 from retention.stores.layout import Layout
@@ -71,8 +73,10 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         outcome = _undoable(opened, history, run)
         undo = history.name_run(opened.clock())
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
-        snapshot = opened.store.snapshot()
         _check_untouched(opened, history, run, removed)
+        if DELETE_SEGMENTS in outcome.get("by_rule", {}):
+            forget_asked(opened, removed)
+        snapshot = opened.store.snapshot()
         compared = _compared(opened, snapshot, removed, added)
         record = {
             "kind": "undo",

@@ -3,7 +3,8 @@
 One pass first releases what no consumer needs (docs/semantics/consumers-release.md). What is left it judges in the
 order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry. A message that
 several rules would remove belongs to the first of them. Behind them stand the removals that people ask for (delete,
-purge, rollup), which are no part of a pass, and the rules of topics, whose passes have no others.
+purge, rollup), which are no part of a pass, and the rules of topics, whose passes have no others: what people have
+asked for by `delete_segments` and could not have at once, a later pass takes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ PURGE = "purge"
 ROLLUP = "rollup"
 MESSAGE_EXPIRY = "message_expiry"
 MAX_TOPIC_SIZE = "max_topic_size"
+DELETE_SEGMENTS = "delete_segments"
 
 RULES = RULE_NAMES
 """Every rule that can let a message go: first those of a pass, in the order in which it applies them."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from retention.rules.iggy_modern import fates_modern
 from retention.rules.iggy_v8 import fates_v8
+from retention.rules.segment_removal import fates_asked
 from retention.rules.spans import Array
 from retention.rules.topic_segments import STAYS, TopicSegments, leading
 from retention.topic_policy import TopicPolicy
 
 _FATES = {"modern": fates_modern, "v8": fates_v8}
+NOTHING_ASKED: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class TopicPass:
-    """What one pass decided; one entry a segment, `STAYS`, `BY_AGE` or `BY_SIZE`."""
+    """What one pass decided; one entry a segment, `STAYS`, `BY_AGE`, `BY_SIZE` or `ASKED`."""
 
     fates: Array
     held: Array
@@ -26,7 +29,11 @@ class TopicPass:
 
 
 def topic_pass(
-    segments: TopicSegments, policy: TopicPolicy, now_us: int, barriers: Mapping[int, int]
+    segments: TopicSegments,
+    policy: TopicPolicy,
+    now_us: int,
+    barriers: Mapping[int, int],
+    asked: Mapping[int, int] = NOTHING_ASKED,
 ) -> TopicPass:
     """Decide a pass, as the cleaner of the profile's server would (docs/semantics/topics.md).
 
@@ -35,12 +42,19 @@ def topic_pass(
         policy: what lets segments go, and whose rules.
         now_us: the pass's one instant, microseconds since the epoch.
         barriers: partition → what `barrier_of` says; a partition that is not in it is held by nobody.
+        asked: partition → the offset up to which `delete-segments` wants it gone; servers of 0.8 forget it.
     """
-    fates_of = _FATES[policy.profile]
-    unhindered = fates_of(segments, policy, now_us, {})
+
+    def fates_with(barriers: Mapping[int, int]) -> Array:
+        fates = _FATES[policy.profile](segments, policy, now_us, barriers)
+        if policy.profile == "v8":
+            return fates
+        return np.where(fates == STAYS, fates_asked(segments, asked, barriers), fates)
+
+    unhindered = fates_with({})
     if not barriers or not policy.respect_consumer_offsets:
         return TopicPass(unhindered, np.full_like(unhindered, STAYS))
-    fates = fates_of(segments, policy, now_us, barriers)
+    fates = fates_with(barriers)
     return TopicPass(fates, np.where(fates == STAYS, unhindered, STAYS))
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from retention.errors import UsageError
-from retention.rules import DELETE, PURGE, RULES
+from retention.rules import DELETE, DELETE_SEGMENTS, PURGE, RULES
 from retention.rules.judge import STAYS, Answer, SpanRows, removed_ranges
 from retention.rules.limits import HeadCut, head_cut
+from retention.rules.segment_removal import DeleteSegments
 from retention.rules.spans import Array, Spans
 from retention.subjects import is_valid_filter, matching_mask
 from schemas.messages import NEVER
@@ -68,7 +69,10 @@ class Delete:
         return "delete, with erasure" if self.erase else "delete"
 
 
-Request = Purge | Delete
+MessageRequest = Purge | Delete
+"""What is asked for of a stream."""
+Request = MessageRequest | DeleteSegments
+"""What is asked for of a stream, or of a topic."""
 
 
 def purge_request(
@@ -126,6 +130,8 @@ def from_json(values: Mapping[str, Any]) -> Request:
     given = {name: value for name, value in values.items() if name != "rule"}
     if values["rule"] == PURGE:
         return Purge(**given)
+    if values["rule"] == DELETE_SEGMENTS:
+        return DeleteSegments(**given)
     return Delete(tuple(given["seqs"]), given["erase"])
 
 
@@ -155,7 +161,7 @@ class Removal:
     """A request, decided per span where metadata can."""
 
     spans: Spans
-    request: Request
+    request: MessageRequest
     whole: Array
     """Spans that go whole by metadata; a mask."""
     ask: Array
@@ -253,7 +259,7 @@ def absent(request: Delete, removed: pa.Table) -> tuple[int, ...]:
     return tuple(wanted[~there].tolist())
 
 
-def moved(request: Request, next_seq: int) -> tuple[int, int] | None:
+def moved(request: MessageRequest, next_seq: int) -> tuple[int, int] | None:
     """The next sequence before and behind a purge that goes beyond it (NATS STREAM.PURGE); None: it stays.
 
     Args:

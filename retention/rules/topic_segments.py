@@ -11,7 +11,7 @@ import numpy as np
 from retention.rules.spans import Array
 from retention.topic_policy import TopicPolicy
 
-STAYS, BY_AGE, BY_SIZE = 0, 1, 2
+STAYS, BY_AGE, BY_SIZE, ASKED = 0, 1, 2, 3
 """What becomes of a segment."""
 
 

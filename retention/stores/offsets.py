@@ -7,11 +7,13 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
+
+import xxhash
 
 from retention import files
 from retention.checks import checked, unchecked
-from retention.errors import BusyError, DamagedError
+from retention.errors import BusyError, DamagedError, UsageError
 from retention.rules.iggy import barrier_of
 from retention.segments import Counters
 from retention.stores.versions import versions_in
@@ -20,6 +22,9 @@ DIRECTORY = "offsets"
 """Below the topic's root."""
 ATTEMPTS = 50
 _LONGEST_PAUSE_S = 0.05
+
+_MOST_NAME_BYTES = 255
+_HIGHEST_NUMBER = 2**32 - 1
 
 ReaderKind = Literal["consumer", "group"]
 
@@ -32,6 +37,34 @@ class Reader:
     kind: ReaderKind
     name: str
     """The number by which Iggy knows it, in decimal: that of a named consumer is the XXH32 of its name."""
+
+
+def reader_of(partition: int, kind: ReaderKind, name: str | int) -> Reader:
+    """Somebody by the name that people use (iggy `Identifier`, docs/semantics/topics.md).
+
+    Args:
+        partition: what is read.
+        kind: a consumer of its own, or a group.
+        name: a number of 32 bits, or the name of a consumer, which stands for its XXH32 with seed 0.
+
+    Raises:
+        UsageError: it is no name, or that of a group, which servers number as they come.
+    """
+    text = str(name)
+    if kind not in get_args(ReaderKind):
+        raise UsageError(f"{kind} reads nothing: write consumer or group")
+    if text.isascii() and text.isdigit():
+        if int(text) > _HIGHEST_NUMBER:
+            raise UsageError(f"{kind} {text} is out of range: numbers go up to {_HIGHEST_NUMBER}")
+        return Reader(partition, kind, str(int(text)))
+    if kind == "group":
+        raise UsageError(
+            f"group {text}: which number a server gave this group cannot be told from its name; write the number, the "
+            "name of its file below offsets/groups"
+        )
+    if not 1 <= len(text.encode()) <= _MOST_NAME_BYTES:
+        raise UsageError(f"a consumer's name has 1 to {_MOST_NAME_BYTES} bytes; write another one")
+    return Reader(partition, kind, str(xxhash.xxh32_intdigest(text.encode())))
 
 
 @dataclass(frozen=True)
@@ -55,6 +88,8 @@ class Offsets:
     """How often a partition came to be held longer: by somebody new, or by one who went back."""
     counted: bool = True
     """Whether the message table's log counts the last of those changes."""
+    watermarks: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the offset up to which `delete-segments` wants its sealed segments gone, as soon as they are free."""
     origin: str | None = None
     """The writer's batch that brought them: they belong to nothing unless that batch was committed."""
 
@@ -69,6 +104,12 @@ class Offsets:
             for partition in partitions
         }
         return {partition: barrier for partition, barrier in found.items() if barrier is not None}
+
+    def counting(self, counters: Counters) -> Offsets:
+        """The same without what an import brought that was never committed."""
+        if self.origin is None or counters.batches.get(self.origin) is not None:
+            return self
+        return replace(self, of={}, origin=None)
 
 
 Change = Callable[[Offsets], Offsets]
@@ -90,10 +131,7 @@ class OffsetTable:
         Raises:
             DamagedError: the document is not what was written.
         """
-        found = self.read()
-        if found.origin is None or counters.batches.get(found.origin) is not None:
-            return found
-        return replace(found, of={})
+        return self.read().counting(counters)
 
     def read(self) -> Offsets:
         """The newest document.
@@ -141,7 +179,7 @@ def _content(offsets: Offsets) -> bytes:
         [reader.partition, reader.kind, reader.name, stored.offset, stored.stored_ns]
         for reader, stored in sorted(offsets.of.items())
     ]
-    said = {**vars(offsets), "of": rows}
+    said = {**vars(offsets), "of": rows, "watermarks": sorted(offsets.watermarks.items())}
     return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -151,7 +189,8 @@ def _parsed(said: dict[str, object], version: int) -> Offsets:
     of = {
         Reader(part, kind, name): StoredOffset(offset, ns) for part, kind, name, offset, ns in rows
     }
-    found = Offsets(of=of, **fields)
+    watermarks = dict(fields.pop("watermarks", ()))
+    found = Offsets(of=of, watermarks=watermarks, **fields)
     if found.version != version:
         raise ValueError(f"it is version {found.version}")
     return found

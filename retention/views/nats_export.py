@@ -22,6 +22,7 @@ from retention.formats.nats_backup import (
 )
 from retention.opened import OpenedStream
 from retention.passes.position import FIRST_SEQ, locate
+from retention.passes.topics import refuse_topic
 from retention.rows import Storage
 from retention.segments import Counters
 from retention.stores.consumers import ConsumerTable
@@ -64,9 +65,15 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
             or a directory (it exists, or `/` stands at the end), which becomes one that `nats stream restore` takes.
 
     Raises:
+        UsageError: it is a topic.
         RefusedError: something is there already.
         DamagedError: a file of the stream cannot be read, or holds another number of messages than it must.
     """
+    refuse_topic(
+        opened.config,
+        "and only streams go into a NATS backup",
+        f"print its messages with `retention messages {opened.name} --format jsonl`",
+    )
     archive, request = _places(str(target))
     if files.length(archive) is not None:
         raise _in_the_way(archive)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from retention.passes.plan import Plan
 from retention.policy import Policy
 from retention.rules import (
+    DELETE_SEGMENTS,
     INTEREST,
     MAX_AGE,
     MAX_BYTES,
@@ -71,6 +72,11 @@ def _topic_size(policy: Policy, as_of_ns: int) -> str:
     return f" {format_size(size or 0)}, exceeded with them"
 
 
+def _asked(policy: Policy, as_of_ns: int) -> str:
+    del policy, as_of_ns
+    return ", asked for before, when consumers held them back"
+
+
 _OF: Mapping[str, Callable[[Policy, int], str]] = {
     INTEREST: _unneeded,
     WORKQUEUE: _unneeded,
@@ -81,4 +87,5 @@ _OF: Mapping[str, Callable[[Policy, int], str]] = {
     MSG_TTL: _ttl,
     MESSAGE_EXPIRY: _expiry,
     MAX_TOPIC_SIZE: _topic_size,
+    DELETE_SEGMENTS: _asked,
 }

@@ -11,6 +11,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from retention import parquet_files
+from retention.config import StreamConfig
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -20,6 +21,7 @@ from retention.errors import (
 )
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
+from retention.passes.topics import refuse_topic
 from retention.picking import merged, rows_in_order
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile
@@ -31,6 +33,19 @@ from schemas.messages import FILE_COLUMNS
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
+
+
+def refuse_topic_of(config: StreamConfig) -> None:
+    """Refuse to write single messages to a topic.
+
+    Raises:
+        UsageError: it is one.
+    """
+    refuse_topic(
+        config,
+        "which takes nothing but the logs of an Iggy server",
+        f"import them with `retention import iggy-log DIR --topic {config.name}`, or name a stream",
+    )
 
 
 @dataclass(frozen=True)
@@ -99,9 +114,11 @@ def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = 
     """Commit what `stage` writes, under the append lease; after a lost race it is asked again.
 
     Raises:
+        UsageError: it is a topic.
         BusyError: the append lease is held, or rivals kept committing first.
         CommitUnknownError: the storage failed while committing; the staged files stay.
     """
+    refuse_topic_of(opened.config)
     store = opened.store
     with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
         store.create()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging
-from retention.writing.append import Appended, BatchIdentity, append
+from retention.writing.append import Appended, BatchIdentity, append, refuse_topic_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +38,7 @@ def append_frame(
     """
     from retention.engines.spark_append import SortedFrame
 
+    refuse_topic_of(opened.config)
     with SortedFrame(frame, opened.config.storage, opened.clock()) as rows:
 
         def stage(position: Position, staging: Staging) -> Staged:

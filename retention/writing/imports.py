@@ -21,7 +21,7 @@ from retention.passes.position import FIRST_SEQ, Position
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
-from retention.writing.append import BatchIdentity, append
+from retention.writing.append import BatchIdentity, append, refuse_topic_of
 
 _WRITER = "nats-backup/"
 
@@ -54,6 +54,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         RefusedError: the stream holds, or held, something else.
         BusyError: the append lease is held, or rivals kept committing first.
     """
+    refuse_topic_of(opened.config)
     with telling(str(path)):
         backup = read_backup(path)
         origin = _WRITER + _digest(backup.path)

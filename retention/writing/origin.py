@@ -18,11 +18,13 @@ from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import locate
+from retention.passes.topics import refuse_topic
 from retention.picking import merged
 from retention.rules.spans import Spans, spans_of
 from retention.segments import DataFile
 from retention.subjects import matching_mask
 from retention.units import parse_instant
+from retention.writing.append import refuse_topic_of
 from retention.writing.rollups import asks_to_roll_up
 from retention.writing.sifting import sifted
 from schemas.messages import FILE_COLUMNS
@@ -190,10 +192,11 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
     """Where a stream's messages come from, in the order of its configuration.
 
     Raises:
-        UsageError: it takes from nowhere, or an origin does not exist.
+        UsageError: it takes from nowhere, or an origin does not exist; or one of them is a topic.
         RefusedError: an origin is in another account or domain.
     """
     kind: Kind = "source" if config.mirror is None else "mirror"
+    refuse_topic_of(config)
     sources = _sources(config)
     if not sources:
         raise UsageError(
@@ -206,7 +209,13 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
                 f"{config.name}: its origin {source.name} is in another account or domain, and only streams of this "
                 "warehouse can be taken from; nothing was copied; remove external"
             )
-        yield Origin(kind, source, open_(source.name))
+        origin = open_(source.name)
+        refuse_topic(
+            origin.config,
+            f"from which {config.name} cannot take: its partitions count from 0 each",
+            f"remove it from the mirror or sources of {config.name}",
+        )
+        yield Origin(kind, source, origin)
 
 
 def in_order(streams: Sequence[StreamConfig], names: Sequence[str]) -> list[str]:

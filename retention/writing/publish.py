@@ -15,7 +15,7 @@ from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging, stage_rows
-from retention.writing.append import Appended, BatchIdentity, append
+from retention.writing.append import Appended, BatchIdentity, append, refuse_topic_of
 from retention.writing.clamp import clamped
 from retention.writing.door import Answers, Batch, RefusedAtTheDoor, answer
 from retention.writing.known import Stored
@@ -100,6 +100,7 @@ def publish(
         BusyError: the append lease is held, or rivals kept committing first; for a roll-up, also that another run
             is at work.
     """
+    refuse_topic_of(opened.config)
     now = opened.clock()
     given = parse_messages(lines, now)
     batch = _batch(given, opened)

@@ -15,7 +15,18 @@ from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "undo", "explain", "messages", "state", "consumer", "history", "doctor"),
+    *(
+        "purge",
+        "delete",
+        "delete-segments",
+        "undo",
+        "explain",
+        "messages",
+        "state",
+        "consumer",
+        "offset",
+    ),
+    *("history", "doctor"),
 ]
 NOT_BUILT = ("reclaim", "compact", "verify", "iggy")
 

@@ -32,7 +32,11 @@ DROPPED = dict.fromkeys(LIMITS, CUT) | {"whole_segments, everything spent": SEGM
 
 
 def data_files(folder: Path) -> list[Path]:
-    return sorted((folder / "streams" / "ORDERS" / "messages").rglob("segment=*/*.parquet"))
+    return data_files_of(folder, "ORDERS")
+
+
+def data_files_of(folder: Path, stream: str) -> list[Path]:
+    return sorted((folder / "streams" / stream / "messages").rglob("segment=*/*.parquet"))
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])

@@ -33,6 +33,7 @@ from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rows import complete, sizes
 from retention.rules.removal import Delete, Purge
+from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
 from retention.stores import delta_outlook, parquet_walk
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
@@ -342,6 +343,42 @@ def with_topic(folder: Path, format_: str) -> None:
     import_topic(folder)
 
 
+def go_back(folder: Path) -> None:
+    """One reader goes back, another one is forgotten."""
+    topic = opened_at(folder).topic(TOPIC)
+    topic.store_offset(0, "consumer", "7", 3)
+    try:
+        topic.delete_offset(1, "group", "2")
+    except UsageError as error:
+        assert "has stored no offset" in str(error)  # noqa: PT017
+
+
+def delete_segments(folder: Path) -> None:
+    """All that are sealed, of which one is held back."""
+    opened = opened_at(folder).topic(TOPIC).opened
+    with Engines("local") as engines:
+        remove_now(opened, DeleteSegments(0, 99), engines)
+
+
+def with_segments_deleted(folder: Path, format_: str) -> None:
+    with_topic(folder, format_)
+    delete_segments(folder)
+
+
+def undo_deletion(folder: Path) -> None:
+    warehouse = opened_at(folder)
+    runs = [one["run"] for one in warehouse.history([TOPIC]) if one["kind"] == "delete_segments"]
+    try:
+        warehouse.undo(min(runs))
+    except UsageError as error:
+        assert "was undone already" in str(error)  # noqa: PT017
+
+
+def with_readers(folder: Path, format_: str) -> None:
+    with_topic(folder, format_)
+    opened_at(folder).topic(TOPIC).store_offset(1, "group", "2", 1)
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -360,6 +397,9 @@ SCENARIOS = {
     "erase": Scenario(applied, erase),
 }
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
+SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
+SCENARIOS["delete-segments"] = Scenario(with_topic, delete_segments, TOPIC)
+SCENARIOS["undo-delete-segments"] = Scenario(with_segments_deleted, undo_deletion, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
@@ -395,6 +435,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         ],
         "edits": counters.consumers > 0,
         "barriers": list(OffsetTable(opened.root).live(counters).barriers.items()),
+        "asked": list(OffsetTable(opened.root).live(counters).watermarks.items()),
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),

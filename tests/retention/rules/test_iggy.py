@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from retention.rules.iggy import barrier_of, topic_pass
 from retention.rules.iggy_modern import budget_of
+from retention.rules.segment_removal import fates_asked
 from retention.rules.topic_rolling import sealed_after
 from retention.rules.topic_segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
 from retention.topic_policy import Profile, TopicPolicy
@@ -172,3 +173,30 @@ def test_an_instant_before_every_message_drops_nothing(profile: Profile) -> None
     )
     policy = TopicPolicy(1, 1, 1, profile, message_expiry_us=1)
     assert (topic_pass(segments, policy, 4, {}).fates == STAYS).all()
+
+
+@given(topics(), st.dictionaries(st.integers(0, 2), st.integers(-1, 20)), barriers)
+def test_what_is_asked_for_goes_from_the_oldest_on_and_nothing_that_is_held(
+    segments: TopicSegments, asked: dict[int, int], held: dict[int, int]
+) -> None:
+    gone = fates_asked(segments, asked, held) != STAYS
+    for partition, part in segments.parts():
+        end, goes = segments.end[part], gone[part]
+        reach = min(asked.get(partition, -1), held.get(partition, 99))
+        assert (goes == (segments.may_go(part) & (end <= reach))).all()
+
+
+@given(topics(), policies(), st.integers(0, 20), barriers, barriers)
+def test_a_pass_takes_what_was_asked_for_beside_its_own_and_in_08_its_own_alone(
+    segments: TopicSegments,
+    policy: TopicPolicy,
+    now_us: int,
+    held: dict[int, int],
+    asked: dict[int, int],
+) -> None:
+    own = topic_pass(segments, policy, now_us, held).fates
+    fates = topic_pass(segments, policy, now_us, held, asked).fates
+    assert (fates[own != STAYS] == own[own != STAYS]).all()
+    beside = fates_asked(segments, asked, held) != STAYS
+    expected = own != STAYS if policy.profile == "v8" else (own != STAYS) | beside
+    assert ((fates != STAYS) == expected).all()

@@ -1,0 +1,103 @@
+"""Commands about how far a topic is read: offset store, get, delete, ls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from retention.cli.arguments import OnePartition, OneTopic
+from retention.cli.output import put_json, put_lines, put_table
+from retention.cli.settings import Settings, settings_of
+from retention.units import format_instant
+
+if TYPE_CHECKING:
+    from retention.views.offsets import OffsetInfo
+
+offsets = typer.Typer(help="Say how far a topic is read, and look at it.", no_args_is_help=True)
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A consumer's name, or a server's number.", show_default=False
+    ),
+]
+Kind = Annotated[Literal["consumer", "group"], typer.Option(help="Who reads.")]
+_HEAD = ("PARTITION", "KIND", "NAME", "OFFSET", "LAG", "STORED")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.add_typer(offsets, name="offset")
+
+
+@offsets.command()
+def store(
+    ctx: typer.Context,
+    topic: OneTopic,
+    partition: OnePartition,
+    name: Name,
+    offset: Annotated[
+        int,
+        typer.Argument(metavar="OFFSET", help="Of the last message read.", show_default=False),
+    ],
+    kind: Kind = "consumer",
+) -> None:
+    """Say how far somebody has read a partition."""
+    settings = settings_of(ctx)
+    _put(settings, settings.open().topic(topic).store_offset(partition, kind, name, offset))
+
+
+@offsets.command()
+def get(
+    ctx: typer.Context,
+    topic: OneTopic,
+    partition: OnePartition,
+    name: Name,
+    kind: Kind = "consumer",
+) -> None:
+    """Show how far somebody has read a partition."""
+    settings = settings_of(ctx)
+    _put(settings, settings.open().topic(topic).get_offset(partition, kind, name))
+
+
+@offsets.command()
+def delete(
+    ctx: typer.Context,
+    topic: OneTopic,
+    partition: OnePartition,
+    name: Name,
+    kind: Kind = "consumer",
+) -> None:
+    """Forget how far somebody has read a partition: nothing is held back for it any more."""
+    settings = settings_of(ctx)
+    settings.open().topic(topic).delete_offset(partition, kind, name)
+    if settings.format == "table":
+        put_lines([f"{topic}: the offset of {kind} {name} in partition {partition} is deleted"])
+        return
+    said = {"stream": topic, "partition": partition, "kind": kind, "name": name, "deleted": True}
+    put_json(settings, said, [said])
+
+
+@offsets.command("ls")
+def list_offsets(ctx: typer.Context, topic: OneTopic) -> None:
+    """List who has read how far."""
+    settings = settings_of(ctx)
+    found = settings.open().topic(topic).offsets()
+    if settings.format == "table":
+        put_table(_HEAD, map(_row, found), right=(_HEAD[0], *_HEAD[3:5]))
+        return
+    entries = [one.as_json() for one in found]
+    put_json(settings, entries, entries)
+
+
+def _put(settings: Settings, found: OffsetInfo) -> None:
+    if settings.format == "table":
+        put_table(_HEAD, [_row(found)], right=(_HEAD[0], *_HEAD[3:5]))
+    else:
+        put_json(settings, found.as_json(), [found.as_json()])
+
+
+def _row(one: OffsetInfo) -> tuple[str, ...]:
+    numbers = (f"{one.offset:,}", f"{one.lag:,}")
+    return (str(one.partition), one.kind, one.name, *numbers, format_instant(one.stored_ns))

@@ -1,0 +1,50 @@
+"""From `delete-segments` to the plan that carries it out: which files of a topic go, and up to where it reaches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from retention.errors import UsageError
+from retention.opened import OpenedStream
+from retention.passes.plan import empty_plan
+from retention.passes.planning import Planned
+from retention.passes.topics import look_at_topic, pins_of, rules_of_files, topic_of
+from retention.passes.verdicts import make_topic_plan
+from retention.policy import Policy
+from retention.rules.iggy import reached_by
+from retention.rules.segment_removal import DeleteSegments, fates_asked
+from retention.rules.topic_segments import TopicSegments
+
+
+def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:
+    """Plan the removal of a partition's oldest sealed segments, as far as everybody has read them.
+
+    Raises:
+        UsageError: it is no topic, or has no such partition.
+        RefusedError, DamagedError: as planning a pass.
+    """
+    topic, now_ns = topic_of(opened).policy(), opened.clock()
+    if not 0 <= request.partition < topic.partitions:
+        raise UsageError(
+            f"{opened.name}: there is no partition {request.partition}; name one from 0 to {topic.partitions - 1}"
+        )
+    policy = Policy(topic=topic)
+    if not opened.store.exists():
+        plan = empty_plan(opened.name, now_ns, policy)
+        return Planned(replace(plan, request=request), {}, None)
+    seen = look_at_topic(opened, topic, now_ns)
+    reaching = replace(request, up_to=_reach(seen.segments, request))
+    asked = {} if reaching.up_to is None else {request.partition: reaching.up_to}
+    barriers = seen.offsets.barriers if topic.respect_consumer_offsets else {}
+    rules = rules_of_files(
+        seen.inventory, seen.segments, fates_asked(seen.segments, asked, barriers)
+    )
+    plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
+    counters = seen.inventory.counters
+    return Planned(replace(plan, request=reaching), counters.next_seq, seen.snapshot)
+
+
+def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:
+    parts = dict(segments.parts())
+    part = parts.get(request.partition)
+    return None if part is None else reached_by(segments, part, request.count)

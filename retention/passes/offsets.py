@@ -1,0 +1,193 @@
+"""Storing and deleting offsets of a topic, so that a pass under way that counts on the old ones is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from retention.errors import UsageError
+from retention.opened import OpenedStream
+from retention.passes.editing import count_edit
+from retention.passes.topics import topic_of
+from retention.rules.removal import Request
+from retention.rules.segment_removal import DeleteSegments
+from retention.segments import Counters
+from retention.steps import Step, reached
+from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
+
+
+def offsets_of(opened: OpenedStream) -> Offsets:
+    """The stored offsets that count; none of a topic that does not exist yet.
+
+    Raises:
+        UsageError: it is no topic.
+        DamagedError: they cannot be read.
+    """
+    topic_of(opened)
+    return OffsetTable(opened.root).live(_counters(opened))
+
+
+def edit_offsets(opened: OpenedStream, change: Change, edited: str) -> Offsets:
+    """Change the document, then have the message table's log count it, if it says that it is not counted.
+
+    In that order: a pass that has read the old document finds the counter raised when it commits, or has committed
+    before.
+
+    Args:
+        opened: the topic, which exists.
+        change: what becomes of the document; where a partition comes to be held longer, it raises `revision` and says
+            `counted=False`.
+        edited: what was changed, in a few words.
+
+    Raises:
+        BusyError: rivals kept coming first.
+        DamagedError: the document cannot be read.
+    """
+    table = OffsetTable(opened.root)
+    after = table.update(change)
+    if after.counted:
+        return after
+    count_edit(opened, "offset", edited)
+    reached(Step.OFFSET_COUNTED)
+
+    def settle(found: Offsets) -> Offsets:
+        return replace(found, counted=True) if found.revision == after.revision else found
+
+    return table.update(settle)
+
+
+def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOffset:
+    """Say how far somebody has read (iggy `StoreConsumerOffset`).
+
+    Args:
+        opened: the topic.
+        reader: who, and of which partition.
+        offset: of the last message that was read.
+
+    Raises:
+        UsageError: the partition has no such message yet, or the topic no such partition; or it is no topic.
+        BusyError, DamagedError: as `edit_offsets`.
+    """
+    _check_partition(opened, reader)
+    counters = _counters(opened)
+    next_offset = counters.next_seq.get(reader.partition, 0)
+    if not 0 <= offset < next_offset:
+        told = f"ends at {next_offset - 1:,}" if next_offset else "never held a message"
+        raise UsageError(
+            f"{opened.name}: {reader.kind} {reader.name} cannot have read up to {offset:,} (invalid offset): partition "
+            f"{reader.partition} {told}; nothing was changed; store the offset of the last message that was read"
+        )
+    stored = StoredOffset(offset, opened.clock())
+
+    def come(before: Offsets) -> Offsets:
+        # An import needs a topic that was never written to: what another one has left belongs to nothing for good.
+        known = before.counting(counters)
+        last = known.of.get(reader)
+        if last == stored:
+            return before
+        after = replace(known, of={**known.of, reader: stored})
+        if last is not None and last.offset <= offset:
+            return after
+        return replace(after, revision=known.revision + 1, counted=False)
+
+    edit_offsets(opened, come, f"of {reader.kind} {reader.name} in partition {reader.partition}")
+    return stored
+
+
+def stored_offset(opened: OpenedStream, reader: Reader) -> StoredOffset:
+    """How far somebody has read (iggy `GetConsumerOffset`).
+
+    Raises:
+        UsageError: nobody has said so; or the topic has no such partition, or it is no topic.
+        DamagedError: the document cannot be read.
+    """
+    _check_partition(opened, reader)
+    found = offsets_of(opened).of.get(reader)
+    if found is None:
+        raise UsageError(
+            f"{opened.name}: {reader.kind} {reader.name} has stored no offset in partition {reader.partition}; nothing "
+            f"was changed; `retention offset ls {opened.name}` lists who has"
+        )
+    return found
+
+
+def delete_offset(opened: OpenedStream, reader: Reader) -> None:
+    """Forget how far somebody has read: the partition is held for it no longer (iggy `DeleteConsumerOffset`).
+
+    Raises:
+        UsageError, DamagedError: as `stored_offset`.
+        BusyError: as `edit_offsets`.
+    """
+    stored_offset(opened, reader)
+    counters = _counters(opened)
+
+    def gone(before: Offsets) -> Offsets:
+        known = before.counting(counters)
+        return replace(known, of={who: come for who, come in known.of.items() if who != reader})
+
+    edit_offsets(opened, gone, f"of {reader.kind} {reader.name} in partition {reader.partition}")
+
+
+def keep_asked(opened: OpenedStream, request: Request | None) -> None:
+    """Remember up to where `delete-segments` reaches, so that later passes take what is held back now.
+
+    Args:
+        opened: what the request is for.
+        request: what is carried out; nothing happens unless it is for a topic whose servers remember it.
+
+    Raises:
+        BusyError, DamagedError: as `edit_offsets`.
+    """
+    if not isinstance(request, DeleteSegments) or request.up_to is None:
+        return
+    if topic_of(opened).profile == "v8":
+        return
+    partition, up_to = request.partition, request.up_to
+
+    def reaching(before: Offsets) -> Offsets:
+        reached_yet = before.watermarks.get(partition, -1)
+        return replace(before, watermarks={**before.watermarks, partition: max(reached_yet, up_to)})
+
+    edit_offsets(opened, reaching, f"asked for in partition {partition}")
+
+
+def forget_asked(opened: OpenedStream, restored: pa.Table) -> None:
+    """Take back what `delete-segments` has asked for, as far as it comes back.
+
+    Plans that were made before count on it, and are refused.
+
+    Args:
+        opened: the topic.
+        restored: the files that come back, of shape `FILE_STATS`.
+
+    Raises:
+        BusyError, DamagedError: as `edit_offsets`.
+    """
+    firsts = restored.group_by("partition").aggregate([("min_seq", "min")])
+    lowest = dict(
+        zip(*(firsts[name].to_pylist() for name in ("partition", "min_seq_min")), strict=True)
+    )
+
+    def receding(before: Offsets) -> Offsets:
+        left = {
+            partition: min(up_to, lowest.get(partition, up_to + 1) - 1)
+            for partition, up_to in before.watermarks.items()
+        }
+        if left == before.watermarks:
+            return before
+        return replace(before, watermarks=left, revision=before.revision + 1, counted=False)
+
+    edit_offsets(opened, receding, "asked for and brought back")
+
+
+def _check_partition(opened: OpenedStream, reader: Reader) -> None:
+    partitions = topic_of(opened).partitions
+    if not 0 <= reader.partition < partitions:
+        raise UsageError(
+            f"{opened.name}: there is no partition {reader.partition}; name one from 0 to {partitions - 1}"
+        )
+
+
+def _counters(opened: OpenedStream) -> Counters:
+    return opened.store.snapshot().counters if opened.store.exists() else Counters()

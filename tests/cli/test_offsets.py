@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.sandboxes import Commands
+from tests.support.topic_crashes import NAME, with_logs
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def clicks(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
+    with_logs(tmp_path, request.param)
+    command = Commands(tmp_path)
+    command.json("import", "iggy-log", tmp_path / "iggy", "--topic", NAME)
+    return command
+
+
+def test_an_offset_is_stored_shown_listed_and_deleted(clicks: Commands) -> None:
+    done = clicks.json("offset", "store", NAME, 0, "billing", 19)
+    assert (done["stream"], done["partition"], done["kind"]) == (NAME, 0, "consumer")
+    assert (done["name"], done["offset"], done["lag"]) == ("1795796488", 19, 10)
+    assert clicks.json("offset", "get", NAME, 0, "billing") == done
+    clicks.json("offset", "store", NAME, 1, 2, 4, "--kind", "group")
+    listed = clicks.json("offset", "ls", NAME)
+    assert [(one["partition"], one["kind"], one["name"], one["offset"]) for one in listed] == [
+        (0, "consumer", "1795796488", 19),
+        (0, "consumer", "7", 12),
+        (1, "group", "2", 4),
+    ]
+    assert "1795796488" in clicks.run("offset", "ls", NAME).stdout
+    assert clicks.json("offset", "delete", NAME, 0, "billing")["deleted"]
+    assert "is deleted" in clicks.run("offset", "delete", NAME, 0, "7").stdout
+    assert [one["name"] for one in clicks.json("offset", "ls", NAME)] == ["2"]
+
+
+def test_an_offset_that_is_not_there_and_one_beyond_the_end_are_named(clicks: Commands) -> None:
+    done = clicks.run("offset", "get", NAME, 0, "billing")
+    assert done.exit_code == 2
+    assert "consumer 1795796488 has stored no offset in partition 0" in done.stderr
+    done = clicks.run("offset", "store", NAME, 0, "billing", 30)
+    assert done.exit_code == 2
+    assert "partition 0 ends at 29" in done.stderr
+
+
+def test_a_saved_plan_does_not_act_against_an_offset_that_came_behind_it(clicks: Commands) -> None:
+    saved = clicks.folder / "plan.json"
+    assert clicks.run("plan", NAME, "-o", saved).exit_code == 0
+    clicks.json("offset", "store", NAME, 0, 7, 4)
+    done = clicks.run("apply", saved, "--yes")
+    assert done.exit_code == 75
+    assert "plan again" in done.stderr
+    assert clicks.json("state", NAME)[0]["messages"] == 40
+
+
+def test_segments_are_deleted_by_command_recorded_and_undone(clicks: Commands) -> None:
+    shown = clicks.run("delete-segments", NAME, 0, 2, "--dry-run")
+    assert "10 messages go: delete_segments of partition 0, the oldest 2" in shown.stdout
+    assert clicks.run("delete-segments", NAME, 0, 2).exit_code == 2
+    [entry] = clicks.json("delete-segments", NAME, 0, 2, "--yes")["streams"]
+    assert (entry["removed_messages"], entry["by_rule"]) == (10, {"delete_segments": 10})
+    done = clicks.run("delete-segments", NAME, 0, 1, "--yes")
+    assert "nothing went: delete_segments of partition 0, the oldest 1" in done.stdout
+    [record] = [one for one in clicks.json("history") if one["removed_messages"]]
+    assert "delete_segments 10" in clicks.run("history").stdout
+    assert clicks.json("undo", record["run"])["restored_messages"] == 10
+    assert clicks.json("state", NAME)[0]["messages"] == 40
+
+
+def test_an_estimate_of_a_topic_is_exact(clicks: Commands) -> None:
+    [bounds] = clicks.json("plan", NAME, "--estimate")["streams"]
+    [plan] = clicks.json("plan", NAME)["streams"]
+    assert plan["removed_messages"] == 15
+    for name in ("removed_messages", "removed_bytes", "files_read", "bytes_read"):
+        assert set(bounds[name].values()) == {plan[name]}, name
+    assert list(bounds["by_rule"]) == ["message_expiry"]
+    assert bounds["segments"]["dropped"] == {"lower": 2, "upper": 2}
+
+
+def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> None:
+    place = clicks.folder / "retention.yaml"
+    stream = {"name": "ORDERS", "subjects": ["orders.>"]}
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"streams": [stream]}))
+    done = clicks.run("delete-segments", "ORDERS", 0, 1, "--yes")
+    assert done.exit_code == 2
+    assert "ORDERS: is no topic" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["purge", NAME, "--yes"], 4, "count from offset 0 again"),
+        (["purge", NAME, "--keep", 1, "--dry-run"], 4, "count from offset 0 again"),
+        (["delete", NAME, 1, "--yes"], 4, "only whole segments go"),
+        (["delete", NAME, 1, "--erase", "--yes"], 4, "only whole segments go"),
+        (["publish", NAME, "-"], 2, "import iggy-log DIR --topic clicks"),
+        (["mirror", NAME], 2, "import iggy-log DIR --topic clicks"),
+        (["consumer", "ls", NAME], 2, "offset ls clicks"),
+        (["consumer", "add", NAME, "billing"], 2, "offset ls clicks"),
+        (["consumer", "info", NAME, "billing"], 2, "offset ls clicks"),
+        (["consumer", "rm", NAME, "billing", "--yes"], 2, "offset ls clicks"),
+        (["consumer", "subscribe", "x", "--stream", NAME], 2, "offset ls clicks"),
+        (["consumer", "subscribe", NAME], 2, "no stream takes 'clicks'"),
+        (["export", "nats-backup", NAME, "out.arc"], 2, "messages clicks --format jsonl"),
+        (["import", "nats-backup", "none.arc", "--stream", NAME], 2, "import iggy-log DIR"),
+        (["offset", "ls", "nobody"], 2, "is no topic"),
+    ],
+)
+def test_what_makes_no_sense_on_a_topic_says_so_and_changes_nothing(
+    clicks: Commands, arguments: list[object], code: int, said: str
+) -> None:
+    before = clicks.json("state", NAME), clicks.json("history", NAME)
+    done = clicks.run(*arguments, stdin='{"subject": "clicks", "data": "x"}\n')
+    assert done.exit_code == code, done.output
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (clicks.json("state", NAME), clicks.json("history", NAME)) == before
+
+
+def test_consumers_are_shown_of_streams_beside_topics(clicks: Commands) -> None:
+    assert clicks.json("state", "--consumers")[0]["consumers"] == []
+
+
+def test_a_stream_cannot_take_from_a_topic(clicks: Commands) -> None:
+    place = clicks.folder / "retention.yaml"
+    taking = {"name": "COPY", "subjects": [], "mirror": {"name": NAME}}
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"streams": [taking]}))
+    done = clicks.run("mirror", "COPY")
+    assert done.exit_code == 2
+    assert "clicks: is a topic, from which COPY cannot take" in done.stderr
