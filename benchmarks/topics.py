@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,9 +138,12 @@ def partition_deletes(folder: Path, segments: int, runs: int) -> Iterator[float]
     """Seconds in which delta-rs deletes the same segments as partitions of the same table."""
     place = Path(make_topic(folder, "delta", segments).opened.root) / "messages"
     part = segments // PARTITIONS // (2 * runs)
+
+    def deleted(bound: int) -> None:
+        DeltaTable(place).delete(f"segment < {bound}")
+
     for run in range(1, runs + 1):
-        bound = run * part * EACH
-        yield seconds(lambda bound=bound: DeltaTable(place).delete(f"segment < {bound}"))  # type: ignore[misc]
+        yield seconds(partial(deleted, run * part * EACH))
 
 
 def file_deletes(folder: Path, segments: int, runs: int) -> Iterator[float]:
@@ -152,7 +155,12 @@ def file_deletes(folder: Path, segments: int, runs: int) -> Iterator[float]:
     part = segments // (2 * runs)
     for run in range(runs):
         mine = places[run * part : (run + 1) * part]
-        yield seconds(lambda mine=mine: [os.unlink(place) for place in mine])  # type: ignore[misc]  # noqa: PTH108
+        yield seconds(partial(_unlink, mine))
+
+
+def _unlink(places: Sequence[Path]) -> None:
+    for place in places:
+        place.unlink()
 
 
 def told(what: str, segments: int, dropped: int, costs: list[float]) -> None:
