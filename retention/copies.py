@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.apart import Held, write_apart
+from retention.hiding import in_ranges, joined
 from retention.parquet_files import (
     ROW_GROUP_ROWS,
     compressed_bytes,
@@ -40,6 +41,11 @@ class Copy:
     removed: np.ndarray
     """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
 
+    @property
+    def gone(self) -> np.ndarray:
+        """What is left out: the removed ranges, and those that are hidden of the source."""
+        return joined(self.removed, self.source.hidden)
+
 
 @dataclass(frozen=True)
 class Copied:
@@ -64,7 +70,7 @@ def copy_without(task: Copy) -> Copied:
     targets = write_apart(task.targets, _surviving(task, source))
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
-    left = _groups_left(source, task.removed)
+    left = _groups_left(source, task.gone)
     cost = compressed_bytes(source, COLUMNS, left)
     return Copied(
         [one.stats for one in written],
@@ -72,20 +78,12 @@ def copy_without(task: Copy) -> Copied:
     )
 
 
-def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Which of `seqs` lie in one of the ascending, disjoint, inclusive `ranges`; a mask."""
-    if not len(ranges):
-        return np.zeros(len(seqs), dtype=bool)
-    at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
-    return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
-
-
 def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
     """What stays, in tables of a row group or `HELD_BYTES`."""
-    held = Held()
+    held, gone = Held(), task.gone
     try:
-        for batch in _batches(source, _groups_left(source, task.removed)):
-            goes = in_ranges(batch.column("seq").to_numpy(), task.removed)
+        for batch in _batches(source, _groups_left(source, gone)):
+            goes = in_ranges(batch.column("seq").to_numpy(), gone)
             kept = _with_time(pa.Table.from_batches([batch])).filter(pa.array(~goes))
             if held.takes(kept):
                 yield held.emptied()

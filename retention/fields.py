@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -115,6 +116,7 @@ def _limit(parse: Callable[[Any], int], high: int) -> BeforeValidator:
     return _reader(read, UNLIMITED, high)
 
 
+_SHARE = re.compile("[0-9]{1,3}%")
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
@@ -136,6 +138,14 @@ def _parse_everyone(value: object) -> tuple[str, ...] | None:
 
 def _parse_span(value: object) -> int:
     return 0 if value == "off" else parse_duration(value)  # type: ignore[arg-type]
+
+
+def _parse_share(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _SHARE.fullmatch(value):
+        return int(value.removesuffix("%"))
+    raise UsageError(f"{value!r} is no share: write whole percent, such as 20%")
 
 
 _INTEGER = {"type": "integer"}
@@ -171,6 +181,17 @@ Budget = Annotated[int, _reader(parse_size, 0, INT64_MAX), _SIZE_SCHEMA]
 """Bytes, possibly none."""
 Count = Annotated[int, _reader(_parse_count, -INT64_MAX, INT64_MAX), WithJsonSchema(_INTEGER)]
 Sequence = Annotated[int, _reader(_parse_count, 0, UINT64_MAX), WithJsonSchema(_INTEGER)]
+Share = Annotated[
+    int,
+    _reader(_parse_share, 0, 100),
+    WithJsonSchema(
+        {
+            "anyOf": [_INTEGER, {"type": "string", "pattern": f"^{_SHARE.pattern}$"}],
+            "description": "a share: 20%, or an integer of percent",
+        }
+    ),
+]
+"""Percent, from 0 to 100."""
 Limit = Annotated[int, _limit(_parse_count, INT64_MAX), WithJsonSchema(_INTEGER)]
 """A count, or -1."""
 ByteLimit = Annotated[int, _limit(parse_size, INT64_MAX), _SIZE_SCHEMA]

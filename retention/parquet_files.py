@@ -18,6 +18,7 @@ from retention import files
 from retention.claims import check_footer, check_rows
 from retention.errors import DamagedError, ForeignRowsError, RetentionError, StorageError
 from retention.failing import failure, first_line
+from retention.hiding import visible, with_seq
 from retention.row_stats import row_stats
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
@@ -98,20 +99,21 @@ def _wherever_it_is(file: DataFile) -> pa.NativeFile:
 def read_columns(
     file: DataFile, columns: Sequence[str] = RULE_COLUMNS
 ) -> tuple[pa.Table, ReadCount]:
-    """Read some columns of a whole data file, ascending by `seq`, and tell what that cost.
+    """Read some columns of a whole data file, ascending by `seq`, but for hidden rows, and tell what that cost.
 
     Raises:
         DamagedError: the file cannot be read to its end.
     """
     opened = open_messages(file)
     try:
-        table = opened.read(columns=list(columns)).select(columns)
+        table = opened.read(columns=with_seq(file, columns))
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
-    check_rows(file, table)
+    table = visible(file, table).select(columns)
     table = table.cast(
         pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
     )
+    check_rows(file, table)
     return in_sequence_order(table), ReadCount(1, compressed_bytes(opened, columns))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from retention.hiding import visible
 from retention.parquet_files import (
     damaged,
     in_sequence_order,
@@ -49,7 +50,7 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     try:
         for group in groups:
             rows = opened.read_row_group(group, columns=list(columns)).select(columns)
-            yield in_sequence_order(rows.cast(_shape(columns)))
+            yield in_sequence_order(visible(file, rows.cast(_shape(columns))))
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
 
@@ -93,7 +94,8 @@ def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterato
     try:
         for batch in opened.iter_batches(row_groups=groups, columns=list(columns)):
             wanted = np.isin(batch.column("seq").to_numpy(), seqs)
-            yield pa.Table.from_batches([batch]).select(columns).filter(pa.array(wanted))
+            picked = pa.Table.from_batches([batch]).select(columns).filter(pa.array(wanted))
+            yield visible(file, picked)
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
 

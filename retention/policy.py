@@ -30,7 +30,7 @@ class HoldRule:
     """The newest so many bytes are held, older messages no longer; None: any number."""
 
 
-_RARE = ("hold", "topic")
+_RARE = ("hold", "topic", "release_share")
 """What is left out of the JSON where there is none."""
 
 
@@ -53,6 +53,8 @@ class Policy:
     sealed: bool = False
     unmatched: Unmatched = "keep"
     """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
+    release_share: int | None = None
+    """Of how many percent released a segment is rewritten for it, by bytes; None: of any."""
     hold: HoldRule | None = None
     """For whom limits leave messages alone; only under `limits`."""
     topic: TopicPolicy | None = None
@@ -200,7 +202,14 @@ def _releases(policy: Policy) -> list[str]:
         case "workqueue":
             sentence = "a message goes when its consumer has acknowledged it"
     unwanted = ["one that no consumer wants goes, too"] if policy.unmatched == "remove" else []
-    return [sentence, *unwanted]
+    later = (
+        []
+        if policy.release_share is None
+        else [
+            f"a file is rewritten for it when {policy.release_share}% of its segment are released"
+        ]
+    )
+    return [sentence, *unwanted, *later]
 
 
 def _holds(policy: Policy) -> list[str]:

@@ -32,8 +32,17 @@ class Swap:
     batches: Mapping[str, int] = field(default_factory=dict)
     consumers: tuple[int, int] | None = None
     """The counter of consumers' edits: what it has to be, and what it becomes; None: the commit does not rest on it."""
+    released: tuple[int, int] | None = None
+    """The number of the record of released ranges: what it has to be, and what it becomes; None: it stays."""
     compared: bool = False
     """Whether rows told that no sequence of an added file is in one that stays; else their ranges must not meet."""
+
+    @property
+    def sets_released(self) -> int | None:
+        """The number of the record of released ranges, where the commit changes it."""
+        if self.released is None or self.released[0] == self.released[1]:
+            return None
+        return self.released[1]
 
     @property
     def assigns_sequences(self) -> bool:
@@ -168,6 +177,26 @@ class Store(Protocol):
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """Where the live files in `files` (any table with the columns of `LOGGED_FILES`) can be opened now."""
+        ...
+
+    def hides(self) -> bool:
+        """Whether anything was ever recorded that is released and still in a file."""
+        ...
+
+    def stored(self, files: pa.Table) -> pa.Table:
+        """`FILE_STATS` rows of an inventory, with what is released and still in the files counted in."""
+        ...
+
+    def released(self, number: int) -> pa.Table:
+        """A record of what is released and still in live files, shape `RELEASED_FILES`; 0 is the empty one.
+
+        Raises:
+            DamagedError: it is gone or cannot be read.
+        """
+        ...
+
+    def keep_released(self, record: pa.Table) -> int:
+        """Write a record, for a commit to name; its number."""
         ...
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:

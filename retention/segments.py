@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 CONSUMERS = "consumers"
 """The name under which logs keep the counter of consumers' edits."""
+RELEASED = "released"
+"""The name under which logs keep the number of the record of released ranges."""
+NO_RANGES = np.zeros((0, 2), dtype=np.int64)
+"""No ranges of sequences."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,17 @@ class Counters:
     batches: Mapping[str, int] = field(default_factory=dict)
     """Writer → the last batch number it wrote."""
     edits: Mapping[str, int] = field(default_factory=dict)
-    """`CONSUMERS` → how often a consumer was created, edited or deleted."""
+    """`CONSUMERS` → how often a consumer was created, edited or deleted; `RELEASED` → the number of the record."""
 
     @property
     def consumers(self) -> int:
         """How often a consumer was created, edited or deleted."""
         return self.edits.get(CONSUMERS, 0)
+
+    @property
+    def released(self) -> int:
+        """The number of the record of what is released and still in live files; 0: there is none."""
+        return self.edits.get(RELEASED, 0)
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,8 @@ class DataFile:
     """What it must hold, or it is not the file that was committed."""
     later: str | None = None
     """Where it lies once a rival's commit has removed it, if that is elsewhere."""
+    hidden: np.ndarray = field(default_factory=lambda: NO_RANGES, compare=False)
+    """Sequences that no reader sees any more: ascending, disjoint ranges, both ends inclusive; shape (n, 2)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,10 @@ class Inventory:
     table_id: str
     version: int
     files: pa.Table
-    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path."""
+    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path; what is released and
+    still in them does not count."""
     counters: Counters
     read: ReadCount = ReadCount()
     """What it cost to learn statistics that no log and no cache had."""
+    hidden_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Path → how many bytes, by the broker's accounting, of that file are released and still in it."""

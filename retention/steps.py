@@ -64,6 +64,8 @@ class Step(StrEnum):
     """The ledger names its packs; those that it named before are not deleted yet (Delta)."""
     DUE_KEPT = "due.kept"
     """It is remembered until when nothing is due."""
+    RELEASED_KEPT = "run.released-kept"
+    """The record of what is released and stays in live files is written; no commit names it yet."""
     UNDO_KEPT = "run.undo-kept"
     """The lists of the files that a run removes and of those that it adds are written."""
     HISTORY_BEGUN = "history.begun"

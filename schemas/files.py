@@ -46,6 +46,20 @@ sequence. `never` counts messages whose deadline is `NEVER`, `deadlines` those w
 never falls as `seq` rises.
 """
 
+_DESCRIBED = list(FILE_STATS)[len(LOGGED_FILES) :]
+
+RELEASED_FILES = pa.schema(
+    [
+        *FILE_STATS,
+        *[field.with_name(f"stored_{field.name}") for field in _DESCRIBED],
+        pa.field("first_seqs", pa.list_(pa.int64()), nullable=False),
+        pa.field("last_seqs", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+"""A data file of which a part is released and still in it: `FILE_STATS` of what is left, the same columns as
+`stored_<column>` of all that it holds, and the released ranges of sequences, ascending, both ends inclusive.
+"""
+
 SUBJECT_COUNTS = pa.schema(
     [
         pa.field("subject", pa.string(), nullable=False),

@@ -31,8 +31,9 @@ PLANNED_FILES = pa.schema(
         *[pa.field(f"by_{rule}", pa.int64(), nullable=False) for rule in RULE_NAMES],
     ]
 )
-"""A file that a plan touches: `action` is `drop` (it goes whole) or `rewrite` (a copy without some rows takes its
-place); `by_<rule>` counts the messages that each rule removes, and they add up to `removed_messages`."""
+"""A file that a plan touches: `action` is `drop` (it goes whole), `rewrite` (a copy without some rows takes its
+place) or `hide` (it stays, and nobody reads some of its rows any more); `by_<rule>` counts the messages that each rule
+removes, and they add up to `removed_messages`."""
 
 REMOVED_RANGES = pa.schema(
     [
@@ -44,8 +45,8 @@ REMOVED_RANGES = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-"""What a rewrite leaves out: `file` is a row number of the plan's files, `rule` an index into `RULE_NAMES`; both
-sequences are inclusive, and every sequence between them is a message that the rule removes."""
+"""What goes of files that do not go whole: `file` is a row number of the plan's files, `rule` an index into
+`RULE_NAMES`; both sequences are inclusive, and every sequence between them is a message that the rule removes."""
 
 HELD_RANGES = pa.schema(
     [

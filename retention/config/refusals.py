@@ -205,6 +205,19 @@ def _ours(stream: StreamConfig) -> Iterator[Refusal]:
             " ever does; write layout: sequence, or remove whole_segments",
             None,
         )
+    if stream.release_share and stream.retention == "limits":
+        yield refusal(
+            "release_share retention",
+            "says when files are rewritten for what consumers release, and with retention: limits they release"
+            " nothing; remove release_share, or write retention: interest or workqueue",
+            None,
+        )
+    if stream.release_share and stream.whole_segments:
+        yield refusal(
+            "release_share whole_segments",
+            "with whole_segments no file is ever rewritten; remove one of the two",
+            None,
+        )
     if stream.hold_for_consumers is not None:
         yield from _hold(stream, stream.hold_for_consumers)
 

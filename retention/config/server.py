@@ -12,6 +12,7 @@ _OURS = {
     "exclusive",
     "quiet",
     "unmatched",
+    "release_share",
     "hold_for_consumers",
     "consumers",
 }

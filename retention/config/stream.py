@@ -30,6 +30,7 @@ from retention.fields import (
     Limit,
     Part,
     Sequence,
+    Share,
     Size,
     SmallByteLimit,
     Span,
@@ -120,6 +121,7 @@ class StreamConfig(StorageSettings, Described):
     exclusive: Flag = False
     quiet: Flag = False
     unmatched: Unmatched = "keep"
+    release_share: Share = 0
     hold_for_consumers: ConsumerHold | None = None
     consumers: tuple[ConsumerConfig, ...] = ()
 
@@ -177,6 +179,7 @@ class StreamConfig(StorageSettings, Described):
             allow_msg_ttl=self.allow_msg_ttl,
             subject_delete_marker_ttl_ns=self.subject_delete_marker_ttl_ns,
             unmatched=self.unmatched,
+            release_share=self.release_share or None,
             hold=None if self.hold_for_consumers is None else self.hold_for_consumers.rule(),
             **self._for_markers(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 from retention import files
 from retention.engines.s3a import for_spark, reaching
 from retention.opened import OpenedStream
+from retention.segments import NO_RANGES, DataFile
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -30,11 +32,15 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
     """The live messages at this moment, columns of `MESSAGES`; the session is left as it is."""
     if not opened.store.exists():
         return spark.createDataFrame([], _ddl(MESSAGES))
-    if opened.config.format == "delta":
-        location = for_spark(files.join(opened.root, "messages"))
-        with reaching(location):
-            return spark.read.format("delta").load(location).select(*MESSAGES.names)
-    return _read_parquet(opened, spark)
+    if not opened.store.hides():
+        return _read_delta(opened, spark) if _is_delta(opened) else _read_parquet(opened, spark)
+    snapshot = opened.store.snapshot()
+    rows = (
+        _read_delta(opened, spark, versionAsOf=snapshot.version)
+        if _is_delta(opened)
+        else _read_parquet(opened, spark)
+    )
+    return _visible(rows, opened.store.data_files(snapshot.files), spark)
 
 
 def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> DataFrame:
@@ -45,6 +51,27 @@ def read_seqs(opened: OpenedStream, spark: SparkSession, seqs: np.ndarray) -> Da
     wanted = spark.createDataFrame(pa.table({"seq": seqs}))
     within = rows.where(f"seq BETWEEN {seqs.min()} AND {seqs.max()}")
     return within.join(wanted, on="seq", how="left_semi").select(*MESSAGES.names)
+
+
+def _is_delta(opened: OpenedStream) -> bool:
+    return opened.config.format == "delta"
+
+
+def _read_delta(opened: OpenedStream, spark: SparkSession, **options: int) -> DataFrame:
+    location = for_spark(files.join(opened.root, "messages"))
+    with reaching(location):
+        rows = spark.read.options(**options).format("delta").load(location)
+        return rows.select(*MESSAGES.names)
+
+
+def _visible(rows: DataFrame, live: Sequence[DataFile], spark: SparkSession) -> DataFrame:
+    """The rows without what is hidden of their files; only streams hide any, so that sequences tell."""
+    hidden = np.concatenate([NO_RANGES, *(file.hidden for file in live)])
+    if not len(hidden):
+        return rows
+    ranges = spark.createDataFrame(pa.table({"first": hidden[:, 0], "last": hidden[:, 1]}))
+    gone = ranges.selectExpr("explode(sequence(first, last)) AS seq")
+    return rows.join(gone, on="seq", how="left_anti").select(*MESSAGES.names)
 
 
 def _read_parquet(opened: OpenedStream, spark: SparkSession) -> DataFrame:

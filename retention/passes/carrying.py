@@ -16,6 +16,7 @@ from retention.passes.history import History
 from retention.passes.offsets import keep_asked
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned
+from retention.passes.recording import Recorded, next_record
 from retention.passes.report import Report
 from retention.passes.undo import keep_for_undo
 from retention.passes.verify import check_pins
@@ -60,7 +61,7 @@ def carry_out(
     if plan.is_empty:
         work = Work(version_before=plan.version, version_after=plan.version)
         report = report_of(opened, plan, run, work, started)
-        _finish(history, plan, report, planned.next_seq)
+        _finish(history, plan, report, planned.next_seq, {})
         if planned.snapshot is not None:
             # What a killed run left undone behind its commit is done now.
             opened.store.finish()
@@ -69,16 +70,18 @@ def carry_out(
     plan = replace(plan, version=snapshot.version)
     added = stage_additions(opened, plan, snapshot, engines)
     try:
-        version = _commit(opened, plan, run, added, snapshot, history)
+        recorded = next_record(opened, plan, snapshot, engines)
+        version = _commit(opened, plan, run, (added, recorded), snapshot, history)
     except CommitUnknownError:
         raise
     except BaseException:
         opened.store.discard([row["path"] for row in added.stats])
         raise
     erase(opened, plan.request)
-    work = Work(added.read, added.bytes, plan.version, version)
+    work = Work(added.read + recorded.read, added.bytes, plan.version, version)
     report = report_of(opened, plan, run, work, started)
-    _finish(history, plan, report, {**planned.next_seq, **_sequences_after(plan)})
+    next_seq = {**planned.next_seq, **_sequences_after(plan)}
+    _finish(history, plan, report, next_seq, recorded.as_json())
     opened.store.finish()
     return report
 
@@ -92,7 +95,7 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
     if not plan.table_id:
         opened.store.create()
     snapshot = opened.store.snapshot()
-    check_pins(plan, snapshot.files)
+    check_pins(plan, snapshot)
     return snapshot
 
 
@@ -100,10 +103,11 @@ def _commit(
     opened: OpenedStream,
     plan: Plan,
     run: str,
-    added: Additions,
+    staged: tuple[Additions, Recorded],
     snapshot: Snapshot,
     history: History,
 ) -> int:
+    added, recorded = staged
     files = stats_table(added.stats)
     metadata = {
         "run": run,
@@ -111,15 +115,17 @@ def _commit(
         "as_of_ns": plan.as_of_ns,
         "by_rule": plan.by_rule,
     }
-    keep_for_undo(opened, run, plan.files.select(FILE_STATS.names), files)
-    history.begin(run, _record(plan) | {"status": "begun"})
+    leaving = plan.leaving
+    keep_for_undo(opened, run, leaving.select(FILE_STATS.names), files)
+    history.begin(run, _record(plan) | recorded.as_json() | {"status": "begun"})
     swap = Swap(
-        remove=plan.files.select(LOGGED_FILES.names),
+        remove=leaving.select(LOGGED_FILES.names),
         add=files,
         metadata=metadata,
         next_seq=_sequences_after(plan),
         open_base=added.open_base,
         consumers=_rested_on(plan, snapshot),
+        released=(recorded.before, recorded.after),
     )
     return opened.store.commit(swap, snapshot)
 
@@ -147,8 +153,15 @@ def _asked(plan: Plan) -> dict[str, Any]:
     return {"kind": plan.kind} | asked
 
 
-def _finish(history: History, plan: Plan, report: Report, next_seq: Mapping[int, int]) -> None:
+def _finish(
+    history: History,
+    plan: Plan,
+    report: Report,
+    next_seq: Mapping[int, int],
+    recorded: Mapping[str, Any],
+) -> None:
     record = {
+        **recorded,
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "policy": plan.policy.as_json(),

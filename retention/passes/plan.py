@@ -49,7 +49,7 @@ class Plan:
     files: pa.Table
     """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
     removed: pa.Table
-    """What rewrites leave out; shape `REMOVED_RANGES`."""
+    """What goes of files that do not go whole; shape `REMOVED_RANGES`."""
     segments: SegmentCounts
     read: ReadCount
     """What planning cost."""
@@ -66,6 +66,8 @@ class Plan:
     """Consumers that nobody has used for too long: the pass did not ask them, and deletes them."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when; neither part of the plan's identity nor of a saved plan."""
+    released: int = 0
+    """The number of the record of released ranges that the stream was read by."""
     held: Held | None = None
     """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
 
@@ -107,12 +109,25 @@ class Plan:
 
     @property
     def rewrites(self) -> pa.Table:
-        """The files that lose some rows, with their row number in `files` as `number`."""
+        """The files that are copied without some rows, with their row number in `files` as `number`."""
+        return self._numbered("rewrite")
+
+    @property
+    def hides(self) -> pa.Table:
+        """The files that stay although some of their rows go, with their row number in `files` as `number`."""
+        return self._numbered("hide")
+
+    @property
+    def leaving(self) -> pa.Table:
+        """The files that do not stay."""
+        return self.files.filter(pc.not_equal(self.files["action"], "hide"))
+
+    def _numbered(self, action: str) -> pa.Table:
         numbered = self.files.append_column("number", pa.array(np.arange(self.files.num_rows)))
-        return numbered.filter(pc.equal(self.files["action"], "rewrite"))
+        return numbered.filter(pc.equal(self.files["action"], action))
 
     def ranges_of(self, number: int) -> np.ndarray:
-        """The removed ranges of one rewritten file, shape (n, 2); `number` is its row in `files`."""
+        """The removed ranges of one file that loses some rows, shape (n, 2); `number` is its row in `files`."""
         files = self.removed["file"].to_numpy()
         start, end = np.searchsorted(files, [number, number + 1])
         part = self.removed.slice(start, end - start)
@@ -140,6 +155,8 @@ class Plan:
             asked["request"] = as_json(self.request)
         if self.consumers is not None:
             asked["consumers"] = pins_as_json(self.consumers)
+        if self.released:
+            asked["released"] = self.released
         if self.expired:
             asked["expired"] = pins_as_json(self.expired)
         return asked | {

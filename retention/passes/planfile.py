@@ -88,6 +88,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "request": plan.request and as_json(plan.request),
         "consumers": pins_as_json(plan.consumers),
         "expired": pins_as_json(plan.expired),
+        "released": plan.released,
     }
 
 
@@ -108,6 +109,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         request=from_json(header["request"]) if header["request"] else None,
         consumers=pins_from_json(header["consumers"]),
         expired=pins_from_json(header.get("expired", [])) or (),
+        released=header.get("released", 0),
         held=held_from_json(header.get("held")),
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +21,16 @@ from retention.steps import Step, reached
 from retention.stores import doubles, index, swaps
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from schemas.files import LOGGED_FILES
+from schemas.files import LOGGED_FILES, RELEASED_FILES
 
 _DIGEST_BYTES = 32
 """The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
 
 
 def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
-    """Remember which files a run removes and adds (`FILE_STATS`), before it commits."""
-    records = {"removed": removed, "added": added}
+    """Remember which files a run removes and adds (`FILE_STATS`), all that they hold, before it commits."""
+    store = opened.store
+    records = {"removed": store.stored(removed), "added": store.stored(added)}
     contents = {f"{run}.{name}.arrow": _content(table) for name, table in records.items()}
     files.replace_all(_directory(opened), contents)
     reached(Step.UNDO_KEPT)
@@ -85,6 +87,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             "restored_messages": outcome["removed_messages"],
             "restored_bytes": outcome["removed_bytes"],
         }
+        released = _record_before(opened, snapshot, outcome)
         keep_for_undo(opened, undo, added, removed)
         history.begin(undo, record | {"status": "begun"})
         swap = Swap(
@@ -92,6 +95,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             add=removed,
             metadata={"run": undo, "undoes": run},
             compared=compared,
+            released=released,
         )
         version = opened.store.commit(swap, snapshot)
         history.finish(undo, record | {"status": "done", "version_after": version})
@@ -119,16 +123,50 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
     undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
     if run in undone:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
-    mine = _segments(removed)
+    mine = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
     for record in later:
         counts = record.get("kind") != "undo" and record["run"] not in undone
         if not counts or not record["removed_messages"]:
             continue
-        if mine & _segments(_remembered(opened, record["run"], "removed")):
+        theirs = _segments(_remembered(opened, record["run"], "removed"))
+        if mine & (theirs | _segments(_recorded_anew(opened, record))):
             raise RefusedError(
                 f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
                 "that one first"
             )
+
+
+def _recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:
+    """The rows of both records of released ranges in which a run changed what is hidden, shape `RELEASED_FILES`."""
+    if "released" not in outcome:
+        return RELEASED_FILES.empty_table()
+    before, after = (opened.store.released(number) for number in outcome["released"])
+    return pa.concat_tables([_without(before, after), _without(after, before)])
+
+
+def _without(record: pa.Table, other: pa.Table) -> pa.Table:
+    """The rows of a record that the other does not have."""
+    columns = ["path", "messages"]
+    both = [pc.binary_join_element_wise(*_texts(one, columns), "/") for one in (record, other)]
+    return record.filter(pc.invert(pc.is_in(both[0], value_set=both[1].combine_chunks())))
+
+
+def _texts(record: pa.Table, columns: list[str]) -> list[pa.ChunkedArray]:
+    return [record[name].cast(pa.string()) for name in columns]
+
+
+def _record_before(
+    opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[str, Any]
+) -> tuple[int, int]:
+    """The numbers of the record of released ranges as it is, and of one that hides what it hid before the run."""
+    number = snapshot.counters.released
+    touched = _recorded_anew(opened, outcome)["path"].combine_chunks()
+    if not len(touched):
+        return number, number
+    now, before = opened.store.released(number), opened.store.released(outcome["released"][0])
+    others = now.filter(pc.invert(pc.is_in(now["path"], value_set=touched)))
+    again = before.filter(pc.is_in(before["path"], value_set=touched))
+    return number, opened.store.keep_released(pa.concat_tables([others, again]))
 
 
 def _compared(opened: OpenedStream, snapshot: Snapshot, removed: pa.Table, added: pa.Table) -> bool:

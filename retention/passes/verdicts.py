@@ -68,7 +68,8 @@ def make_plan(
     losses = _with_released(left, policy, _losses(left.files, known, parts))
     if policy.whole_segments:
         losses = _only(losses, _sealed_and_spent(inventory, losses))
-    plan = _plan(inventory, policy, as_of_ns, losses, answers)
+    stays = _waiting(inventory, policy, losses)
+    plan = _plan(inventory, policy, as_of_ns, losses, answers, stays)
     return replace(plan, read=plan.read + left.read)
 
 
@@ -117,10 +118,14 @@ def _plan(
     as_of_ns: int,
     losses: _Losses,
     answers: Sequence[Answer],
+    stays: Array | None = None,
 ) -> Plan:
+    """The plan of these losses; `stays` masks files that are not rewritten for theirs, None is none of them."""
     messages = inventory.files["messages"].to_numpy()
     touched = np.flatnonzero(losses.messages)
-    files = _planned(inventory.files, losses, touched, losses.messages == messages)
+    stays = np.zeros(len(messages), dtype=bool) if stays is None else stays
+    actions = np.where(stays, "hide", np.where(losses.messages == messages, "drop", "rewrite"))
+    files = _planned(inventory.files, losses, touched, actions)
     return Plan(
         stream=inventory.stream,
         table_id=inventory.table_id,
@@ -128,9 +133,10 @@ def _plan(
         as_of_ns=as_of_ns,
         policy=policy,
         files=files,
-        removed=_ranges_of_rewrites(files, losses.ranges, touched),
-        segments=_segment_counts(inventory.files, losses.messages, messages),
+        removed=_ranges_of_parts(files, losses.ranges, touched),
+        segments=_segment_counts(inventory.files, np.where(stays, 0, losses.messages), messages),
         read=sum((answer.read for answer in answers), inventory.read),
+        released=inventory.counters.released,
     )
 
 
@@ -233,10 +239,10 @@ def _only(losses: _Losses, wanted: Array) -> _Losses:
     )
 
 
-def _planned(files: pa.Table, losses: _Losses, touched: Array, spent: Array) -> pa.Table:
+def _planned(files: pa.Table, losses: _Losses, touched: Array, actions: Array) -> pa.Table:
     planned = files.take(pa.array(touched))
     columns = {
-        "action": np.where(spent[touched], "drop", "rewrite"),
+        "action": actions[touched],
         "removed_messages": losses.messages[touched],
         "removed_bytes": losses.bytes[touched],
     } | {f"by_{rule}": losses.by_rule[touched, at] for at, rule in enumerate(RULES)}
@@ -245,12 +251,29 @@ def _planned(files: pa.Table, losses: _Losses, touched: Array, spent: Array) -> 
     return planned.select(PLANNED_FILES.names).cast(PLANNED_FILES)
 
 
-def _ranges_of_rewrites(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
+def _ranges_of_parts(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
     number = np.searchsorted(touched, ranges["file"].to_numpy())
-    rewritten = pc.equal(files["action"], "rewrite").to_numpy()
+    in_part = pc.not_equal(files["action"], "drop").to_numpy()
     renumbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(number, pa.int64()))
-    wanted = renumbered.filter(pa.array(rewritten[number]))
+    wanted = renumbered.filter(pa.array(in_part[number]))
     return wanted.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
+
+
+def _waiting(inventory: Inventory, policy: Policy, losses: _Losses) -> Array:
+    """Files that lose only what is released, in segments of which too little is released yet; a mask."""
+    files = inventory.files
+    messages, size = (files[name].to_numpy() for name in ("messages", "bytes"))
+    if policy.release_share is None or not len(messages):
+        return np.zeros(len(messages), dtype=bool)
+    released = losses.by_rule[:, RULES.index(policy.retention)]
+    # What goes whole, or is rewritten for a limit, leaves nothing released behind.
+    stays = (losses.messages < messages) & (losses.messages == released)
+    hidden = np.array([inventory.hidden_bytes.get(path, 0) for path in files["path"].to_pylist()])
+    number, _ = segment_numbers(files)
+    gone = np.bincount(number, weights=np.where(stays, hidden + losses.bytes, 0))
+    stored = np.bincount(number, weights=np.where(stays, hidden + size, 0))
+    is_little = gone * 100 < stored * policy.release_share
+    return stays & (losses.messages > 0) & is_little[number]
 
 
 def segment_numbers(files: pa.Table) -> tuple[Array, int]:

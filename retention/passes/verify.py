@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from retention.copies import Copied
 from retention.errors import StalePlanError, VerificationError
 from retention.passes.plan import Plan
+from retention.ports import Snapshot
 from schemas.files import LOGGED_FILES
 
 _PIN = LOGGED_FILES.names
 
 
-def check_pins(plan: Plan, live: pa.Table) -> None:
-    """Compare the files that a plan pinned with the files that are live.
-
-    Args:
-        plan: what was decided.
-        live: any table with the columns of `LOGGED_FILES`.
+def check_pins(plan: Plan, snapshot: Snapshot) -> None:
+    """Compare the files that a plan pinned with the files that are live, and with what is hidden of them.
 
     Raises:
-        StalePlanError: a pinned file is gone or has changed; the message counts and names them.
+        StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or another run has
+            recorded since what is released.
     """
+    live = snapshot.files
     pinned = plan.files.select(_PIN)
     found = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
     if found.num_rows:
         raise StalePlanError(
             f"{plan.stream}: {found.num_rows} of the {pinned.num_rows} files that this plan rests on are gone or "
             f"changed, {sorted(found['path'].to_pylist())[0]} among them; nothing was changed; plan again"
+        )
+    if pinned.num_rows and plan.released != snapshot.counters.released:
+        raise StalePlanError(
+            f"{plan.stream}: another run has recorded since what is released, so this plan counts what is gone; "
+            "nothing was changed; plan again"
         )
 
 

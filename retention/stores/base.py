@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from retention import files
 from retention.claims import claims_of
-from retention.segments import DataFile
+from retention.segments import Counters, DataFile
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index
 from retention.stores.layout import (
@@ -26,6 +26,7 @@ from retention.stores.layout import (
     new_path,
     write_format,
 )
+from retention.stores.released import NOTHING_RELEASED, Released, ReleasedRecords
 from retention.stores.staging import Staged
 
 
@@ -39,6 +40,8 @@ class FileStore(ABC):
         self._settings = settings
         self._clock = clock
         self._staged = Staged()
+        self._records = ReleasedRecords(layout)
+        self._released = NOTHING_RELEASED
 
     @property
     def stream(self) -> str:
@@ -89,7 +92,38 @@ class FileStore(ABC):
         return self._layout.data_file((path, partition, segment), location)
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
-        """Where the live files can be opened now."""
+        """Where the live files can be opened now, with what the newest snapshot hides of them."""
+        return [self._released.hide(file) for file in self._located(files)]
+
+    def hides(self) -> bool:
+        """Whether anything was ever recorded that is released and still in a file."""
+        return self._records.any()
+
+    def stored(self, files: pa.Table) -> pa.Table:
+        """`FILE_STATS` rows of an inventory, with what is released and still in the files counted in."""
+        return self._released.stored(files)
+
+    def released(self, number: int) -> pa.Table:
+        """A record of what is released and still in live files."""
+        return self._records.read(number)
+
+    def keep_released(self, record: pa.Table) -> int:
+        """Write a record, for a commit to name; its number."""
+        return self._records.write(record)
+
+    def _follow(self, counters: Counters) -> None:
+        """Hide from now on what the record hides that the log names."""
+        if counters.released != self._released.number:
+            self._released = Released(counters.released, self._records.read(counters.released))
+
+    def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+        """Statistics of what is left of files, in order, and path → the bytes that are hidden of them."""
+        if not self._released.number:
+            return table, {}
+        return index.in_order(self._released.left(table)), self._released.hidden_bytes(table)
+
+    def _located(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files can be opened now, as they are stored."""
         check_inside(self._layout, files["path"])
         found = [
             replace(

@@ -41,7 +41,7 @@ class DeltaStore(FileStore):
         super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
-        self._ahead = DeltaOutlook(layout, self._cache, self.data_files)
+        self._ahead = DeltaOutlook(layout, self._cache, self._located)
 
     def mark(self) -> Mark | None:
         """The newest version, with length and time of its log entry."""
@@ -50,7 +50,8 @@ class DeltaStore(FileStore):
 
     def outlook(self, mark: Mark) -> Outlook | None:
         """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
-        return self._ahead.at(mark)
+        # What is released and still in files is known to the table alone.
+        return None if self.hides() else self._ahead.at(mark)
 
     def keep(self, inventory: Inventory, mark: Mark) -> None:
         """Make the ledger anew; not of a table that the configuration wants otherwise."""
@@ -63,6 +64,7 @@ class DeltaStore(FileStore):
         handle, live = delta_table.read_handle(self._layout)
         grace_ns = self._settings.grace_ns
         self._grace_differs = bool(delta_grace.differing(handle.table, grace_ns))
+        self._follow(handle.logged)
         return Snapshot(
             handle.table.version(),
             handle.table_id,
@@ -82,15 +84,17 @@ class DeltaStore(FileStore):
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         known, missing = self._cache.match(snapshot.files)
-        described, read = index.describe(self.data_files(missing), missing)
+        described, read = index.describe(self._located(missing), missing)
         self._cache.add(described)
         table = pa.concat_tables([known, described]) if described.num_rows else known
         table = index.in_order(table)
         self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
+        read += doubles.refuse_doubles(self._layout, overlapping, self._located)
         counters = index.effective(snapshot.counters, table)
-        return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
+        left, hidden = self._left_of(table)
+        version = snapshot.version
+        return Inventory(self.stream, snapshot.table_id, version, left, counters, read, hidden)
 
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files `inventory` would open."""

@@ -24,7 +24,7 @@ from retention.errors import (
 )
 from retention.failing import first_line
 from retention.ports import Swap
-from retention.segments import CONSUMERS, Counters
+from retention.segments import CONSUMERS, RELEASED, Counters
 from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
@@ -151,6 +151,8 @@ class Attempt:
             values |= _named(prefix, wanted)
         if swap.consumers is not None:
             values[CONSUMERS] = swap.consumers[1]
+        if swap.sets_released is not None:
+            values[RELEASED] = swap.sets_released
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
 
     def _look_for(self, token: str, error: Exception) -> int | None:

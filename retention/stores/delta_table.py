@@ -19,7 +19,7 @@ from retention import files
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.failing import failure, first_line, telling
 from retention.ports import Mark
-from retention.segments import CONSUMERS, Counters
+from retention.segments import CONSUMERS, RELEASED, Counters
 from retention.steps import Step, reached
 from retention.stores import delta_history
 from retention.stores.delta_grace import grace_properties
@@ -179,7 +179,7 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
         AppTransactions(table, "next_seq/", partitions),
         AppTransactions(table, "open_base/", partitions),
         AppTransactions(table, "batch/", []),
-        AppTransactions(table, "", [CONSUMERS]),
+        AppTransactions(table, "", [CONSUMERS, RELEASED]),
     )
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
     mark = delta_history.mark_of(layout, table.version())

@@ -70,6 +70,7 @@ class ParquetStore(FileStore):
         self._check_format()
         state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
+        self._follow(state.counters)
         return Snapshot(state.version, state.table_id, state.files, state.counters, handle)
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
@@ -79,9 +80,11 @@ class ParquetStore(FileStore):
         state = handle.state
         table = index.in_order(state.files)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read += doubles.refuse_doubles(self._layout, overlapping, self.data_files)
+        read += doubles.refuse_doubles(self._layout, overlapping, self._located)
         counters = index.effective(state.counters, table)
-        return Inventory(self.stream, state.table_id, state.version, table, counters, read)
+        self._follow(counters)
+        left, hidden = self._left_of(table)
+        return Inventory(self.stream, state.table_id, state.version, left, counters, read, hidden)
 
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files `inventory` would open."""
@@ -184,6 +187,7 @@ class ParquetStore(FileStore):
             open_base={**counters.open_base, **swap.open_base},
             batches=swap.batches,
             consumers=None if swap.consumers is None else swap.consumers[1],
+            released=swap.sets_released,
             run=swap.metadata.get("run"),
             metadata=swap.metadata,
         )

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.checks import checked, unchecked
 from retention.errors import DamagedError, UsageError
-from retention.segments import CONSUMERS, Counters
+from retention.segments import CONSUMERS, RELEASED, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
@@ -39,6 +39,8 @@ class Entry:
     batches: Mapping[str, int] = field(default_factory=dict)
     consumers: int | None = None
     """The counter of consumers' edits, where the commit rests on it."""
+    released: int | None = None
+    """The number of the record of released ranges, where the commit sets it."""
     run: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
@@ -77,9 +79,10 @@ class ParquetLog:
         if table_id is not None and not self._follows(entry.version, table_id):
             return False
         said = {name: _plain(value) for name, value in vars(entry).items()}
-        if entry.consumers is None:
-            # As earlier versions of this program write and read entries.
-            del said["consumers"]
+        for name in (CONSUMERS, RELEASED):
+            if said[name] is None:
+                # As earlier versions of this program write and read entries.
+                del said[name]
         content = json.dumps(checked(said), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
@@ -219,7 +222,8 @@ def _replay(state: State | None, entries: Sequence[Entry]) -> State:
         next_seq |= entry.next_seq
         open_base |= entry.open_base
         batches |= entry.batches
-        edits |= {} if entry.consumers is None else {CONSUMERS: entry.consumers}
+        said = {CONSUMERS: entry.consumers, RELEASED: entry.released}
+        edits |= {name: value for name, value in said.items() if value is not None}
     counters = Counters(next_seq, open_base, batches, edits)
     new = pa.Table.from_pylist(list(added.values()), schema=FILE_STATS)
     if state is None:

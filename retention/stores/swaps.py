@@ -67,7 +67,8 @@ def check_staged(swap: Swap, locations: Sequence[str]) -> None:
 
 
 def _check_names(stream: str, swap: Swap) -> None:
-    names = pa.concat_arrays([*swap.remove["path"].chunks, *swap.add["path"].chunks])
+    chunks = [*swap.remove["path"].chunks, *swap.add["path"].chunks]
+    names = pa.chunked_array(chunks, pa.string()).combine_chunks()
     if len(names.unique()) != len(names):
         raise VerificationError(
             f"stream {stream}: a swap names a file twice; nothing was committed; this is a defect of "
@@ -116,6 +117,10 @@ def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
     if swap.consumers is not None and swap.consumers[0] != counters.consumers:
         raise StalePlanError(
             f"stream {stream}: a consumer was created, edited or deleted meanwhile; {_AGAIN}"
+        )
+    if swap.released is not None and swap.released[0] != counters.released:
+        raise StalePlanError(
+            f"stream {stream}: another run recorded meanwhile what is released; {_AGAIN}"
         )
     for writer, batch in swap.batches.items():
         last = counters.batches.get(writer)

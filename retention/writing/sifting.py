@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.apart import HELD_BYTES
+from retention.hiding import in_ranges
 from retention.parquet_files import ROW_GROUP_ROWS, damaged, open_messages, read_columns
 from retention.segments import DataFile
 
@@ -27,7 +28,7 @@ def sifted(file: DataFile, columns: Sequence[str], wanted: Wanted) -> Iterator[p
     opened = open_messages(file)
     try:
         if _rises(opened):
-            yield from _by_group(opened, columns, wanted)
+            yield from _by_group(file, opened, columns, wanted)
             return
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, error) from error
@@ -41,9 +42,12 @@ def _rises(opened: pq.ParquetFile) -> bool:
     return bool((np.diff(seqs) > 0).all())
 
 
-def _by_group(opened: pq.ParquetFile, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.Table]:
+def _by_group(
+    file: DataFile, opened: pq.ParquetFile, columns: Sequence[str], wanted: Wanted
+) -> Iterator[pa.Table]:
     for group in range(opened.metadata.num_row_groups):
-        mask = wanted(opened.read_row_group(group, columns=_NARROW))
+        narrow = opened.read_row_group(group, columns=_NARROW)
+        mask = wanted(narrow) & ~in_ranges(narrow["seq"].to_numpy(), file.hidden)
         if not mask.any():
             continue
         found = opened.metadata.row_group(group)

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention import apart, copies, parquet_files
-from retention.copies import Copy, copy_without, in_ranges
+from retention.copies import Copy, copy_without
 from retention.errors import DamagedError
+from retention.hiding import in_ranges
 from retention.rows import complete
 from retention.segments import DataFile
 

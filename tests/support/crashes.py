@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +308,29 @@ def with_consumers(folder: Path, format_: str) -> None:
         table.update("billing", lambda _, at=version: replace(billing, folded={"acks": at}))  # type: ignore[misc]
 
 
+def with_released(folder: Path, format_: str) -> None:
+    """Some messages of a segment are released and still in its file; the next pass hides more in another."""
+    with_consumers(folder, format_)
+    listed = [{"durable_name": "billing", "ack_policy": "explicit"}]
+    rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "consumers": listed}
+    opened = warehouse_with(folder, format_, NOW, **rules).stream("ORDERS").opened
+    first = partial(_settled_all_but, range(26, 41))
+    ConsumerTable(opened.root).update("billing", first)
+    apply(folder)
+    more = partial(_settled_all_but, [*range(29, 33), *range(35, 41)])
+    ConsumerTable(opened.root).update("billing", more)
+
+
+def _settled_all_but(needed: Sequence[int], record: ConsumerRecord | None) -> ConsumerRecord:
+    assert record is not None
+    places = {
+        "delivered": {"consumer_seq": 40, "stream_seq": 40},
+        "ack_floor": {"consumer_seq": min(needed) - 1, "stream_seq": min(needed) - 1},
+    }
+    pending = {str(seq): {"Sequence": seq, "Timestamp": START} for seq in needed}
+    return replace(record, state=from_json(places | {"pending": pending}))
+
+
 _PLACES = {"delivered": 26, "ack_floor": 20}
 
 
@@ -388,6 +412,8 @@ SCENARIOS = {
     "mirror": Scenario(mirroring, carry),
     "apply": Scenario(due, apply),
     "release": Scenario(with_consumers, apply),
+    "hide": Scenario(with_released, apply),
+    "undo-hide": Scenario(with_released, undo),
     "fold": Scenario(with_acks, fold),
     "marking-apply": Scenario(dying, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),

@@ -15,10 +15,11 @@ from retention.config.stream import StreamConfig
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Snapshot, Swap
-from retention.segments import CONSUMERS, Counters, DataFile, Inventory
+from retention.segments import CONSUMERS, RELEASED, Counters, DataFile, Inventory
 from retention.stores.index import in_order
+from retention.stores.released import Released
 from retention.subject_counts import unpack
-from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from schemas.files import FILE_STATS, RELEASED_FILES, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
 
 
@@ -32,6 +33,8 @@ class PlainStore:
     swaps: list[Swap] = field(default_factory=list)
     before_commit: list[Callable[[], None]] = field(default_factory=list)
     after_commit: list[Callable[[], None]] = field(default_factory=list)
+    records: list[pa.Table] = field(default_factory=list)
+    """Of what is released and still in files, numbered from 1."""
     subject_reads: int = 0
 
     def exists(self) -> bool:
@@ -56,7 +59,11 @@ class PlainStore:
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
         files, counters = self.versions[snapshot.version]
-        return Inventory(self.stream, "plain", snapshot.version, in_order(files), counters)
+        hidden = self._hidden().hidden_bytes(files)
+        left = in_order(self._hidden().left(files))
+        return Inventory(
+            self.stream, "plain", snapshot.version, left, counters, hidden_bytes=hidden
+        )
 
     def unread(self, snapshot: Snapshot) -> int:
         del snapshot
@@ -92,8 +99,26 @@ class PlainStore:
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         return [
-            self._file(row["path"], row["partition"], row["segment"]) for row in files.to_pylist()
+            self._hidden().hide(self._file(row["path"], row["partition"], row["segment"]))
+            for row in files.to_pylist()
         ]
+
+    def hides(self) -> bool:
+        return bool(self.records)
+
+    def stored(self, files: pa.Table) -> pa.Table:
+        return self._hidden().stored(files)
+
+    def released(self, number: int) -> pa.Table:
+        return self.records[number - 1] if number else RELEASED_FILES.empty_table()
+
+    def keep_released(self, record: pa.Table) -> int:
+        self.records.append(record)
+        return len(self.records)
+
+    def _hidden(self) -> Released:
+        number = self.versions[-1][1].released
+        return Released(number, self.released(number))
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         if self.before_commit:
@@ -102,11 +127,13 @@ class PlainStore:
             raise ConflictError(f"{self.stream}: a rival came first; try again")
         files, old = self.versions[-1]
         live = files.filter(pc.invert(pc.is_in(files["path"], swap.remove["path"])))
+        edits = {} if swap.consumers is None else {CONSUMERS: swap.consumers[1]}
+        edits |= {} if swap.sets_released is None else {RELEASED: swap.sets_released}
         counters = Counters(
             {**old.next_seq, **swap.next_seq},
             {**old.open_base, **swap.open_base},
             {**old.batches, **swap.batches},
-            old.edits if swap.consumers is None else {CONSUMERS: swap.consumers[1]},
+            {**old.edits, **edits},
         )
         self.versions.append((pa.concat_tables([live, swap.add]), counters))
         self.swaps.append(swap)

@@ -1,0 +1,79 @@
+"""What a plan hides in files that stay: the next record of what is released, for the plan's commit to name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.copies import Copied
+from retention.engines.choice import Engines
+from retention.hiding import joined
+from retention.opened import OpenedStream
+from retention.parquet_files import describe
+from retention.passes.plan import Plan
+from retention.passes.verify import check_copy
+from retention.ports import Snapshot
+from retention.segments import Claim, DataFile, ReadCount
+from retention.stores.released import record_row
+from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The numbers of two records of released ranges: as it was, and as the commit names it."""
+
+    before: int
+    after: int
+    read: ReadCount = field(default_factory=ReadCount)
+    """What it cost to learn what is left of files."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What the run history says of it: nothing, if it stays."""
+        return {} if self.before == self.after else {"released": [self.before, self.after]}
+
+
+def next_record(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines) -> Recorded:
+    """Write the record that holds once a plan is carried out.
+
+    Files that the plan does not touch keep what is hidden of them, also those that are not live: undoing a roll-up
+    brings them back.
+
+    Raises:
+        VerificationError: what is left of a file is not what the plan says; nothing was committed.
+    """
+    number = snapshot.counters.released
+    before = opened.store.released(number)
+    touched = pc.is_in(before["path"], value_set=plan.files["path"].combine_chunks())
+    hides = plan.hides
+    if not hides.num_rows and not pc.any(touched, min_count=0).as_py():
+        return Recorded(number, number)
+    found = list(_hiding(opened, plan))
+    engine = engines.pick(
+        opened.config.engine, sum(hides["file_bytes"].to_pylist()), opened.config.local_limit
+    )
+    left = engine.map(describe, found, hides["file_bytes"].to_pylist())
+    stored = opened.store.stored(hides.select(FILE_STATS.names)).to_pylist()
+    rows = []
+    for planned, file, one, whole in zip(hides.to_pylist(), found, left, stored, strict=True):
+        check_copy(opened.name, planned, Copied([one.stats], one.read))
+        pin = {name: planned[name] for name in LOGGED_FILES.names}
+        rows.append(record_row(one.stats | pin, whole, file.hidden))
+    record = pa.concat_tables(
+        [before.filter(pc.invert(touched)), pa.Table.from_pylist(rows, schema=RELEASED_FILES)]
+    )
+    read = sum((one.read for one in left), ReadCount())
+    return Recorded(number, opened.store.keep_released(record), read)
+
+
+def _hiding(opened: OpenedStream, plan: Plan) -> Iterator[DataFile]:
+    """The files that stay, as they are to be read from now on; nothing is known of their rows yet."""
+    hides = plan.hides
+    for file, number in zip(
+        opened.store.data_files(hides), hides["number"].to_pylist(), strict=True
+    ):
+        ranges = joined(file.hidden, plan.ranges_of(number))
+        yield replace(file, hidden=ranges, claim=Claim())

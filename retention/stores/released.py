@@ -1,0 +1,148 @@
+"""What is released and still in live files: numbered records, each created if absent, and what files are without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention import files
+from retention.claims import claims_of
+from retention.errors import DamagedError
+from retention.segments import Claim, DataFile
+from retention.steps import Step, reached
+from retention.stores.layout import Layout
+from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
+
+_DIGITS = 20
+_SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True)
+class Released:
+    """One record, applied to files."""
+
+    number: int
+    record: pa.Table
+    """Shape `RELEASED_FILES`; it may name files that are not live any more."""
+
+    def hide(self, file: DataFile) -> DataFile:
+        """A file as it is to be read: without what is released, which is what it is held against."""
+        found = self._by_path.get(file.path)
+        return file if found is None else replace(file, hidden=found[0], claim=found[1])
+
+    def left(self, table: pa.Table) -> pa.Table:
+        """Statistics of files (`FILE_STATS`), not counting what is released; in no particular order."""
+        mine = self._of(table)
+        others = pc.invert(pc.is_in(table["path"], value_set=mine["path"].combine_chunks()))
+        return pa.concat_tables([table.filter(others), mine.select(FILE_STATS.names)])
+
+    def stored(self, table: pa.Table) -> pa.Table:
+        """Statistics of files (`FILE_STATS`), also counting what is released; in the same order."""
+        at = pc.index_in(table["path"], value_set=self.record["path"].combine_chunks())
+        if at.null_count == len(at):
+            return table
+        stored = self.record.take(at)
+        is_ours = pc.is_valid(at)
+        columns = [
+            table[field.name]
+            if field.name in LOGGED_FILES.names
+            else pc.if_else(is_ours, stored[f"stored_{field.name}"], table[field.name])
+            for field in table.schema
+        ]
+        return pa.table(columns, schema=table.schema)
+
+    def hidden_bytes(self, table: pa.Table) -> dict[str, int]:
+        """Path → bytes, by the broker's accounting, that are released and still in it; of live files."""
+        mine = self._of(table)
+        lost = pc.subtract(mine["stored_bytes"], mine["bytes"])
+        return dict(zip(mine["path"].to_pylist(), lost.to_pylist(), strict=True))
+
+    def _of(self, table: pa.Table) -> pa.Table:
+        live = table["path"].combine_chunks()
+        return self.record.filter(pc.is_in(self.record["path"], value_set=live))
+
+    @cached_property
+    def _by_path(self) -> dict[str, tuple[np.ndarray, Claim]]:
+        paths, claims = self.record["path"].to_pylist(), claims_of(self.record)
+        return dict(zip(paths, zip(ranges_of(self.record), claims, strict=True), strict=True))
+
+
+NOTHING_RELEASED = Released(0, RELEASED_FILES.empty_table())
+
+
+class ReleasedRecords:
+    """Reads and writes `_retention/released/`."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._directory = layout.own("released")
+
+    def any(self) -> bool:
+        """Whether there is a record, be it one that no commit names."""
+        return bool(files.names(self._directory))
+
+    def read(self, number: int) -> pa.Table:
+        """One record, shape `RELEASED_FILES`; 0 is the empty one.
+
+        Raises:
+            DamagedError: it is gone or cannot be read.
+        """
+        if not number:
+            return NOTHING_RELEASED.record
+        place = self._place(number)
+        try:
+            with files.open_input(place) as source:
+                table = pq.read_table(source, page_checksum_verification=True)
+            return table.select(RELEASED_FILES.names).cast(RELEASED_FILES)
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            raise DamagedError(
+                f"{place}: the record of what is released in stream {self._layout.stream} cannot be read ({error}); "
+                "nothing was changed; restore it from a copy"
+            ) from error
+
+    def write(self, record: pa.Table) -> int:
+        """Write a record under the next number that nobody has taken; the number."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(record, sink, compression="zstd", write_page_checksum=True)
+        content = sink.getvalue().to_pybytes()
+        taken = files.names(self._directory)
+        number = int(taken[-1].removesuffix(_SUFFIX)) + 1 if taken else 1
+        while not files.create_if_absent(self._place(number), content):
+            number += 1
+        reached(Step.RELEASED_KEPT)
+        return number
+
+    def _place(self, number: int) -> str:
+        return files.join(self._directory, f"{number:0{_DIGITS}d}{_SUFFIX}")
+
+
+def record_row(left: dict[str, Any], stored: dict[str, Any], ranges: np.ndarray) -> dict[str, Any]:
+    """A row of `RELEASED_FILES`.
+
+    Args:
+        left: a row of `FILE_STATS` of what is left of the file.
+        stored: the same of all that it holds.
+        ranges: what is released; shape (n, 2).
+    """
+    described = FILE_STATS.names[len(LOGGED_FILES) :]
+    return {
+        **left,
+        **{f"stored_{name}": stored[name] for name in described},
+        "first_seqs": ranges[:, 0].tolist(),
+        "last_seqs": ranges[:, 1].tolist(),
+    }
+
+
+def ranges_of(record: pa.Table) -> list[np.ndarray]:
+    """The released ranges of each file of a record, shape (n, 2)."""
+    firsts, lasts = (record[name].combine_chunks() for name in ("first_seqs", "last_seqs"))
+    return [
+        np.stack([firsts[at].values.to_numpy(), lasts[at].values.to_numpy()], axis=1)
+        for at in range(record.num_rows)
+    ]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retention.engines.choice import Engines
+from retention.passes.guards import Guards
+from retention.passes.run import apply_now
+from schemas.messages import MESSAGES
+from tests.retention.passes.test_releasing import AS_OF, NOW, progress, stand
+from tests.support.laying import even_segments, lay, warehouse_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_a_frame_does_not_have_what_is_released(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    rules: dict[str, Any] = {"retention": "interest", "release_share": "90%"}
+    stream = warehouse_with(tmp_path, format_, NOW, **rules).stream("ORDERS")
+    lay(stream.opened, even_segments(4, 10))
+    stand(stream.opened, "billing", progress(13, 40, *range(17, 31)))
+    report = apply_now(stream.opened, AS_OF, Engines("local"), Guards())
+    assert (report.bytes_written, report.removed_messages) == (0, 26)
+    frame = stream.read(spark)
+    assert frame.columns == MESSAGES.names
+    assert sorted(row.seq for row in frame.select("seq").collect()) == list(range(17, 31))
