@@ -87,7 +87,8 @@ def fold_log(
     """Fold a log of acks into the states of a stream's consumers.
 
     Each line counts once: what was folded before must not be in `acks`. However a log is cut into folds, the states
-    come out the same.
+    come out the same, but for the consumer sequence of a floor where lines that tell of deliveries are missing: it is
+    guessed then, and nothing is let go by it.
 
     Args:
         consumers: by name.

