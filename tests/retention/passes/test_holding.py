@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.engines.choice import Engines
@@ -301,6 +301,8 @@ def test_a_pass_takes_what_it_would_take_but_what_is_held(
 def test_a_second_pass_takes_nothing_more(
     data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: HoldRule
 ) -> None:
+    # The age scan ends at a young message that its own TTL takes: what lies behind that goes with the next pass.
+    assume(not policy.allow_msg_ttl or policy.max_age_ns is None)
     interests = data.draw(interests_of(world))
     first = holds.spared(world, policy, as_of_ns, rule, interests)
     left_over = world.without(set(first.gone))
