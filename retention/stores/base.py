@@ -26,7 +26,7 @@ from retention.stores.layout import (
     new_path,
     write_format,
 )
-from retention.stores.released import NOTHING_RELEASED, Released, ReleasedRecords
+from retention.stores.released import Released, ReleasedRecords, nothing_released
 from retention.stores.staging import Staged
 
 
@@ -41,7 +41,7 @@ class FileStore(ABC):
         self._clock = clock
         self._staged = Staged()
         self._records = ReleasedRecords(layout)
-        self._released = NOTHING_RELEASED
+        self._released = nothing_released()
 
     @property
     def stream(self) -> str:

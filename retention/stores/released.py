@@ -73,7 +73,9 @@ class Released:
         return dict(zip(paths, zip(ranges_of(self.record), claims, strict=True), strict=True))
 
 
-NOTHING_RELEASED = Released(0, RELEASED_FILES.empty_table())
+def nothing_released() -> Released:
+    """What is hidden of a stream without a record: nothing."""
+    return Released(0, RELEASED_FILES.empty_table())
 
 
 class ReleasedRecords:
@@ -94,7 +96,7 @@ class ReleasedRecords:
             DamagedError: it is gone or cannot be read.
         """
         if not number:
-            return NOTHING_RELEASED.record
+            return nothing_released().record
         place = self._place(number)
         try:
             with files.open_input(place) as source:

@@ -267,6 +267,9 @@ def test_consumers_let_go_first_and_limits_judge_what_is_left(
     format_: str, data: Any, world: World, policy: Policy, instant: int
 ) -> None:
     interests = data.draw(interests_of(world))
+    if policy.retention == "workqueue":
+        # Of a work queue no two consumers take the same messages.
+        interests = interests[:1]
     with tempfile.TemporaryDirectory() as folder:
         at = START + instant * SECOND
         check_laws(Path(folder), format_, world, policy, at, interests)
