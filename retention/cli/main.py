@@ -79,7 +79,6 @@ for group in (
     writing,
     exporting,
     mirroring,
-    offsets,
     planning,
     applying,
     removing,

@@ -181,18 +181,14 @@ def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None
 
 
 def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, StreamConfig]:
-    listed = document.values.get("streams")
     streams: dict[Place, StreamConfig] = {}
     written: dict[Place, Mapping[str, Any]] = {}
-    for at, item in enumerate(listed if isinstance(listed, list) else []):
-        place: Place = ("streams", at)
-        if not isinstance(item, dict):
-            mistakes.append(Mistake(place, f"{item!r} is no mapping; write `- name: …`"))
-            continue
-        if isinstance(item.get("config"), dict):
-            mistakes += _unknown_info_keys(item, place)
-            place = (*place, "config")
-        written[place] = item["config"] if place[-1] == "config" else item
+    for at, item in _listed(document, "streams", mistakes):
+        is_info = isinstance(item.get("config"), dict)
+        if is_info:
+            mistakes += _unknown_info_keys(item, at)
+        place = (*at, "config") if is_info else at
+        written[place] = item["config"] if is_info else item
         stream, found = read_model(StreamConfig, written[place], place)
         mistakes += found
         if stream is not None:
@@ -202,18 +198,25 @@ def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, St
 
 
 def _read_topics(document: Document, mistakes: list[Mistake]) -> dict[Place, TopicConfig]:
-    listed = document.values.get("topics")
     topics: dict[Place, TopicConfig] = {}
-    for at, item in enumerate(listed if isinstance(listed, list) else []):
-        place: Place = ("topics", at)
-        if not isinstance(item, dict):
-            mistakes.append(Mistake(place, f"{item!r} is no mapping; write `- name: …`"))
-            continue
+    for place, item in _listed(document, "topics", mistakes):
         topic, found = read_model(TopicConfig, item, place)
         mistakes += found
         if topic is not None:
             topics[place] = topic
     return topics
+
+
+def _listed(
+    document: Document, key: str, mistakes: list[Mistake]
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The mappings of a list in the document, and where each stands; whatever else is there is a mistake."""
+    listed = document.values.get(key)
+    for at, item in enumerate(listed if isinstance(listed, list) else []):
+        if isinstance(item, dict):
+            yield (key, at), item
+        else:
+            mistakes.append(Mistake((key, at), f"{item!r} is no mapping; write `- name: …`"))
 
 
 def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:

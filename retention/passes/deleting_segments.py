@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
-from retention.passes.topics import look_at_topic, pins_of, rules_of_files, topic_of
+from retention.passes.topics import (
+    look_at_topic,
+    pins_of,
+    refuse_partition,
+    rules_of_files,
+    topic_of,
+)
 from retention.passes.verdicts import make_topic_plan
 from retention.policy import Policy
 from retention.rules.iggy import reached_by
@@ -24,10 +29,7 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
         RefusedError, DamagedError: as planning a pass.
     """
     topic, now_ns = topic_of(opened).policy(), opened.clock()
-    if not 0 <= request.partition < topic.partitions:
-        raise UsageError(
-            f"{opened.name}: there is no partition {request.partition}; name one from 0 to {topic.partitions - 1}"
-        )
+    refuse_partition(opened, request.partition)
     policy = Policy(topic=topic)
     if not opened.store.exists():
         plan = empty_plan(opened.name, now_ns, policy)

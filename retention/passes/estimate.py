@@ -9,7 +9,7 @@ from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.holding import hold_of
 from retention.passes.interests import audience_of
 from retention.passes.left import untouched
-from retention.passes.plan import Plan
+from retention.passes.plan import Plan, empty_plan
 from retention.passes.planning import decide
 from retention.passes.ranges import Bounds
 from retention.passes.release_bounds import released_bounds
@@ -25,8 +25,9 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     Raises:
         RefusedError: files that another writer appended have no statistics yet.
     """
+    policy = opened.config.policy()
     if not opened.store.exists():
-        return _nothing(opened.name, as_of_ns)
+        return _exact(empty_plan(opened.name, as_of_ns, policy))
     snapshot = opened.store.snapshot()
     unread = opened.store.unread(snapshot)
     if unread:
@@ -34,9 +35,8 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             f"{opened.name}: {unread} files have no statistics yet, so nothing can be said about them unopened; run "
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
-    topic = opened.config.policy().topic
-    if topic is not None:
-        return _exact(look_at_topic(opened, topic, as_of_ns).plan)
+    if policy.topic is not None:
+        return _exact(look_at_topic(opened, policy.topic, as_of_ns, snapshot).plan)
     inventory = opened.store.inventory(snapshot)
     return bounded(opened, inventory, as_of_ns)
 
@@ -77,9 +77,3 @@ def _exact(plan: Plan) -> Estimate:
 
 def _only(number: int) -> Bounds:
     return Bounds(number, number)
-
-
-def _nothing(stream: str, as_of_ns: int) -> Estimate:
-    none = Bounds(0, 0)
-    segments = dict.fromkeys(("dropped", "rewritten", "kept"), none)
-    return Estimate(stream, as_of_ns, none, none, {}, segments, none, none)

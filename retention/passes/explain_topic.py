@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,14 +36,8 @@ def explain_topic(opened: OpenedStream, place: tuple[int, int], as_of_ns: int) -
         UsageError: no message with that offset is in the partition, or it is no topic.
         RefusedError, DamagedError: as planning.
     """
+    seen, message = _seen(opened, place, as_of_ns)
     topic = topic_of(opened).policy()
-    seen = look_at_topic(opened, topic, as_of_ns) if opened.store.exists() else None
-    message = None if seen is None else _message(opened, seen, place)
-    if seen is None or message is None:
-        raise UsageError(
-            f"{opened.name}: there is no message {place[1]} in partition {place[0]}; `retention state` tells where "
-            "its partitions begin and end"
-        )
     at = _segment_at(seen, place)
     fate, held = int(seen.decided.fates[at]), int(seen.decided.held[at])
     lines = tuple(_lines(seen, topic, at, as_of_ns))
@@ -75,16 +68,17 @@ def explain_delete_segments(
     Raises:
         UsageError, RefusedError, DamagedError: as `explain_topic`.
     """
-    found = explain_topic(opened, place, plan.as_of_ns)
+    seen, message = _seen(opened, place, plan.as_of_ns)
     topic = topic_of(opened).policy()
-    seen = look_at_topic(opened, topic, plan.as_of_ns)
     at = _segment_at(seen, place)
     there = zip(*(plan.drops[name].to_pylist() for name in ("partition", "segment")), strict=True)
     goes = (place[0], int(seen.segments.start[at])) in set(there)
     why = f": {_why_not_asked(seen, request, at)}"
     named = f"{opened.name} {place[1]:,} of partition {place[0]}"
-    return replace(
-        found,
+    return Explanation(
+        stream=opened.name,
+        partition=place[0],
+        **message,
         goes=goes,
         rule=request.rule if goes else None,
         sentence=f"{named} {'goes with its segment' if goes else 'stays'}: {request.wording}{'' if goes else why}.",
@@ -101,6 +95,22 @@ def _why_not_asked(seen: TopicLook, request: DeleteSegments, at: int) -> str:
     if request.up_to is None or segments.end[at] > request.up_to:
         return "its segment is none of these"
     return _holders(seen, at) or "its segment came back since"
+
+
+def _seen(
+    opened: OpenedStream, place: tuple[int, int], as_of_ns: int
+) -> tuple[TopicLook, dict[str, Any]]:
+    """What a pass would do, and the narrow columns of a message, which must be there."""
+    topic = topic_of(opened).policy()
+    if opened.store.exists():
+        seen = look_at_topic(opened, topic, as_of_ns)
+        message = _message(opened, seen, place)
+        if message is not None:
+            return seen, message
+    raise UsageError(
+        f"{opened.name}: there is no message {place[1]} in partition {place[0]}; `retention state` tells where its "
+        "partitions begin and end"
+    )
 
 
 def _message(

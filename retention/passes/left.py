@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.hiding import in_ranges
 from retention.ports import Store
 from retention.rules.spans import Array
 from retention.segments import Inventory, ReadCount
@@ -90,7 +91,5 @@ def shown(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.Table, 
     """
     if not len(hidden):
         return rows, file_of_row
-    seqs = rows["seq"].to_numpy()
-    at = np.searchsorted(hidden[:, 0], seqs, side="right") - 1
-    stays = (at < 0) | (seqs > hidden[np.maximum(at, 0), 1])
+    stays = ~in_ranges(rows["seq"].to_numpy(), hidden)
     return rows.filter(pa.array(stays)), file_of_row[stays]

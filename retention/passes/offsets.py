@@ -9,7 +9,7 @@ import pyarrow as pa
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.editing import count_edit
-from retention.passes.topics import topic_of
+from retention.passes.topics import refuse_partition, topic_of
 from retention.rules.removal import Request
 from retention.rules.segment_removal import DeleteSegments
 from retention.segments import Counters
@@ -17,15 +17,16 @@ from retention.steps import Step, reached
 from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
 
 
-def offsets_of(opened: OpenedStream) -> Offsets:
-    """The stored offsets that count; none of a topic that does not exist yet.
+def offsets_of(opened: OpenedStream) -> tuple[Offsets, Counters]:
+    """The stored offsets that count, none of a topic that does not exist yet, and how far its partitions reach.
 
     Raises:
         UsageError: it is no topic.
         DamagedError: they cannot be read.
     """
     topic_of(opened)
-    return OffsetTable(opened.root).live(_counters(opened))
+    counters = _counters(opened)
+    return OffsetTable(opened.root).live(counters), counters
 
 
 def edit_offsets(opened: OpenedStream, change: Change, edited: str) -> Offsets:
@@ -69,7 +70,7 @@ def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOff
         UsageError: the partition has no such message yet, or the topic no such partition; or it is no topic.
         BusyError, DamagedError: as `edit_offsets`.
     """
-    _check_partition(opened, reader)
+    refuse_partition(opened, reader.partition)
     counters = _counters(opened)
     next_offset = counters.next_seq.get(reader.partition, 0)
     if not 0 <= offset < next_offset:
@@ -95,21 +96,22 @@ def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOff
     return stored
 
 
-def stored_offset(opened: OpenedStream, reader: Reader) -> StoredOffset:
-    """How far somebody has read (iggy `GetConsumerOffset`).
+def stored_offset(opened: OpenedStream, reader: Reader) -> tuple[StoredOffset, Counters]:
+    """How far somebody has read (iggy `GetConsumerOffset`), and how far the partitions reach.
 
     Raises:
         UsageError: nobody has said so; or the topic has no such partition, or it is no topic.
         DamagedError: the document cannot be read.
     """
-    _check_partition(opened, reader)
-    found = offsets_of(opened).of.get(reader)
+    refuse_partition(opened, reader.partition)
+    offsets, counters = offsets_of(opened)
+    found = offsets.of.get(reader)
     if found is None:
         raise UsageError(
             f"{opened.name}: {reader.kind} {reader.name} has stored no offset in partition {reader.partition}; nothing "
             f"was changed; `retention offset ls {opened.name}` lists who has"
         )
-    return found
+    return found, counters
 
 
 def delete_offset(opened: OpenedStream, reader: Reader) -> None:
@@ -119,8 +121,7 @@ def delete_offset(opened: OpenedStream, reader: Reader) -> None:
         UsageError, DamagedError: as `stored_offset`.
         BusyError: as `edit_offsets`.
     """
-    stored_offset(opened, reader)
-    counters = _counters(opened)
+    _, counters = stored_offset(opened, reader)
 
     def gone(before: Offsets) -> Offsets:
         known = before.counting(counters)
@@ -179,14 +180,6 @@ def forget_asked(opened: OpenedStream, restored: pa.Table) -> None:
         return replace(before, watermarks=left, revision=before.revision + 1, counted=False)
 
     edit_offsets(opened, receding, "asked for and brought back")
-
-
-def _check_partition(opened: OpenedStream, reader: Reader) -> None:
-    partitions = topic_of(opened).partitions
-    if not 0 <= reader.partition < partitions:
-        raise UsageError(
-            f"{opened.name}: there is no partition {reader.partition}; name one from 0 to {partitions - 1}"
-        )
 
 
 def _counters(opened: OpenedStream) -> Counters:

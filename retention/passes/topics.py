@@ -63,6 +63,19 @@ def topic_of(opened: OpenedStream) -> TopicConfig:
     return topic
 
 
+def refuse_partition(opened: OpenedStream, partition: int) -> None:
+    """Refuse a partition that a topic does not have.
+
+    Raises:
+        UsageError: there is none of that number, or it is no topic.
+    """
+    partitions = topic_of(opened).partitions
+    if not 0 <= partition < partitions:
+        raise UsageError(
+            f"{opened.name}: there is no partition {partition}; name one from 0 to {partitions - 1}"
+        )
+
+
 def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
     """Refuse what cannot be done with a topic.
 
@@ -91,19 +104,22 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
     )
 
 
-def look_at_topic(opened: OpenedStream, topic: TopicPolicy, as_of_ns: int) -> TopicLook:
+def look_at_topic(
+    opened: OpenedStream, topic: TopicPolicy, as_of_ns: int, snapshot: Snapshot | None = None
+) -> TopicLook:
     """Plan one pass over a topic that exists, from metadata alone.
 
     Args:
         opened: the topic.
         topic: its rules.
         as_of_ns: the pass's one instant.
+        snapshot: the table, if it was opened already.
 
     Raises:
         RefusedError: the table needs what this version cannot do.
         DamagedError: the table or the stored offsets cannot be read.
     """
-    snapshot = opened.store.snapshot()
+    snapshot = snapshot or opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     # Read behind the snapshot, on whose counter of edits the commit rests.
     offsets = OffsetTable(opened.root).live(inventory.counters)

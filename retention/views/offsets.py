@@ -7,6 +7,7 @@ from typing import Any
 
 from retention.opened import OpenedStream
 from retention.passes.offsets import offsets_of, stored_offset
+from retention.segments import Counters
 from retention.stores.offsets import Reader, StoredOffset
 
 
@@ -37,7 +38,8 @@ def offset_info(opened: OpenedStream, reader: Reader) -> OffsetInfo:
     Raises:
         UsageError, DamagedError: as `stored_offset`.
     """
-    return _info(opened, _ends(opened), reader, stored_offset(opened, reader))
+    stored, counters = stored_offset(opened, reader)
+    return info_of(opened.name, counters, reader, stored)
 
 
 def offset_infos(opened: OpenedStream) -> list[OffsetInfo]:
@@ -47,19 +49,14 @@ def offset_infos(opened: OpenedStream) -> list[OffsetInfo]:
         UsageError: it is no topic.
         DamagedError: they cannot be read.
     """
-    stored, ends = offsets_of(opened).of, _ends(opened)
-    return [_info(opened, ends, reader, one) for reader, one in sorted(stored.items())]
+    offsets, counters = offsets_of(opened)
+    return [
+        info_of(opened.name, counters, reader, stored)
+        for reader, stored in sorted(offsets.of.items())
+    ]
 
 
-def _info(
-    opened: OpenedStream, ends: dict[int, int], reader: Reader, stored: StoredOffset
-) -> OffsetInfo:
-    lag = max(ends.get(reader.partition, 0) - 1 - stored.offset, 0)
-    return OffsetInfo(opened.name, **vars(reader), **vars(stored), lag=lag)
-
-
-def _ends(opened: OpenedStream) -> dict[int, int]:
-    """Partition → its next offset."""
-    if not opened.store.exists():
-        return {}
-    return dict(opened.store.snapshot().counters.next_seq)
+def info_of(topic: str, counters: Counters, reader: Reader, stored: StoredOffset) -> OffsetInfo:
+    """A stored offset, held against the end of its partition."""
+    lag = max(counters.next_seq.get(reader.partition, 0) - 1 - stored.offset, 0)
+    return OffsetInfo(topic, **vars(reader), **vars(stored), lag=lag)

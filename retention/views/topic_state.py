@@ -14,6 +14,9 @@ from retention.opened import OpenedStream
 from retention.passes.topics import TopicLook
 from retention.passes.verdicts import segment_numbers
 from retention.rules.topic_segments import STAYS
+from retention.views.offsets import info_of
+
+_OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,8 @@ def messages_held(seen: TopicLook) -> dict[int, int]:
 
 
 def _readers(seen: TopicLook, partition: int) -> Iterator[dict[str, Any]]:
-    next_seq = seen.inventory.counters.next_seq.get(partition, 0)
+    inventory = seen.inventory
     for reader, stored in sorted(seen.offsets.of.items()):
         if reader.partition == partition:
-            yield {
-                "kind": reader.kind,
-                "name": reader.name,
-                "offset": stored.offset,
-                "stored_ns": stored.stored_ns,
-                "lag": max(next_seq - 1 - stored.offset, 0),
-            }
+            told = info_of(inventory.stream, inventory.counters, reader, stored).as_json()
+            yield {name: told[name] for name in _OF_READER}

@@ -18,8 +18,7 @@ from retention.errors import (
     StalePlanError,
 )
 from retention.formats.iggy.era import EraName
-from retention.formats.iggy.findings import Finding, Hole
-from retention.formats.iggy.log import Log
+from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.source import opened as opened_log
 from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
 from retention.opened import OpenedStream
@@ -116,15 +115,11 @@ def _refuse_more_partitions(opened: OpenedStream, found: Topic) -> None:
 def _digest(found: Topic) -> str:
     """What tells a directory from others: its logs, their lengths, and how each ends."""
     digest = hashlib.sha256()
-    for log in _logs(found):
+    for log in found.logs:
         with opened_log(log.location, log.size) as source:
             end = source.read(max(log.size - _TELLING_BYTES, 0), _TELLING_BYTES)
         digest.update(f"{log.partition}/{log.segment}/{log.size}/".encode() + end)
     return digest.hexdigest()
-
-
-def _logs(found: Topic) -> list[Log]:
-    return [log for partition in found.partitions for log in partition.logs]
 
 
 def _refuse_used(opened: OpenedStream, snapshot: Snapshot, found: Topic) -> None:
@@ -141,7 +136,7 @@ def _staged(
     opened: OpenedStream, found: Topic, era: EraName, engines: Engines
 ) -> Iterator[list[Taken]]:
     """What became of each log; if the block raises, the files are deleted, unless a commit may name them."""
-    logs = _logs(found)
+    logs = found.logs
     tasks = [
         Taking(log, era, opened.store.stage(log.partition, log.segment), opened.name)
         for log in logs
@@ -162,10 +157,9 @@ def _findings(found: Topic, logs: Sequence[Taken]) -> list[Finding]:
     told: list[Finding] = list(found.skipped)
     after = iter(logs)
     for partition in found.partitions:
-        next_offset = partition.logs[0].segment if partition.logs else 0
+        next_offset = partition.first_offset
         for log in partition.logs:
-            if next_offset < log.segment:
-                told.append(Hole(partition.directory, next_offset, log.segment - 1))
+            told += partition.missing(next_offset, log)
             read = next(after)
             told += read.findings
             next_offset = read.next_offset
@@ -199,7 +193,7 @@ def _commit(
     identity: BatchIdentity,
     snapshot: Snapshot,
 ) -> None:
-    last = {log.partition: (log, read) for log, read in zip(_logs(found), logs, strict=True)}
+    last = {log.partition: (log, read) for log, read in zip(found.logs, logs, strict=True)}
     swap = Swap(
         remove=LOGGED_FILES.empty_table(),
         add=parquet_files.stats_table([row for read in logs for row in read.stats]),

@@ -40,15 +40,25 @@ class Partition:
     """In their order; the last one is active, also when it has no bytes."""
     stored_offsets: tuple[StoredOffset, ...]
 
+    @property
+    def first_offset(self) -> int:
+        """Where its first log begins; 0 of a partition without any."""
+        return self.logs[0].segment if self.logs else 0
+
+    def missing(self, next_offset: int, log: Log) -> tuple[Finding, ...]:
+        """The hole before a log, where what comes before it ends below; there may be none."""
+        if next_offset >= log.segment:
+            return ()
+        return (Hole(self.directory, next_offset, log.segment - 1),)
+
     def parts(self, era: Era) -> Iterator[Part]:
         """What the logs hold, one log behind the other; a hole is told before what follows it.
 
         The `next_offset` of the last part is the partition's.
         """
-        next_offset = self.logs[0].segment if self.logs else 0
+        next_offset = self.first_offset
         for log in self.logs:
-            hole = Hole(self.directory, next_offset, log.segment - 1)
-            missing: tuple[Finding, ...] = (hole,) if next_offset < log.segment else ()
+            missing = self.missing(next_offset, log)
             for part in read_log(log, era):
                 yield Part(part.rows, missing + part.findings, part.next_offset)
                 missing, next_offset = (), part.next_offset
@@ -62,6 +72,11 @@ class Topic:
     partitions: tuple[Partition, ...]
     """In order of their numbers."""
     skipped: tuple[Skipped, ...]
+
+    @property
+    def logs(self) -> list[Log]:
+        """Those of all partitions, in order."""
+        return [log for partition in self.partitions for log in partition.logs]
 
     def parts(self, era: Era) -> Iterator[Part]:
         """Every message of the topic in order of partition and offset, in bounded memory, and what was found.
@@ -112,7 +127,7 @@ def era_of(topic: Topic) -> EraName | None:
 
     A checksum of 64 bits decides: of the first record of each log, and if all of those are damaged, of any record.
     """
-    logs = [log for partition in topic.partitions for log in partition.logs if log.size]
+    logs = [log for log in topic.logs if log.size]
     for log in logs:
         for name, era in ERAS.items():
             if _begins_soundly(log, era):
