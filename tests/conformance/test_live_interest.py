@@ -147,6 +147,14 @@ def given_up_just_at_the_floor(stream: JudgedStream) -> None:
     stream.answer(replies[:1])
 
 
+def passed_over(stream: JudgedStream) -> None:
+    stream.consumer("c", ["a"])
+    stream.publish("ab")
+    stream.answer(stream.take("c", 2))
+    stream.switch()
+    stream.step("edited", lambda: stream.consumer("c", ["a", "b"]))
+
+
 def settled_above_the_floor(stream: JudgedStream) -> None:
     stream.consumer("c", ["a"], max_deliver=1)
     stream.publish("aaa")
@@ -188,6 +196,7 @@ SHOWN = (
     ("limits", unmatched_below_every_floor, [1]),
     ("interest", given_up_below_every_floor, [1]),
     ("interest", given_up_just_at_the_floor, [3]),
+    ("limits", passed_over, [2]),
     ("limits", settled_above_the_floor, [2, 3]),
     ("interest", given_up_by_one_who_is_dropped, [1]),
     ("limits", settled_without_acks, [1]),

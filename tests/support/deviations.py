@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from retention.passes.interests import interest_of
 from retention.rules.release import Interest
 from retention.stores.consumers import ConsumerRecord
 from tests.support.interests import needs
-from tests.support.judged_stream import Step
+from tests.support.judged_stream import Step, subjects_in
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Difference:
     removed_by_server: bool
     wanting: tuple[Interest, ...]
     """Of the consumers that it is for."""
-    lowest_floor: int
-    """Of all consumers; -1 without any."""
+    check_floor: int
+    """The server's: before it, no consumer waits for a message above its own floor; 0 without any consumer."""
 
     @property
     def is_unmatched(self) -> bool:
@@ -41,6 +41,11 @@ class Difference:
         return any((one.consumer, self.seq) in self.step.given for one in self.wanting)
 
     @property
+    def was_passed_over(self) -> bool:
+        needing = [one for one in self.wanting if needs(replace(one, filters=()), self.seq, "")]
+        return all((one.consumer, self.seq) in self.step.passed_over for one in needing)
+
+    @property
     def is_given_up(self) -> bool:
         return any(self.seq in one.redelivered for one in self.wanting)
 
@@ -48,7 +53,7 @@ class Difference:
 BEGUN_ANEW = ("restored", "restarted")
 DEVIATIONS: dict[str, Callable[[Difference], bool]] = {
     "no consumer is left: everything goes": lambda one: (
-        one.removed_by_server and one.lowest_floor < 0
+        one.removed_by_server and not one.check_floor
     ),
     "unmatched, but a consumer was edited or dropped": lambda one: (
         one.removed_by_server and one.is_unmatched and one.step.what in ("edited", "dropped")
@@ -63,19 +68,21 @@ DEVIATIONS: dict[str, Callable[[Difference], bool]] = {
         one.removed_by_server
         and one.is_unmatched
         and one.step.what in BEGUN_ANEW
-        and one.seq <= one.lowest_floor
+        and one.seq < one.check_floor
     ),
     "given up, but below every floor when a server began anew": lambda one: (
         one.removed_by_server
         and one.is_given_up
         and one.step.what in BEGUN_ANEW
-        and one.seq <= one.lowest_floor
+        and one.seq < one.check_floor
     ),
     "given up just at the floor, and forgotten at a restart": lambda one: (
         one.removed_by_server
         and one.step.what == "restarted"
-        and one.lowest_floor < one.seq
         and any(one.seq == each.ack_floor for each in one.wanting if one.seq in each.redelivered)
+    ),
+    "passed over before its consumer's filters were edited": lambda one: (
+        one.removed_by_server and one.is_needed and one.was_passed_over
     ),
     "settled above a floor below which messages were given up, before a switch": lambda one: (
         not one.removed_by_server
@@ -112,14 +119,8 @@ def named(one: Difference) -> str:
 
 def differences(step: Step, left: set[int]) -> list[Difference]:
     """Where a pass left something else than the server."""
-    found = left ^ set(step.held)
-    subjects = {
-        row["seq"]: row["subject"]
-        for batch in read_backup(step.before).batches()
-        for row in batch.select(["seq", "subject"]).to_pylist()
-        if row["seq"] in found
-    }
-    assert found == set(subjects), f"{step}: nobody published {found - set(subjects)}"
+    found, subjects = left ^ set(step.held), subjects_in(step.before)
+    assert found <= set(subjects), f"{step}: nobody published {found - set(subjects)}"
     interests = [
         interest_of(
             ConsumerRecord(name, one["config"], from_json(one["state"])),
@@ -127,14 +128,24 @@ def differences(step: Step, left: set[int]) -> list[Difference]:
         )
         for name, one in read_backup(step.states).consumers.items()
     ]
-    lowest = min((one.ack_floor for one in interests), default=-1)
+    check_floor = min((_check_floor(one, subjects) for one in interests), default=0)
     return [
         Difference(
             step,
             seq,
             seq in left,
-            tuple(one for one in interests if one.matches(pa.chunked_array([[subject]]))[0]),
-            lowest,
+            tuple(one for one in interests if _is_for(one, subjects[seq])),
+            check_floor,
         )
-        for seq, subject in sorted(subjects.items())
+        for seq in sorted(found)
     ]
+
+
+def _is_for(one: Interest, subject: str) -> bool:
+    return bool(one.matches(pa.chunked_array([[subject]]))[0])
+
+
+def _check_floor(one: Interest, subjects: Mapping[int, str]) -> int:
+    """The first message above a consumer's floor that is for it, else where the next one would be."""
+    above = (seq for seq in sorted(subjects) if seq > one.ack_floor and _is_for(one, subjects[seq]))
+    return next(above, max(subjects, default=0) + 1)

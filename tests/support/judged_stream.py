@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from retention.consumers.filters import filters_of
 from retention.consumers.replies import DELIVERED, SETTLING, parse
 from retention.formats.nats_backup import read_backup
+from retention.subjects import matches
 from tests.support.ack_program import AckProgram
 from tests.support.nats_oracle import Json, Nats
 
@@ -45,6 +47,8 @@ class Step:
     """The same of every answer that settles."""
     forsaken: frozenset[int]
     """What was given up by consumers that were edited or dropped since."""
+    passed_over: frozenset[tuple[str, int]]
+    """Consumer and sequence of what its filters took in only when they were edited, behind it."""
     was_limited: bool
     """Whether the stream began with `retention: limits`."""
 
@@ -62,6 +66,7 @@ class JudgedStream:
         self.config: Json = nats.request(f"STREAM.CREATE.{name}", asked)["config"]
         self._was_limited = retention == "limits"
         self._forsaken: frozenset[int] = frozenset()
+        self._passed_over: frozenset[tuple[str, int]] = frozenset()
         self._program = AckProgram(nats, name, f"$JS.ACK.{name}.>")
 
     def publish(self, kinds: Sequence[str]) -> None:
@@ -128,6 +133,7 @@ class JudgedStream:
         held, after = self.held(), self.backup()
         if what in ("edited", "dropped"):
             self._forsaken |= _given_up(before, after)
+            self._passed_over |= _wanted_since(before, after)
         if self.config["retention"] == "limits":
             return
         given, settled = self._told()
@@ -144,6 +150,7 @@ class JudgedStream:
                 given=given,
                 settled=settled,
                 forsaken=self._forsaken,
+                passed_over=self._passed_over,
                 was_limited=self._was_limited,
             )
         )
@@ -172,3 +179,29 @@ def _given_up(before: Path, after: Path) -> frozenset[int]:
         if name not in now or now[name]["config"] != was["config"]
         for seq in was["state"].get("redelivered") or ()
     )
+
+
+def subjects_in(backup: Path) -> dict[int, str]:
+    """Sequence → subject of every message of a backup."""
+    return {
+        row["seq"]: row["subject"]
+        for batch in read_backup(backup).batches()
+        for row in batch.select(["seq", "subject"]).to_pylist()
+    }
+
+
+def _wanted_since(before: Path, after: Path) -> frozenset[tuple[str, int]]:
+    """What consumers have a filter for after an edit, and had none before it."""
+    was = read_backup(before).consumers
+    return frozenset(
+        (name, seq)
+        for name, now in read_backup(after).consumers.items()
+        if name in was and was[name]["config"] != now["config"]
+        for seq, subject in subjects_in(before).items()
+        if _is_for(now["config"], subject) and not _is_for(was[name]["config"], subject)
+    )
+
+
+def _is_for(config: Json, subject: str) -> bool:
+    filters = filters_of(config)
+    return not filters or any(matches(one, subject) for one in filters)

@@ -1,4 +1,4 @@
-"""Laws: properties that hold in every small world; tried on 1,000 of them, or on what LAW_EXAMPLES says."""
+"""Laws: properties that hold in every small world; tried on 500 of them, or on what LAW_EXAMPLES says."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 def law(test: Test) -> Test:
     """Mark a property as a law (`make check` tries fewer examples than `make test`)."""
-    examples = int(os.environ.get("LAW_EXAMPLES", "1000"))
+    examples = int(os.environ.get("LAW_EXAMPLES", "500"))
     return pytest.mark.law(settings(max_examples=examples, deadline=None)(test))
