@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from retention import durable
+from retention import durable, syncs
 from retention.errors import UsageError
 from retention.failing import telling
 from retention.object_store import file_system, has_bucket
@@ -21,7 +21,7 @@ from retention.object_store import storage_options as _storage_options
 storage_options = _storage_options
 create_if_absent = durable.create_if_absent
 move = durable.move
-sync_directory = durable.sync_directory
+sync_directory = syncs.sync_directory
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _MISSING = (FileNotFoundError, NotADirectoryError)

@@ -21,7 +21,7 @@ from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.position import next_seq
 from retention.passes.probe import Rows
 from retention.passes.releasing import left_by_consumers
-from retention.passes.topics import look_at_topic
+from retention.passes.topic_due import plan_topic
 from retention.passes.verdicts import make_plan
 from retention.policy import Policy
 from retention.ports import Later, Mark, Outlook, Snapshot
@@ -101,8 +101,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     if not opened.store.exists():
         return Planned(nothing, {}, None)
     if policy.topic is not None:
-        topic = look_at_topic(opened, policy.topic, as_of_ns)
-        return Planned(topic.plan, topic.inventory.counters.next_seq, topic.snapshot)
+        return Planned(*plan_topic(opened, policy.topic, as_of_ns))
     if policy.asks_consumers:
         # What consumers settle leaves no mark on the table.
         found = look(opened, as_of_ns, engines, every_row=False)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,20 +14,18 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from retention import files
-from retention.errors import BusyError, DamagedError, RefusedError, UsageError
+from retention.errors import DamagedError, RefusedError, UsageError
 from retention.failing import failure, first_line, telling
 from retention.ports import Mark
-from retention.segments import CONSUMERS, RELEASED, Counters
+from retention.segments import Counters
 from retention.steps import Step, reached
-from retention.stores import delta_history
+from retention.stores import delta_history, delta_transactions
 from retention.stores.delta_grace import grace_properties
 from retention.stores.delta_rules import TableRules, examine
 from retention.stores.layout import Layout, leaving
 from retention.subjects import TABLES
 from schemas.files import LOGGED_FILES
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
-
-Key = TypeVar("Key", int, str)
 
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {
@@ -48,44 +44,6 @@ _FROM_LOG = {
     "nulls_ts_ns": "null_count.ts_ns",
     "nulls_size": "null_count.size",
 }
-
-
-class AppTransactions(Mapping[Key, int], Generic[Key]):
-    """Counters kept as Delta app transactions `<prefix><key>`, looked up when asked for.
-
-    A Delta log cannot list them: iterating gives those of the keys known so far. The handle stands at one version, so
-    that what was looked up once stays true of it.
-    """
-
-    def __init__(self, table: DeltaTable, prefix: str, known: list[Key]) -> None:
-        self._table = table
-        self._prefix = prefix
-        self._known: list[Key] = known
-        self._found: dict[Key, int | None] = {}
-
-    def __getitem__(self, key: Key) -> int:
-        if key not in self._found:
-            self._found[key] = self._look_up(key)
-        value = self._found[key]
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __iter__(self) -> Iterator[Key]:
-        return (key for key in self._known if key in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def _look_up(self, key: Key) -> int | None:
-        try:
-            with telling(self._table.table_uri):
-                return self._table.transaction_version(f"{self._prefix}{key}")
-        except DeltaError as error:
-            raise BusyError(
-                f"{self._table.table_uri}: its log is not the one any more that was opened ({first_line(error)}), as "
-                "when a table is made anew; nothing was changed; try again"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -174,13 +132,7 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
     delta_history.refuse_emptied(layout, table.version())
     rules = examine(layout.stream, table)
     live = _live_files(layout, table)
-    partitions = sorted({0, *live["partition"].drop_null().unique().to_pylist()})
-    logged = Counters(
-        AppTransactions(table, "next_seq/", partitions),
-        AppTransactions(table, "open_base/", partitions),
-        AppTransactions(table, "batch/", []),
-        AppTransactions(table, "", [CONSUMERS, RELEASED]),
-    )
+    logged = delta_transactions.counters(delta_transactions.transactions(layout, table.version()))
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
     mark = delta_history.mark_of(layout, table.version())
     return DeltaHandle(table, rules, logged, vectors, mark), live

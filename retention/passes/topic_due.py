@@ -1,0 +1,72 @@
+"""Planning a topic without opening it, where it is remembered that nothing of it is due yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from retention.opened import OpenedStream
+from retention.passes.audience import pins_as_json
+from retention.passes.plan import Plan, SegmentCounts, empty_plan
+from retention.passes.topics import TopicLook, look_at_topic, pins_of
+from retention.policy import Policy
+from retention.ports import Mark, Snapshot
+from retention.rules.topic_due import next_expiry
+from retention.segments import ReadCount
+from retention.stores import due
+from retention.stores.offsets import OffsetTable
+from retention.topic_policy import TopicPolicy
+from retention.units import MICROSECOND
+from schemas.messages import NEVER
+
+
+def plan_topic(
+    opened: OpenedStream, topic: TopicPolicy, as_of_ns: int
+) -> tuple[Plan, Mapping[int, int], Snapshot | None]:
+    """The plan of a pass, partition → the next offset, and the table; None: there was no need to open it.
+
+    Raises:
+        RefusedError, DamagedError: as `look_at_topic`.
+    """
+    mark = opened.store.mark()
+    known = None if mark is None else _remembered(opened, mark, topic, as_of_ns)
+    if known is not None:
+        return (*known, None)
+    seen = look_at_topic(opened, topic, as_of_ns)
+    if mark is not None:
+        _remember(opened, mark, topic, seen)
+    return seen.plan, seen.inventory.counters.next_seq, seen.snapshot
+
+
+def _remembered(
+    opened: OpenedStream, mark: Mark, topic: TopicPolicy, as_of_ns: int
+) -> tuple[Plan, Mapping[int, int]] | None:
+    """The plan that takes nothing, where the table and the stored offsets are those of which that is known."""
+    policy = Policy(topic=topic)
+    pins = pins_of(OffsetTable(opened.root).read())
+    quiet = due.recall(opened.root, mark, policy, pins_as_json(pins))
+    if quiet is None or quiet.due_ns <= as_of_ns:
+        return None
+    plan = replace(
+        empty_plan(opened.name, as_of_ns, policy),
+        table_id=quiet.table_id,
+        version=mark.version,
+        segments=SegmentCounts(kept=quiet.segments),
+        consumers=pins,
+    )
+    return plan, quiet.next_seq
+
+
+def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicLook) -> None:
+    """Keep the next due instant, if statistics that were known already told that nothing goes."""
+    plan = seen.plan
+    if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
+        return
+    if not seen.snapshot.follows:
+        return
+    expiry_us = next_expiry(seen.segments, topic, seen.offsets.barriers)
+    instant = NEVER if expiry_us is None else min(expiry_us * MICROSECOND, NEVER)
+    if plan.as_of_ns < instant:
+        next_seq = dict(seen.inventory.counters.next_seq)
+        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq)
+        due.keep(opened.root, mark, plan.policy, quiet, pins_as_json(plan.consumers))
