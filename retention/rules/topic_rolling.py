@@ -63,6 +63,12 @@ def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[li
     return batches, tail
 
 
+def whole_batches(sizes: Array, policy: TopicPolicy) -> int:
+    """How many of the messages are in batches that no later message can join."""
+    *_, last = [0, *(start for start, _, _ in _cut(sizes, policy))]
+    return last
+
+
 def record_sizes(header_bytes: Array, payload_bytes: Array, policy: TopicPolicy) -> Array:
     """Bytes of each message's record in the log, int64, from the lengths of user headers and payload."""
     sizes: Array = header_bytes + payload_bytes + _RECORD_BYTES[policy.profile]
