@@ -13,7 +13,7 @@ from retention.engines.driver import end_with_spark_submit
 from retention.engines.session import session
 from retention.errors import UsageError
 from retention.passes.outcomes import code_of, sentence_of
-from retention.writing.ingest import COLUMNS, Ingested, Source, ingest
+from retention.writing.ingest import COLUMNS_HELP, Ingested, Source, ingest
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     parser = job_parser("ingest", "Append the rows of another table that were not taken before.")
     parser.add_argument("--source", required=True, metavar="PATH", help="a table that only grows")
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
-    parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS}")
+    parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS_HELP}")
     asked = parser.parse_args()
     end_with_spark_submit()
     started = time.time_ns()

@@ -130,13 +130,21 @@ def _of_topic(topic: TopicPolicy) -> list[str]:
         reasons.append(f"{kept} after its newest message was stored")
     if topic.max_topic_size is not None:
         reasons.append(f"when the topic exceeds {_size(topic.max_topic_size)}")
+    sealed = (
+        []
+        if topic.roll_after_us is None
+        else [
+            "the active segment is sealed"
+            f" {spell_duration(topic.roll_after_us * MICROSECOND)} after its first message was stored"
+        ]
+    )
     if not reasons:
-        return ["no segment ever goes by itself"]
+        return ["no segment ever goes by itself", *sealed]
     held = (
         ["consumers that have not read it hold it back"] if topic.respect_consumer_offsets else []
     )
     whose = "today's servers" if topic.profile == "modern" else "servers of 0.8"
-    return [f"a sealed segment goes {_join(reasons)}, as {whose} have it", *held]
+    return [f"a sealed segment goes {_join(reasons)}, as {whose} have it", *held, *sealed]
 
 
 def _removals(policy: Policy) -> str:

@@ -36,12 +36,12 @@ class Staging:
         self._most_files = most_files
         self._files: list[DataFile] = []
 
-    def new(self, segment: int) -> tuple[DataFile, ...]:
+    def new(self, segment: int, partition: int = PARTITION) -> tuple[DataFile, ...]:
         """New files of `segment`, one or more of which are to be written."""
         files = (
-            (self._store.stage(PARTITION, segment),)
+            (self._store.stage(partition, segment),)
             if self._most_files == 1
-            else self._store.stage_apart(PARTITION, segment, self._most_files)
+            else self._store.stage_apart(partition, segment, self._most_files)
         )
         self._files.extend(files)
         return files

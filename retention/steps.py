@@ -52,6 +52,8 @@ class Step(StrEnum):
     """The message table's log counts an edit of a consumer; the consumer's record does not say so yet."""
     OFFSET_COUNTED = "offset.counted"
     """The message table's log counts a change of stored offsets; their document does not say so yet."""
+    SEGMENTS_SEALED = "roll.segments-sealed"
+    """The log says that active segments of a topic are sealed, because of their age."""
     FOUND_DISJOINT = "check.found-disjoint"
     """It is remembered that overlapping files share no sequence."""
     STATS_CACHED = "stats.cached"

@@ -192,8 +192,7 @@ class Stream:
         Raises:
             UsageError: a column is missing, or a row cannot be a message.
         """
-        named = _WRITER if writer is None and batch_id is not None else writer
-        return append_frame(self.opened, frame, batch_identity(named, batch_id))
+        return append_frame(self.opened, frame, append_identity(writer, batch_id))
 
     def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
         """What `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
@@ -289,3 +288,12 @@ def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | Non
             "batches; give both or neither"
         )
     return BatchIdentity(writer, batch)
+
+
+def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
+    """What makes an append exactly once; its writer has a name of its own, if none is given.
+
+    Raises:
+        UsageError: a writer is given without a batch.
+    """
+    return batch_identity(_WRITER if writer is None and batch is not None else writer, batch)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from retention.engines.choice import Engines
 from retention.formats.iggy.era import EraName
+from retention.formats.jsonl import opened_lines
 from retention.passes.explain_topic import explain_topic
 from retention.passes.offsets import delete_offset, store_offset
 from retention.rules.segment_removal import delete_segments_request
 from retention.stores.offsets import ReaderKind, reader_of
-from retention.stream import BoundPlan, Instant, Stream
+from retention.stream import BoundPlan, Instant, Stream, append_identity, batch_identity
 from retention.views.offsets import OffsetInfo, offset_info, offset_infos
 from retention.views.shown import ShownExplanation
+from retention.writing.append import Appended
+from retention.writing.frames import streaming_sink
 from retention.writing.iggy_import import TopicImported, import_iggy_log
+from retention.writing.topic_frames import append_frame_to_topic
+from retention.writing.topic_publish import TopicPublished, publish_to_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Topic(Stream):
@@ -33,6 +43,53 @@ class Topic(Stream):
         place, instant = (partition, seq), self.instant(as_of)
         found = explain_topic(self.opened, place, instant)
         return ShownExplanation(**vars(found))
+
+    def publish(
+        self,
+        lines: Iterable[bytes | str] | Path,
+        writer: str | None = None,
+        batch: int | None = None,
+    ) -> TopicPublished:
+        """Publish JSON lines, or a file of them, as one commit: all of them, or none with the reason.
+
+        Args:
+            lines: objects with `data` or `data_b64`, `partition` or `key`, `headers`, `id`, `origin_ts_ns`.
+            writer: with `batch`, makes the batch exactly once.
+            batch: a number that rises with every batch of the writer; one not above the last writes nothing.
+
+        Raises:
+            UsageError: a line is no message; it is named by its number.
+            RefusedError: a server would refuse a message.
+        """
+        identity = batch_identity(writer, batch)
+        if isinstance(lines, Path):
+            with opened_lines(lines) as source:
+                return publish_to_topic(self.opened, source, identity)
+        return publish_to_topic(self.opened, lines, identity)
+
+    def append(
+        self, frame: DataFrame, writer: str | None = None, batch_id: int | None = None
+    ) -> Appended:
+        """Append a Spark DataFrame (`payload`, optional `partition` or `key`, `id`, `headers`, `origin_ts_ns`).
+
+        Args:
+            frame: its rows get offsets in the order of `origin_ts_ns`, then id, headers and payload.
+            writer: who writes; `append`, if only a batch is given.
+            batch_id: makes the append exactly once: a number that rises with each of the writer's batches.
+
+        Raises:
+            UsageError: a column is missing, or a row cannot be a message.
+            RefusedError: a server would refuse a row.
+        """
+        return append_frame_to_topic(self.opened, frame, append_identity(writer, batch_id))
+
+    def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
+        """What `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
+
+        Args:
+            writer: one name for one checkpoint.
+        """
+        return streaming_sink(self.opened, writer, append_frame_to_topic)
 
     def import_iggy_log(
         self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False

@@ -16,8 +16,10 @@ class TopicPolicy:
     partitions: int
     segment_size: int
     max_message_size: int
-    """The largest message that the server's bus takes; only `modern` uses it."""
+    """The largest request that the server's bus takes, and with it the largest batch."""
     profile: Profile = "modern"
     message_expiry_us: int | None = None
     max_topic_size: int | None = None
     respect_consumer_offsets: bool = True
+    roll_after_us: int | None = None
+    """An active segment is sealed when its first message is that old."""

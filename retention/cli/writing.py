@@ -47,7 +47,10 @@ def publish(
         int | None, typer.Option(metavar="N", help="Rises with every batch of the writer.")
     ] = None,
 ) -> None:
-    """Publish JSON lines as one batch: {"subject", "data" or "data_b64", "headers", "ts_ns"}."""
+    """Publish JSON lines as one batch: {"subject", "data" or "data_b64", "headers", "ts_ns"}.
+
+    Of a topic: {"data" or "data_b64", "partition" or "key", "headers", "id", "origin_ts_ns"}.
+    """
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.formats.jsonl import opened_lines

@@ -13,7 +13,7 @@ from retention.fields import Count, Expiry, Flag, Refusal, Size, Span, TopicSize
 from retention.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.policy import Policy
 from retention.topic_policy import Profile, TopicPolicy
-from retention.units import format_size
+from retention.units import MICROSECOND, format_size
 
 MOST_NAME_BYTES = 255
 MOST_PARTITIONS = 1000
@@ -35,7 +35,7 @@ class TopicConfig(KeepingSettings):
     max_topic_size: TopicSize = SERVER_DEFAULT
     segment_size: Size = LARGEST_SEGMENT
     max_message_size: Size = 64 * 2**20
-    """What the server's bus takes; only `modern` makes anything of it."""
+    """What the server's bus takes at once: the largest batch; among what a pass looks at, only with `modern`."""
     respect_consumer_offsets: Flag = True
     roll_after: Span = 0
     """An active segment is sealed when its first message is that old, nanoseconds; 0: never, as in Iggy."""
@@ -75,6 +75,7 @@ class TopicConfig(KeepingSettings):
             message_expiry_us=_limit(self.message_expiry),
             max_topic_size=_limit(self.max_topic_size),
             respect_consumer_offsets=self.respect_consumer_offsets,
+            roll_after_us=max(self.roll_after // MICROSECOND, 1) if self.roll_after else None,
         )
 
 

@@ -112,7 +112,7 @@ class SortedFrame:
                 raise outcome
         shares = sum(len(shares) for shares in placed.values())
         if len(outcomes) != shares:
-            raise _changed(f"{len(outcomes)} of {shares} parts were written")
+            raise changed(f"{len(outcomes)} of {shares} parts were written")
         stats = [one for written in outcomes for one in written]
         return sorted(stats, key=lambda one: one["min_seq"])
 
@@ -188,7 +188,7 @@ def _outcomes(
         for share in shares:
             yield _write_share(source, share, storage)
         if not source.is_spent:
-            raise _changed("more rows came than were counted")
+            raise changed("more rows came than were counted")
     except RetentionError as error:
         yield error
 
@@ -205,7 +205,8 @@ def _write_share(source: Source, share: Share, storage: rows.Storage) -> list[di
     return described(written, wrote)
 
 
-def _changed(how: str) -> VerificationError:
+def changed(how: str) -> VerificationError:
+    """That a DataFrame did not give the same rows twice."""
     return VerificationError(
         f"{how}: the DataFrame did not give the same rows twice; nothing was committed; give one that "
         "does, such as one that was saved first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,20 +46,38 @@ def parse_messages(lines: Iterable[bytes | str], now_ns: int) -> pa.Table:
     Raises:
         UsageError: a line is no such object; the message names the line's number.
     """
+    return table_of_lines(lines, lambda message: _message(message, now_ns), PUBLISHED)
+
+
+def table_of_lines(
+    lines: Iterable[bytes | str],
+    read: Callable[[dict[str, Any]], tuple[Any, ...]],
+    schema: pa.Schema,
+) -> pa.Table:
+    """The objects that JSON lines describe, one a row; empty lines are passed over.
+
+    Args:
+        lines: text, or bytes in UTF-8.
+        read: makes a row of an object, all its columns but the last; says with a ValueError what is wrong.
+        schema: that of the rows; the last column is the line's number.
+
+    Raises:
+        UsageError: a line is no such object; the message names the line's number.
+    """
     rows = []
     decode = json.JSONDecoder(object_pairs_hook=_object).decode
     for number, line in enumerate(lines, start=1):
         try:
             text = line if isinstance(line, str) else line.decode()
             if text and not text.isspace():
-                rows.append((*_message(decode(text), now_ns), number))
+                rows.append((*read(_checked(decode(text))), number))
         except (ValueError, RecursionError) as error:
             problem = _json_problem(error) if isinstance(error, json.JSONDecodeError) else error
             raise UsageError(
                 f"line {number}: {problem}; nothing was published; correct it and publish again"
             ) from error
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(PUBLISHED)
-    return pa.table(columns, schema=PUBLISHED)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(schema)
+    return pa.table(columns, schema=schema)
 
 
 def message_lines(messages: pa.Table) -> Iterator[str]:
@@ -83,12 +101,25 @@ def _base64(octets: bytes) -> str:
     return b2a_base64(octets, newline=False).decode()
 
 
-def _message(message: Any, now_ns: int) -> tuple[bytes, bytes | None, bytes, int]:
+def _checked(message: Any) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  (the caller adds the line's number)
-    if not message.keys() <= _KEYS:
-        unknown = ", ".join(sorted(message.keys() - _KEYS))
-        raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(_KEYS))}")
+    return message
+
+
+def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
+    """Refuse keys that an object cannot have.
+
+    Raises:
+        ValueError: naming them.
+    """
+    if not message.keys() <= known:
+        unknown = ", ".join(sorted(message.keys() - known))
+        raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(known))}")
+
+
+def _message(message: dict[str, Any], now_ns: int) -> tuple[bytes, bytes | None, bytes, int]:
+    refuse_unknown(message, _KEYS)
     subject = message.get("subject")
     if not isinstance(subject, str) or not subject:
         raise ValueError("subject must be there and be a text")
@@ -96,24 +127,47 @@ def _message(message: Any, now_ns: int) -> tuple[bytes, bytes | None, bytes, int
     if type(ts_ns) is not int or ts_ns not in _INT64:
         raise ValueError("ts_ns must be an integer, nanoseconds since the epoch")
     block = _block(message["headers"]) if "headers" in message else None
-    return subject.encode(), block, _payload(message), ts_ns
+    return subject.encode(), block, payload_of(message), ts_ns
 
 
-def _payload(message: dict[str, Any]) -> bytes:
-    if "data_b64" not in message:
-        text = message.get("data", "")
+def payload_of(message: dict[str, Any]) -> bytes:
+    """The payload that an object gives as `data` (text) or `data_b64` (any bytes); empty without either.
+
+    Raises:
+        ValueError: it gives both, or one that cannot be read.
+    """
+    return octets_of(message, "data") or b""
+
+
+def octets_of(message: dict[str, Any], name: str) -> bytes | None:
+    """The bytes that an object gives as a text, or under `<name>_b64` in base64; None if it gives none.
+
+    Raises:
+        ValueError: it gives both, or one that cannot be read.
+    """
+    encoded = f"{name}_b64"
+    if encoded not in message:
+        text = message.get(name, "")
         if not isinstance(text, str):
-            raise ValueError("data must be a text; other bytes go into data_b64")
-        return text.encode()
-    if "data" in message:
-        raise ValueError("data and data_b64 exclude each other")
-    encoded = message["data_b64"]
+            raise ValueError(f"{name} must be a text; other bytes go into {encoded}")
+        return text.encode() if name in message else None
+    if name in message:
+        raise ValueError(f"{name} and {encoded} exclude each other")
+    return from_base64(message[encoded], encoded)
+
+
+def from_base64(encoded: Any, name: str) -> bytes:
+    """The bytes of a text in base64.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(encoded, str):
-        raise ValueError("data_b64 must be a text")  # noqa: TRY004
+        raise ValueError(f"{name} must be a text")  # noqa: TRY004
     try:
         return a2b_base64(encoded, strict_mode=True)
     except ValueError as error:
-        raise ValueError(f"data_b64 is not base64 ({error})") from error
+        raise ValueError(f"{name} is not base64 ({error})") from error
 
 
 def _block(given: Any) -> bytes | None:

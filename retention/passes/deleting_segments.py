@@ -35,12 +35,10 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
         plan = empty_plan(opened.name, now_ns, policy)
         return Planned(replace(plan, request=request), {}, None)
     seen = look_at_topic(opened, topic, now_ns)
-    reaching = replace(request, up_to=_reach(seen.segments, request))
+    reaching = replace(request, up_to=_reach(seen.found, request))
     asked = {} if reaching.up_to is None else {request.partition: reaching.up_to}
     barriers = seen.offsets.barriers if topic.respect_consumer_offsets else {}
-    rules = rules_of_files(
-        seen.inventory, seen.segments, fates_asked(seen.segments, asked, barriers)
-    )
+    rules = rules_of_files(seen.inventory, seen.found, fates_asked(seen.found, asked, barriers))
     plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
     counters = seen.inventory.counters
     return Planned(replace(plan, request=reaching), counters.next_seq, seen.snapshot)

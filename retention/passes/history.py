@@ -82,9 +82,14 @@ class History:
         return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
     def next_seq(self, partition: int) -> int:
-        """The next sequence when the last run looked, so that none is given twice should the table forget; else 0."""
+        """The next sequence of a partition, as `next_seqs` has it; else 0."""
+        return self.next_seqs().get(partition, 0)
+
+    def next_seqs(self) -> dict[int, int]:
+        """Partition → the next sequence when the last run looked, so that none comes twice should the table forget."""
         newest = next((record for record in self.outcomes() if "next_seq" in record), {})
-        return int(newest.get("next_seq", {}).get(str(partition), 0))
+        said = newest.get("next_seq", {})
+        return {int(partition): int(seq) for partition, seq in said.items()}
 
     def last_as_of_ns(self) -> int | None:
         """The latest instant that a run applied rules at; None if there was none.

@@ -27,6 +27,7 @@ from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
 from retention.passes.removal import plan_removal
 from retention.passes.report import Report
+from retention.passes.sealing import check_whole, seal_aged
 from retention.passes.settling import settle_interrupted
 from retention.rules.removal import Request
 from retention.rules.segment_removal import DeleteSegments
@@ -56,6 +57,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         check_update(opened, history)
         edit_declared(opened)
         expired = delete_expired(opened, as_of_ns)
+        seal_aged(opened, as_of_ns)
         decide = partial(_plan_without, expired, opened, as_of_ns, engines)
         return _until_committed(opened, decide, engines, history, started)
 
@@ -137,6 +139,10 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         if plan.expired:
             delete_pinned(opened, plan.expired)
             snapshot = pinned(opened, plan)
+        if plan.request is None and plan.policy.topic is not None:
+            seal_aged(opened, plan.as_of_ns)
+            snapshot = pinned(opened, plan)
+        check_whole(opened, plan, snapshot)
         check_consumers(opened, plan, snapshot)
         planned = Planned(
             replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot

@@ -21,7 +21,8 @@ from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RUL
 from retention.rules.iggy import TopicPass, topic_pass
 from retention.rules.judge import STAYS
 from retention.rules.spans import Array
-from retention.rules.topic_segments import ASKED, BY_AGE, BY_SIZE, TopicSegments
+from retention.rules.topic_rolling import is_aged
+from retention.rules.topic_segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
 from retention.segments import Inventory
 from retention.stores.offsets import Offsets, OffsetTable
 from retention.topic_policy import TopicPolicy
@@ -42,7 +43,10 @@ class TopicLook:
     """Everything that a topic's plan was made from."""
 
     inventory: Inventory
+    found: TopicSegments
+    """Its segments as they are."""
     segments: TopicSegments
+    """The same as the pass sees them: with those sealed that `roll_after` seals."""
     decided: TopicPass
     offsets: Offsets
     plan: Plan
@@ -123,12 +127,13 @@ def look_at_topic(
     inventory = opened.store.inventory(snapshot)
     # Read behind the snapshot, on whose counter of edits the commit rests.
     offsets = OffsetTable(opened.root).live(inventory.counters)
-    segments = segments_of(inventory, topic.partitions)
+    found = segments_of(inventory, topic.partitions)
     now_us = as_of_ns // MICROSECOND
+    segments = with_sealed(found, is_aged(found.first_us, topic, now_us))
     decided = topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
     rules = rules_of_files(inventory, segments, decided.fates)
     plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins_of(offsets))
-    return TopicLook(inventory, segments, decided, offsets, plan, snapshot)
+    return TopicLook(inventory, found, segments, decided, offsets, plan, snapshot)
 
 
 def pins_of(offsets: Offsets) -> tuple[Pin, ...]:

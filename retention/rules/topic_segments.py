@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -49,6 +49,31 @@ class TopicSegments:
         able = self.sealed[part].copy()
         able[-1:] = False
         return able
+
+
+def with_sealed(segments: TopicSegments, chosen: Array) -> TopicSegments:
+    """The same, the chosen active segments sealed, each of them with an empty active one behind it.
+
+    Args:
+        segments: those of all partitions.
+        chosen: a mask; those of them that are active and hold messages count.
+    """
+    chosen = chosen & ~segments.sealed & (segments.end >= segments.start)
+    behind = segments.end[chosen] + 1
+    nothing = np.zeros(len(behind), dtype=np.int64)
+    added = {
+        "partition": segments.partition[chosen],
+        "start": behind,
+        "end": behind - 1,
+        "sealed": nothing.astype(bool),
+    }
+    sealed = replace(segments, sealed=segments.sealed | chosen)
+    columns = {
+        field.name: np.concatenate([getattr(sealed, field.name), added.get(field.name, nothing)])
+        for field in fields(TopicSegments)
+    }
+    order = np.lexsort((columns["start"], columns["partition"]))
+    return TopicSegments(**{name: column[order] for name, column in columns.items()})
 
 
 def expired(time_us: Array, policy: TopicPolicy, now_us: int) -> Array:

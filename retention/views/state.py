@@ -130,7 +130,7 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
         stream=opened.name,
         **vars(held_by(files, next_seq)),
         num_subjects=min(files.num_rows, 1),
-        segments=len(seen.segments),
+        segments=len(seen.found),
         lag=Lag(seen.plan.removed_messages, seen.plan.removed_bytes),
         format=opened.config.format,
         version=seen.snapshot.version,

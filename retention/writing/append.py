@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from retention.passes.topics import refuse_topic
 from retention.picking import merged, rows_in_order
 from retention.ports import Snapshot, Swap
 from retention.segments import DataFile
-from retention.staging import PARTITION, Staged, Staging
+from retention.staging import PARTITION, Removal, Staged, Staging
 from retention.stores.lease import lease
 from retention.writing.recorded import commit_removal
 from schemas.files import LOGGED_FILES
@@ -36,15 +37,16 @@ LEASE_WAIT_S = 60.0
 
 
 def refuse_topic_of(config: StreamConfig) -> None:
-    """Refuse to write single messages to a topic.
+    """Refuse to put messages of a stream into a topic.
 
     Raises:
         UsageError: it is one.
     """
     refuse_topic(
         config,
-        "which takes nothing but the logs of an Iggy server",
-        f"import them with `retention import iggy-log DIR --topic {config.name}`, or name a stream",
+        "which takes nothing from streams and their backups",
+        "publish or append to it, import the logs of an Iggy server with `retention import iggy-log DIR --topic "
+        f"{config.name}`, or name a stream",
     )
 
 
@@ -76,6 +78,8 @@ class Appended:
     """The writer's batch was there already, and nothing was written."""
     removed: int = 0
     """Messages that were there before, and that a roll-up took."""
+    partitions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Of a topic: partition → first and last offset; `first_seq` and `last_seq` are the lowest and highest of them."""
 
 
 Stage = Callable[[Position, Staging], Staged]
@@ -111,7 +115,7 @@ def append_rows(
 
 
 def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = None) -> Appended:
-    """Commit what `stage` writes, under the append lease; after a lost race it is asked again.
+    """Commit what `stage` writes to a stream, under the append lease; after a lost race it is asked again.
 
     Raises:
         UsageError: it is a topic.
@@ -119,19 +123,71 @@ def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = 
         CommitUnknownError: the storage failed while committing; the staged files stay.
     """
     refuse_topic_of(opened.config)
+    return append_drafts(opened, lambda: _StreamAttempt(locate(opened), stage), identity)
+
+
+class Attempt(Protocol):
+    """One try to append, from where the table stands."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What its commit rests on."""
+        ...
+
+    def nothing(self) -> Appended:
+        """What is said if nothing is written."""
+        ...
+
+    def draft(self, staging: Staging) -> Draft:
+        """Stage what is to be committed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Staged files, and what their commit says beside them."""
+
+    stats: Sequence[dict[str, Any]]
+    """Rows of `FILE_STATS` as read back."""
+    next_seq: Mapping[int, int]
+    """Partition → the next sequence to assign."""
+    open_base: Mapping[int, int]
+    told: Appended
+    """What is said of it once it is committed."""
+    is_new: bool
+    """Whether there is something to commit without a batch's number, too."""
+    batches: Mapping[str, int] = field(default_factory=dict)
+    """What is counted beside the numbers of writers."""
+    removal: Removal | None = None
+
+
+def append_drafts(
+    opened: OpenedStream, begin: Callable[[], Attempt], identity: BatchIdentity | None
+) -> Appended:
+    """Commit what attempts draft, under the append lease; after a lost race another one begins.
+
+    Args:
+        opened: the stream or topic; its table is created if it does not exist.
+        begin: looks where the table stands.
+        identity: makes the append exactly once.
+
+    Raises:
+        BusyError: the append lease is held, or rivals kept committing first.
+        CommitUnknownError: the storage failed while committing; the staged files stay.
+    """
     store = opened.store
     with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
         store.create()
         for _ in range(ATTEMPTS):
-            position = locate(opened)
-            if is_repeat(position.snapshot, identity):
-                return _nothing(position, duplicate=True)
+            attempt = begin()
+            if is_repeat(attempt.snapshot, identity):
+                return replace(attempt.nothing(), duplicate=True)
             staging = Staging(store, opened.config.most_files)
-            staged = _staged(stage, position, staging)
-            if identity is None and staged.next_seq == position.next_seq:
-                return _nothing(position, duplicate=False)
+            draft = _drafted(attempt, staging)
+            if identity is None and not draft.is_new:
+                return attempt.nothing()
             try:
-                version = _commit(opened, staged, identity, position.snapshot)
+                version = _commit(opened, draft, identity, attempt.snapshot)
             except (ConflictError, StalePlanError):
                 # Kept until the next attempt has read its rows from them.
                 refused.callback(staging.discard)
@@ -142,7 +198,7 @@ def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = 
                 staging.discard()
                 raise
             store.finish()
-            return _appended(position, staged, version)
+            return replace(draft.told, version=version)
     raise BusyError(
         f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was appended; try again, "
         "or pause the other writers"
@@ -157,28 +213,55 @@ def is_repeat(snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
     return last is not None and identity.batch <= last
 
 
-def _staged(stage: Stage, position: Position, staging: Staging) -> Staged:
+@dataclass(frozen=True)
+class _StreamAttempt:
+    """One try to append to a stream."""
+
+    position: Position
+    stage: Stage
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.position.snapshot
+
+    def nothing(self) -> Appended:
+        first_seq = self.position.next_seq
+        return Appended(first_seq, first_seq - 1, 0, 0, self.snapshot.version)
+
+    def draft(self, staging: Staging) -> Draft:
+        staged = self.stage(self.position, staging)
+        return Draft(
+            stats=staged.stats,
+            next_seq={PARTITION: staged.next_seq},
+            open_base={PARTITION: staged.active.base} if staged.active else {},
+            told=_appended(self.position, staged),
+            is_new=staged.next_seq != self.position.next_seq,
+            removal=staged.removal,
+        )
+
+
+def _drafted(attempt: Attempt, staging: Staging) -> Draft:
     try:
-        return stage(position, staging)
+        return attempt.draft(staging)
     except BaseException:
         staging.discard()
         raise
 
 
 def _commit(
-    opened: OpenedStream, staged: Staged, identity: BatchIdentity | None, snapshot: Snapshot
+    opened: OpenedStream, draft: Draft, identity: BatchIdentity | None, snapshot: Snapshot
 ) -> int:
     swap = Swap(
         remove=LOGGED_FILES.empty_table(),
-        add=parquet_files.stats_table(staged.stats),
-        metadata={"run": f"append-{uuid.uuid4().hex}", "messages": staged.messages},
-        next_seq={PARTITION: staged.next_seq},
-        open_base={PARTITION: staged.active.base} if staged.active else {},
-        batches=identity.batches if identity else {},
+        add=parquet_files.stats_table(draft.stats),
+        metadata={"run": f"append-{uuid.uuid4().hex}", "messages": draft.told.messages},
+        next_seq=draft.next_seq,
+        open_base=draft.open_base,
+        batches={**draft.batches, **(identity.batches if identity else {})},
     )
-    if staged.removal is None:
+    if draft.removal is None:
         return opened.store.commit(swap, snapshot)
-    return commit_removal(opened, swap, staged.removal, snapshot)
+    return commit_removal(opened, swap, draft.removal, snapshot)
 
 
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
@@ -188,13 +271,10 @@ def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
             yield rows.drop_columns(["seq"])
 
 
-def _nothing(position: Position, *, duplicate: bool) -> Appended:
-    first_seq = position.next_seq
-    return Appended(first_seq, first_seq - 1, 0, 0, position.snapshot.version, duplicate)
-
-
-def _appended(position: Position, staged: Staged, version: int) -> Appended:
+def _appended(position: Position, staged: Staged) -> Appended:
+    """What is said of staged messages; the version is that before them."""
     first_seq = staged.stats[0]["min_seq"] if staged.stats else position.next_seq
     last_seq = max((row["max_seq"] for row in staged.stats), default=first_seq - 1)
     removed = staged.removal.messages if staged.removal else 0
+    version = position.snapshot.version
     return Appended(first_seq, last_seq, staged.messages, staged.bytes, version, removed=removed)

@@ -47,15 +47,22 @@ def append_frame(
         return append(opened, stage, identity)
 
 
-def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, int], None]:
+Append = Callable[[OpenedStream, "DataFrame", BatchIdentity], Appended]
+"""How a DataFrame is appended: to a stream, or to a topic."""
+
+
+def streaming_sink(
+    opened: OpenedStream, writer: str, append: Append = append_frame
+) -> Callable[[DataFrame, int], None]:
     """What `foreachBatch` of a Structured Streaming query takes: each micro-batch is appended exactly once.
 
     Args:
-        opened: the stream.
+        opened: the stream or topic.
         writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count.
+        append: how micro-batches are appended to it.
     """
 
     def append_batch(frame: DataFrame, batch: int) -> None:
-        append_frame(opened, frame, BatchIdentity(writer, batch))
+        append(opened, frame, BatchIdentity(writer, batch))
 
     return append_batch

@@ -83,7 +83,7 @@ class _Reading:
             self.next_offset = part.next_offset
             if part.rows.num_rows:
                 refuse_encrypted(part.rows, self._task.log.location)
-                yield self._counted(_completed(part.rows, self._task.subject))
+                yield self._counted(completed(part.rows, self._task.subject))
 
     def _counted(self, batch: pa.Table) -> pa.Table:
         before = self.wrote or {"messages": 0, "bytes": 0, "min_seq": batch["seq"][0].as_py()}
@@ -96,7 +96,7 @@ class _Reading:
         return batch
 
 
-def _completed(batch: pa.RecordBatch, subject: str) -> pa.Table:
+def completed(batch: pa.RecordBatch | pa.Table, subject: str) -> pa.Table:
     """Rows of shape `FILE_COLUMNS`: Iggy knows no subjects, no lifetimes and no markers."""
     count = batch.num_rows
     said = {name: batch[name] for name in batch.schema.names if name in FILE_COLUMNS.names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,15 @@ from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.subjects import path_name
 from retention.writing.append import Appended, BatchIdentity
-from retention.writing.frames import append_frame
+from retention.writing.frames import Append, append_frame
+from retention.writing.topic_frames import append_frame_to_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("subject", "payload", "headers", "ts_ns", "time")
+TOPIC_COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
+COLUMNS_HELP = f"{', '.join(COLUMNS)}; of a topic {', '.join(TOPIC_COLUMNS)}"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Source:
     format: str = "delta"
     """A format that Spark can read as a stream: delta, parquet, json, csv, orc."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """One of `COLUMNS` → the SQL expression for it; by default the source's column of that name."""
+    """A column of `COLUMNS`, for a topic of `TOPIC_COLUMNS` → the SQL expression for it; by default the source's column
+    of that name."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
         RefusedError: rows of this source are in the stream, but the checkpoint is gone.
         BusyError: the append lease is held, or rivals kept committing first.
     """
+    append: Append = append_frame
+    columns: Sequence[str] = COLUMNS
+    if opened.config.topic is not None:
+        append, columns = append_frame_to_topic, TOPIC_COLUMNS
     writer = f"ingest/{source.location}"
     checkpoint = files.join(opened.root, "_retention", "ingest", path_name(source.location))
     _check_checkpoint(opened, writer, checkpoint)
@@ -60,12 +68,12 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
 
     def append_batch(frame: DataFrame, batch: int) -> None:
         try:
-            done.append(append_frame(opened, frame, BatchIdentity(writer, batch)))
+            done.append(append(opened, frame, BatchIdentity(writer, batch)))
         except Exception as error:
             failed.append(error)
             raise
 
-    query = _selected(source, spark).writeStream.foreachBatch(append_batch)
+    query = _selected(source, columns, spark).writeStream.foreachBatch(append_batch)
     at = checkpoint.replace("s3://", "s3a://", 1)
     started = query.option("checkpointLocation", at).trigger(availableNow=True).start()
     try:
@@ -78,16 +86,16 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
     return Ingested(opened.name, source.location, len(new), messages, size)
 
 
-def _selected(source: Source, spark: SparkSession) -> DataFrame:
-    unknown = source.columns.keys() - set(COLUMNS)
+def _selected(source: Source, columns: Sequence[str], spark: SparkSession) -> DataFrame:
+    unknown = source.columns.keys() - set(columns)
     if unknown:
-        raise UsageError(f"{sorted(unknown)[0]}: no such column; there are {', '.join(COLUMNS)}")
+        raise UsageError(f"{sorted(unknown)[0]}: no such column; there are {', '.join(columns)}")
     read = spark.read.format(source.format).load(source.location)
     stream = spark.readStream.format(source.format)
     if source.format != "delta":
         # Delta's stream knows its schema, and refuses to be told one.
         stream = stream.schema(read.schema)
-    given = {name: f"`{name}`" for name in COLUMNS if name in read.columns} | dict(source.columns)
+    given = {name: f"`{name}`" for name in columns if name in read.columns} | dict(source.columns)
     expressions = [f"{expression} AS {name}" for name, expression in given.items()]
     return stream.load(source.location).selectExpr(*expressions)
 

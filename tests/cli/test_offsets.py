@@ -94,7 +94,6 @@ def test_segments_of_a_stream_are_not_deleted_by_command(clicks: Commands) -> No
         (["purge", NAME, "--keep", 1, "--dry-run"], 4, "count from offset 0 again"),
         (["delete", NAME, 1, "--yes"], 4, "only whole segments go"),
         (["delete", NAME, 1, "--erase", "--yes"], 4, "only whole segments go"),
-        (["publish", NAME, "-"], 2, "import iggy-log DIR --topic clicks"),
         (["mirror", NAME], 2, "import iggy-log DIR --topic clicks"),
         (["consumer", "ls", NAME], 2, "offset ls clicks"),
         (["consumer", "add", NAME, "billing"], 2, "offset ls clicks"),

@@ -29,6 +29,7 @@ from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.parquet_files import stats_table, write_messages
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
+from retention.passes.partitions import TURN
 from retention.passes.position import Position, locate
 from retention.passes.run import remove_now
 from retention.ports import Swap
@@ -52,7 +53,8 @@ from schemas.files import LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
 from tests.support.topic_crashes import NAME as TOPIC
-from tests.support.topic_crashes import import_logs, with_logs
+from tests.support.topic_crashes import import_logs, rolling, with_logs
+from tests.support.topic_crashes import publish as publish_clicks
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 """Whether recoveries are killed, too: `make crash`."""
@@ -398,6 +400,10 @@ def undo_deletion(folder: Path) -> None:
         assert "was undone already" in str(error)  # noqa: PT017
 
 
+def publish_to_topic(folder: Path) -> None:
+    publish_clicks(folder, NOW)
+
+
 def with_readers(folder: Path, format_: str) -> None:
     with_topic(folder, format_)
     opened_at(folder).topic(TOPIC).store_offset(1, "group", "2", 1)
@@ -426,6 +432,8 @@ SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
 SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
 SCENARIOS["delete-segments"] = Scenario(with_topic, delete_segments, TOPIC)
 SCENARIOS["undo-delete-segments"] = Scenario(with_segments_deleted, undo_deletion, TOPIC)
+SCENARIOS["publish-topic"] = Scenario(rolling, publish_to_topic, TOPIC)
+SCENARIOS["seal-topic"] = Scenario(rolling, apply, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
@@ -443,8 +451,9 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     found = {
         "messages": digest(stream),
         "properties": properties_of(folder, opened.name),
-        "next_seq": counters.next_seq.get(0),
-        "open_base": counters.open_base.get(0),
+        "next_seq": [counters.next_seq.get(partition) for partition in range(2)],
+        "open_base": [counters.open_base.get(partition) for partition in range(2)],
+        "turn": counters.batches.get(TURN),
         "batches": {
             name: counters.batches.get(name) for name in ("app", "mine", "rival", "mirror")
         },

@@ -6,10 +6,13 @@ import json
 import struct
 from pathlib import Path
 
-from retention.warehouse import Warehouse
+from retention.warehouse import Warehouse, open_warehouse
+from tests.support import topics
 from tests.support.iggy_logs import Message, log_09, written
+from tests.support.topics import Clock, World, line
 
-NAME = "clicks"
+NAME = topics.NAME
+
 _FIRST_US = 1_700_000_000_000_000
 _SECOND_US = 1_000_000
 
@@ -27,6 +30,24 @@ def with_logs(folder: Path, format_: str) -> None:
     topic = {"name": NAME, "partitions": 2, "message_expiry": "60s", "segment_size": "1MiB"}
     config = {"defaults": {"format": format_}, "topics": [topic]}
     (folder / "retention.yaml").write_text(json.dumps(config), encoding="utf-8")
+
+
+def rolling(folder: Path, format_: str) -> None:
+    """Some messages in both partitions, which `roll_after` seals, and a segment that is nearly full."""
+    said = {"message_expiry": "60s", "roll_after": "60s"}
+    world = World(folder, format_, said, Clock(_FIRST_US * 1_000))
+    world.topic.publish([line("x" * 700_000, partition=0), line("b", partition=1)])
+
+
+def publish(folder: Path, now_ns: int) -> None:
+    """Two batches; age has sealed what was there, and the second one fills the segment of the first."""
+    topic = open_warehouse(folder / "retention.yaml", engine="local", clock=Clock(now_ns)).topic(
+        NAME
+    )
+    for batch in (1, 2):
+        topic.publish(
+            [line("y" * 600_000, partition=0), line("z"), line("k", key="k")], "app", batch
+        )
 
 
 def import_logs(warehouse: Warehouse, folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 _LENGTHS = struct.Struct("<II")
@@ -121,3 +122,19 @@ def decimals(ids: np.ndarray) -> pa.Array:
     words[:, :2] = ids
     buffers = [None, pa.py_buffer(words)]
     return pa.Array.from_buffers(pa.decimal256(39, 0), len(ids), buffers).cast(pa.string())
+
+
+def halves_of(ids: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
+    """The low and the high 64 bits of numbers in decimal, none of them null.
+
+    Raises:
+        ValueError: one is no whole number of 128 bits.
+    """
+    if not pc.all(pc.match_substring_regex(ids, r"\A[0-9]{1,39}\z"), min_count=0).as_py():
+        raise ValueError("an id is a whole number in decimal")
+    numbers = ids.cast(pa.decimal256(39, 0)).combine_chunks()
+    words = np.frombuffer(numbers.buffers()[1], dtype="<u8").reshape(-1, 4)
+    found = words[numbers.offset : numbers.offset + len(numbers)]
+    if found[:, 2:].any():
+        raise ValueError("an id has 128 bits at most")
+    return pa.array(found[:, 0]), pa.array(found[:, 1])

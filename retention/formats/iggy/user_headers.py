@@ -1,9 +1,9 @@
-"""User headers of Iggy messages: pairs of typed keys and values, read for display."""
+"""User headers of Iggy messages: pairs of typed keys and values, built and read."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 Value = bytes | str | bool | int | float
@@ -50,6 +50,49 @@ def parse(block: bytes) -> list[tuple[Typed, Typed]]:
     return list(zip(found[::2], found[1::2], strict=True))
 
 
+def built(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
+    """The block of some pairs, in their order; empty without any.
+
+    Raises:
+        ValueError: a key or a value cannot be, or a key comes twice.
+    """
+    given = list(pairs)
+    keys = [key for key, _ in given]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"the user header {max(keys, key=keys.count).text!r} comes twice")
+    block = b"".join(_packed(one) for pair in given for one in pair)
+    parse(block)
+    return block
+
+
+def typed_of(value: Value) -> Typed:
+    """A value with the kind that it has in JSON or Python: text, truth, whole number (of 64 bits, if they do), or not.
+
+    Raises:
+        ValueError: it is a number of more than 128 bits.
+    """
+    match value:
+        case bytes():
+            return Typed("raw", value)
+        case str():
+            return Typed("string", value.encode())
+        case bool():
+            return Typed("bool", bytes([value]))
+        case int():
+            return _whole(value)
+        case float():
+            return Typed("float64", struct.pack("<d", value))
+
+
+def _whole(value: int) -> Typed:
+    length = 8 if -(2**63) <= value < 2**63 else 16
+    try:
+        content = value.to_bytes(length, "little", signed=True)
+    except OverflowError as error:
+        raise ValueError(f"{value} has more than 128 bits") from error
+    return Typed(f"int{length * 8}", content)
+
+
 def is_valid(block: bytes) -> bool:
     """Whether a block can be parsed."""
     try:
@@ -76,6 +119,12 @@ def _typed(block: bytes, at: int) -> Typed:
     return Typed(name, content)
 
 
+def _packed(one: Typed) -> bytes:
+    if one.kind not in _CODES:
+        raise ValueError(f"{one.kind!r} is no kind; known are {', '.join(_CODES)}")
+    return bytes([_CODES[one.kind]]) + _LENGTH.pack(len(one.content)) + one.content
+
+
 def _signed(content: bytes) -> int:
     return int.from_bytes(content, "little", signed=True)
 
@@ -99,6 +148,7 @@ _KINDS: dict[int, tuple[str, int | None]] = {
     15: ("float64", 8),
 }
 """The byte of a kind, its name, and how long its values are."""
+_CODES = {name: code for code, (name, _) in _KINDS.items()}
 _READ: dict[str, Callable[[bytes], Value]] = {
     "raw": bytes,
     "string": bytes.decode,

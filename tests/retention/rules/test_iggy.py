@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from retention.rules.iggy import barrier_of, topic_pass
 from retention.rules.iggy_modern import budget_of
 from retention.rules.segment_removal import fates_asked
-from retention.rules.topic_rolling import sealed_after
 from retention.rules.topic_segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
 from retention.topic_policy import Profile, TopicPolicy
 
@@ -167,22 +165,6 @@ def plainly(segments: TopicSegments, part: slice, policy: TopicPolicy, now_us: i
         else:
             told.append(BY_SIZE if budget is not None and sealed_bytes > budget else STAYS)
     return told
-
-
-@given(st.lists(st.integers(1, 9)), st.integers(0, 30), st.integers(1, 20))
-def test_segments_are_sealed_as_by_a_server_that_takes_one_message_at_a_time(
-    sizes: Sequence[int], held: int, segment_size: int
-) -> None:
-    for profile in PROFILES:
-        policy = TopicPolicy(1, segment_size, 0, profile)
-        stored, told = held, []
-        for number, size in enumerate(sizes, start=1):
-            is_full = (stored if profile == "v8" else stored + size) >= segment_size
-            stored += size
-            if is_full:
-                told.append(number)
-                stored = 0
-        assert list(sealed_after(held, np.array(sizes, dtype=np.int64), policy)) == told
 
 
 def test_the_slowest_is_the_barrier() -> None:

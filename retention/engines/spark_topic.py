@@ -1,0 +1,199 @@
+"""Staging a Spark DataFrame behind the last messages of a topic: tasks write the files, only statistics come back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from retention import parquet_files
+from retention.engines.spark_append import changed
+from retention.engines.spark_source import Source
+from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
+from retention.errors import RetentionError
+from retention.rules.spans import Array
+from retention.rules.topic_ends import TopicEnds
+from retention.rules.topic_pieces import Piece, Pieces, clipped
+from retention.rules.topic_rolling import Batch, record_sizes, with_headers
+from retention.segments import DataFile
+from retention.staging import Staging, described
+from retention.topic_policy import TopicPolicy
+
+_OUTCOME = "outcome binary"
+_PART_BITS = 33
+"""`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
+
+Completing = Callable[[pa.Table, int, Sequence[Batch], Array], pa.Table]
+"""Rows of `FILE_COLUMNS`: of rows `COLUMNS`, their partition, their batches, and the bytes they are counted with."""
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of one partition of the frame that go into one segment: a file."""
+
+    file: DataFile
+    pieces: tuple[Piece, ...]
+
+    @property
+    def wrote(self) -> dict[str, int]:
+        """What the file must hold."""
+        batches = [piece.batch for piece in self.pieces]
+        return {
+            "messages": sum(batch.end for batch in batches),
+            "bytes": sum(batch.bytes for batch in batches),
+            "min_seq": batches[0].first_seq,
+            "max_seq": batches[-1].first_seq + batches[-1].end - 1,
+        }
+
+
+class TopicFrame:
+    """The rows of a DataFrame by the partitions that they go to, kept between attempts to commit them.
+
+    Those of one partition are in order of the producer's time, then id, headers and payload, however the frame is
+    partitioned; rows that name none come before all others.
+    """
+
+    def __init__(self, frame: DataFrame, policy: TopicPolicy, now_ns: int) -> None:
+        self._policy = policy
+        rows = addressed(frame, policy.partitions, now_ns).sort(*ADDRESSED)
+        self._sorted = rows.persist(StorageLevel.MEMORY_AND_DISK)
+
+    def __enter__(self) -> TopicFrame:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._sorted.unpersist()
+
+    def lay(self, ends: TopicEnds) -> tuple[list[Piece], TopicEnds]:
+        """Where the rows go, in their order, and where the partitions end then.
+
+        One task sees every row's address and lengths, sorted by the place of the row, so that batches and segments
+        begin exactly where they would one message after another.
+        """
+        lengths = [
+            F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint").alias(name)
+            for name in ("headers", "payload")
+        ]
+        place = F.monotonically_increasing_id().alias("place")
+        narrow = self._sorted.select(place, "address", *lengths)
+        ordered = narrow.coalesce(1).sortWithinPartitions("place")
+        [laid] = _outcomes(ordered, _layer(ends, self._policy)) or [([], ends)]
+        return laid
+
+    def write(
+        self, pieces: Sequence[Piece], staging: Staging, completing: Completing
+    ) -> list[dict[str, Any]]:
+        """Write the rows; rows of `FILE_STATS`, in order.
+
+        Raises:
+            UsageError, RefusedError: as `completing`, of a row that cannot be a message.
+            VerificationError: a file does not hold what was to be written to it.
+        """
+        placed: dict[int, list[Share]] = {}
+        for (part, partition, base), inside in groupby(pieces, key=_place):
+            [file] = staging.new(base, partition)
+            placed.setdefault(part, []).append(Share(file, tuple(inside)))
+        if not placed:
+            return []
+        rows = self._sorted.select(F.spark_partition_id().alias("part"), *COLUMNS)
+        written = _outcomes(rows, _writer(placed, self._policy, completing))
+        shares = sum(map(len, placed.values()))
+        if len(written) != shares:
+            raise changed(f"{len(written)} of {shares} parts were written")
+        return sorted(written, key=lambda row: (row["partition"], row["min_seq"]))
+
+
+def _place(piece: Piece) -> tuple[int, int, int]:
+    return piece.part, piece.partition, piece.batch.base
+
+
+def _outcomes(frame: DataFrame, task: Task) -> list[Any]:
+    """What tasks over a frame answer.
+
+    Raises:
+        RetentionError: the first that one of them answered.
+    """
+    received = frame.mapInArrow(task, _OUTCOME).toArrow()
+    outcomes = [pickle.loads(one) for one in received["outcome"].to_pylist()]  # noqa: S301  (our own)
+    for outcome in outcomes:
+        if isinstance(outcome, RetentionError):
+            raise outcome
+    return outcomes
+
+
+def _answer(outcome: Any) -> pa.RecordBatch:
+    column = pa.array([pickle.dumps(outcome)], pa.binary())
+    return pa.RecordBatch.from_arrays([column], names=["outcome"])
+
+
+def _layer(ends: TopicEnds, policy: TopicPolicy) -> Task:
+    """The task that sees every row's address and lengths, in order."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        laying = Pieces(ends, policy)
+        found: list[Piece] = []
+        for batch in batches:
+            if batch.num_rows:
+                parts = batch["place"].to_numpy() >> _PART_BITS
+                headers, payload = (batch[name].to_numpy() for name in ("headers", "payload"))
+                sizes = record_sizes(headers, payload, policy)
+                found += laying.take(batch["address"].to_numpy(), parts, sizes)
+        found += laying.rest()
+        yield _answer((found, ends))
+
+    return run
+
+
+def _writer(placed: Mapping[int, list[Share]], policy: TopicPolicy, completing: Completing) -> Task:
+    """The task that writes one partition's files."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        source = Source(batches)
+        try:
+            for share in placed.get(source.part, []):
+                parquet_files.write_messages(
+                    share.file.location, _completed(source, share, policy, completing)
+                )
+                yield from map(_answer, described([share.file], share.wrote))
+            if not source.is_spent:
+                raise changed("more rows came than were counted")
+        except RetentionError as error:
+            yield _answer(error)
+
+    return run
+
+
+def _completed(
+    source: Source, share: Share, policy: TopicPolicy, completing: Completing
+) -> Iterator[pa.Table]:
+    """The rows of a share as they are stored, some at a time."""
+    at = 0
+    for rows in source.take(share.wrote["messages"]):
+        inside = clipped(share.pieces, at, at + rows.num_rows)
+        headers, payload = (_lengths(rows[name]) for name in ("headers", "payload"))
+        opened = [batch for batch, opens in inside if opens]
+        sizes = with_headers(record_sizes(headers, payload, policy), opened, policy)
+        batches = [batch for batch, _ in inside]
+        yield completing(rows, share.pieces[0].partition, batches, sizes)
+        at += rows.num_rows
+
+
+def _lengths(column: pa.ChunkedArray) -> Array:
+    lengths: Array = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    return lengths

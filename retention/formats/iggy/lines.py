@@ -1,0 +1,136 @@
+"""JSON lines to publish to a topic, read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from retention.formats.iggy.user_headers import Typed, built, parse, typed_of
+from retention.formats.jsonl import (
+    from_base64,
+    octets_of,
+    payload_of,
+    refuse_unknown,
+    table_of_lines,
+)
+
+SENT = pa.schema(
+    [
+        pa.field("partition", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("id_low", pa.uint64(), nullable=False),
+        pa.field("id_high", pa.uint64(), nullable=False),
+        pa.field("headers", pa.binary()),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("origin_ts_ns", pa.int64(), nullable=False),
+        pa.field("line", pa.int64(), nullable=False),
+    ]
+)
+"""One row per message to publish.
+
+`partition` or `key` say where it goes, at most one of them; both null: to the partition whose turn it is. The id is of
+128 bits, 0 if the server is to give one. `headers` are user headers as they are stored, null for none. `line` is the
+number of its line.
+"""
+
+_KEYS = frozenset(
+    [
+        *("partition", "key", "key_b64", "id", "origin_ts_ns", "subject"),
+        *("data", "data_b64", "headers", "headers_b64"),
+    ]
+)
+_U32 = range(2**32)
+_MOST_ID = 2**128 - 1
+_LOW = 2**64 - 1
+
+
+def parse_sent(lines: Iterable[bytes | str], topic: str, now_ns: int) -> pa.Table:
+    """The messages that JSON lines describe, shape `SENT`, in their order (docs/semantics/topics.md).
+
+    Args:
+        lines: text, or bytes in UTF-8.
+        topic: its name, the only subject that a line may have.
+        now_ns: the producer's time of messages without one, nanoseconds since the epoch.
+
+    Raises:
+        UsageError: a line is no message; it is named by its number.
+    """
+    return table_of_lines(lines, lambda message: _sent(message, topic, now_ns), SENT)
+
+
+def user_headers_of(given: Any) -> bytes:
+    """The block of user headers that JSON describes: an object, or pairs.
+
+    Keys and values are texts, truths, numbers, or `{"kind": "uint32", "value": base64}`, as Iggy's own JSON has them.
+
+    Raises:
+        ValueError: it describes none.
+    """
+    pairs = list(given.items()) if isinstance(given, dict) else given
+    if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        raise ValueError("headers must be pairs, or an object")
+    return built((_typed(key), _typed(value)) for key, value in pairs)
+
+
+def halves(number: int) -> tuple[int, int]:
+    """The low and the high 64 bits of an id."""
+    return number & _LOW, number >> 64
+
+
+def with_ids(given: np.ndarray, generated: np.ndarray) -> np.ndarray:
+    """Ids, shape (messages, 2), those that are 0 replaced by the generated ones."""
+    return np.where((given == 0).all(axis=1)[:, None], generated, given)
+
+
+def _sent(message: dict[str, Any], topic: str, now_ns: int) -> tuple[Any, ...]:
+    refuse_unknown(message, _KEYS)
+    if message.get("subject", topic) != topic:
+        raise ValueError(f"subject can only be the topic's name, {topic!r}; leave it out")
+    partition, key = message.get("partition"), octets_of(message, "key")
+    if partition is not None and (type(partition) is not int or partition not in _U32):
+        raise ValueError("partition must be a whole number of 32 bits")
+    if partition is not None and key is not None:
+        raise ValueError("partition and key exclude each other")
+    origin_ts_ns = message.get("origin_ts_ns", now_ns)
+    if type(origin_ts_ns) is not int or not 0 <= origin_ts_ns < 2**63:
+        raise ValueError("origin_ts_ns must be a whole number, nanoseconds since the epoch")
+    id_ = halves(_id(message.get("id", 0)))
+    return partition, key, *id_, _headers(message), payload_of(message), origin_ts_ns
+
+
+def _id(given: Any) -> int:
+    number = int(given) if isinstance(given, str) and given.isdecimal() else given
+    if type(number) is not int or not 0 <= number <= _MOST_ID:
+        raise ValueError(f"id must be a whole number of 128 bits at most, not {given!r}")
+    return number
+
+
+def _headers(message: dict[str, Any]) -> bytes | None:
+    if "headers_b64" not in message:
+        return user_headers_of(message["headers"]) or None if "headers" in message else None
+    if "headers" in message:
+        raise ValueError("headers and headers_b64 exclude each other")
+    if message["headers_b64"] is None:
+        return None
+    block = from_base64(message["headers_b64"], "headers_b64")
+    parse(block)
+    return block or None
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, list | tuple) and len(given) == 2  # noqa: PLR2004
+
+
+def _typed(given: Any) -> Typed:
+    match given:
+        case {"kind": str() as kind, "value": value, **others} if not others:
+            return Typed(kind, from_base64(value, "the value of a user header"))
+        case str() | bool() | int() | float():
+            return typed_of(given)
+        case _:
+            raise ValueError(
+                "a user header is a text, true or false, a number, or {kind, value in base64}"
+            )

@@ -1,0 +1,92 @@
+"""Sealing active segments that `roll_after` finds old enough, so that a topic in which little is written expires."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+
+from retention.errors import BusyError, ConflictError, StalePlanError
+from retention.opened import OpenedStream
+from retention.passes.plan import Plan
+from retention.passes.topics import segments_of
+from retention.ports import Snapshot, Swap
+from retention.rules.topic_rolling import is_aged
+from retention.segments import Inventory
+from retention.steps import Step, reached
+from retention.topic_policy import TopicPolicy
+from retention.units import MICROSECOND
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+ATTEMPTS = 20
+
+
+def seal_aged(opened: OpenedStream, as_of_ns: int) -> None:
+    """Seal the active segments of a topic whose first message is old enough; nothing happens to streams.
+
+    Args:
+        opened: the stream or topic, which exists.
+        as_of_ns: the pass's one instant.
+
+    Raises:
+        BusyError: rivals kept committing first.
+    """
+    topic = opened.config.policy().topic
+    if topic is None or topic.roll_after_us is None:
+        return
+    for _ in range(ATTEMPTS):
+        snapshot = opened.store.snapshot()
+        behind = _behind_aged(opened.store.inventory(snapshot), topic, as_of_ns)
+        if not behind:
+            return
+        swap = Swap(
+            remove=LOGGED_FILES.empty_table(),
+            add=FILE_STATS.empty_table(),
+            metadata={"run": f"seal-{uuid.uuid4().hex}", "sealed": len(behind)},
+            next_seq=behind,
+            open_base=behind,
+        )
+        try:
+            opened.store.commit(swap, snapshot)
+        except (ConflictError, StalePlanError):
+            continue
+        reached(Step.SEGMENTS_SEALED)
+        return
+    raise BusyError(
+        f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was sealed or removed; try "
+        "again, or pause the other writers"
+    )
+
+
+def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
+    """Refuse a plan that has only a part of a topic's segment, or one that is active: messages came since.
+
+    Raises:
+        StalePlanError: naming one.
+    """
+    if opened.config.topic is None:
+        return
+    planned = plan.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])
+    live = snapshot.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])
+    counts = {(row["partition"], row["segment"]): row["count_all"] for row in live.to_pylist()}
+    for row in planned.to_pylist():
+        place = row["partition"], row["segment"]
+        is_active = snapshot.counters.open_base.get(place[0], 0) <= place[1]
+        if is_active or counts[place] != row["count_all"]:
+            raise StalePlanError(
+                f"{opened.name}: messages came to segment {place[1]} of partition {place[0]} since this plan was made; "
+                "nothing was changed; plan again"
+            )
+
+
+def _behind_aged(inventory: Inventory, topic: TopicPolicy, as_of_ns: int) -> dict[int, int]:
+    """Partition → the next offset, of those whose active segment is to be sealed."""
+    found = segments_of(inventory, topic.partitions)
+    aged = ~found.sealed & is_aged(found.first_us, topic, as_of_ns // MICROSECOND)
+    partitions: list[int] = found.partition[np.flatnonzero(aged)].tolist()
+    ends: list[int] = (found.end[np.flatnonzero(aged)] + 1).tolist()
+    counted = inventory.counters.next_seq
+    return {
+        partition: max(counted.get(partition, 0), end)
+        for partition, end in zip(partitions, ends, strict=True)
+    }

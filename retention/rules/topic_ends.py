@@ -1,0 +1,55 @@
+"""The partitions of a topic while batches are appended to them: which one takes the next batch, and where each ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from retention.rules.partitioning import IN_TURN, partition_in_turn
+from retention.rules.spans import Array
+from retention.rules.topic_rolling import Batch, Tail, laid
+from retention.topic_policy import TopicPolicy
+
+
+class TopicEnds:
+    """Where the partitions of a topic end, moving on with what is appended.
+
+    Args:
+        tail_of: where a partition ends before.
+        turn: how many appends that named no partition were given one before.
+        policy: the topic's.
+        now_us: the clock, microseconds since the epoch.
+    """
+
+    def __init__(
+        self, tail_of: Callable[[int], Tail], turn: int, policy: TopicPolicy, now_us: int
+    ) -> None:
+        self._tail_of = tail_of
+        self._policy = policy
+        self._now_us = now_us
+        self._tails: dict[int, Tail] = {}
+        self.turn = turn
+
+    def append(self, address: int, sizes: Array) -> tuple[int, list[Batch]]:
+        """Append messages that belong together; the partition that takes them, and in which batches.
+
+        Args:
+            address: a partition, or `IN_TURN`, which uses one turn.
+            sizes: int64, bytes of each message's record.
+        """
+        partition = address
+        if address == IN_TURN:
+            partition = partition_in_turn(self.turn, self._policy.partitions)
+            self.turn += 1
+        tail = self._tails.get(partition) or self._tail_of(partition)
+        batches, self._tails[partition] = laid(tail, sizes, self._policy, self._now_us)
+        return partition, batches
+
+    @property
+    def next_seq(self) -> dict[int, int]:
+        """Partition → the next offset, of those that took something."""
+        return {partition: tail.next_seq for partition, tail in self._tails.items()}
+
+    @property
+    def open_base(self) -> dict[int, int]:
+        """Partition → the base of its active segment, of those that took something."""
+        return {partition: tail.active.base for partition, tail in self._tails.items()}

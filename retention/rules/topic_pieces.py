@@ -1,0 +1,111 @@
+"""Messages for a topic that come some at a time, in order: divided among batches, and these among those who write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from retention.rules.spans import Array
+from retention.rules.topic_ends import TopicEnds
+from retention.rules.topic_rolling import Batch, framing, whole_batches
+from retention.topic_policy import TopicPolicy
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring messages of one batch that one task writes."""
+
+    part: int
+    """The task's."""
+    partition: int
+    batch: Batch
+    """That of these messages alone, as if there were no others; `start` counts from the first message of the piece."""
+    opens: bool
+    """Whether the batch begins with them: their bytes have its header."""
+
+
+class Pieces:
+    """Messages in order of their addresses, on their way into batches; what may belong to the next one is held.
+
+    Args:
+        ends: where the partitions end, moving on with the messages.
+        policy: the topic's.
+    """
+
+    def __init__(self, ends: TopicEnds, policy: TopicPolicy) -> None:
+        self._ends = ends
+        self._policy = policy
+        self._address: int | None = None
+        self._partition: int | None = None
+        """Which partition takes the messages of the address, once some were appended."""
+        self._parts = self._sizes = np.zeros(0, dtype=np.int64)
+
+    def take(self, address: Array, parts: Array, sizes: Array) -> Iterator[Piece]:
+        """Some more messages; what is whole by then.
+
+        Args:
+            address: a partition, or `IN_TURN`; equal ones are neighbours.
+            parts: which task writes each message, rising.
+            sizes: int64, bytes of each message's record.
+        """
+        changes = (np.flatnonzero(np.diff(address)) + 1).tolist()
+        for begin, end in pairwise([0, *changes, len(address)]):
+            if int(address[begin]) != self._address:
+                yield from self.rest()
+                self._address, self._partition = int(address[begin]), None
+            self._parts = np.concatenate([self._parts, parts[begin:end]])
+            self._sizes = np.concatenate([self._sizes, sizes[begin:end]])
+            yield from self._append(whole_batches(self._sizes, self._policy))
+
+    def rest(self) -> Iterator[Piece]:
+        """What is held, now that nothing follows."""
+        yield from self._append(len(self._sizes))
+
+    def _append(self, count: int) -> Iterator[Piece]:
+        if not count or self._address is None:
+            return
+        known = self._address if self._partition is None else self._partition
+        sizes, parts = self._sizes[:count], self._parts[:count]
+        self._sizes, self._parts = self._sizes[count:], self._parts[count:]
+        self._partition, batches = self._ends.append(known, sizes)
+        for batch in batches:
+            inside = slice(batch.start, batch.end)
+            before = framing(self._policy)
+            yield from _cut(batch, self._partition, (parts[inside], sizes[inside]), before)
+
+
+def _cut(
+    batch: Batch, partition: int, messages: tuple[Array, Array], before: int
+) -> Iterator[Piece]:
+    """A batch, cut where another task goes on."""
+    parts, sizes = messages
+    changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
+    for begin, end in pairwise([0, *changes, len(parts)]):
+        opens = begin == 0
+        size = int(sizes[begin:end].sum()) + before * opens
+        first_seq = batch.first_seq + begin
+        own = Batch(batch.base, 0, end - begin, first_seq, batch.ts_us, size)
+        yield Piece(int(parts[begin]), partition, own, opens)
+
+
+def clipped(pieces: Iterable[Piece], start: int, end: int) -> Sequence[tuple[Batch, bool]]:
+    """The batches of the messages from `start` to before `end` of some pieces, counted from there.
+
+    Returns:
+        Each with whether the batch begins there; their bytes are not told.
+    """
+    found, begin = [], 0
+    for piece in pieces:
+        behind = begin + piece.batch.end
+        low, high = max(begin, start), min(behind, end)
+        if low < high:
+            first_seq = piece.batch.first_seq + low - begin
+            batch = Batch(
+                piece.batch.base, low - start, high - start, first_seq, piece.batch.ts_us, 0
+            )
+            found.append((batch, piece.opens and low == begin))
+        begin = behind
+    return found

@@ -1,0 +1,94 @@
+"""What Iggy refuses of messages that are sent to a topic, with the server's names of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.rules.partitioning import MOST_KEY_BYTES
+from retention.rules.spans import Array
+from retention.rules.topic_rolling import framing, record_sizes
+from retention.topic_policy import TopicPolicy
+
+MOST_PAYLOAD_BYTES = 64_000_000
+MOST_HEADER_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class TopicRefusal:
+    """Why a message is refused."""
+
+    row: int
+    error: str
+    """The server's name of it."""
+    code: int
+    reason: str
+
+
+def first_refusal(sent: pa.Table, policy: TopicPolicy) -> TopicRefusal | None:
+    """The first message that a server would refuse; None: it takes all of them. A full topic refuses nothing.
+
+    Args:
+        sent: shape `formats.iggy.lines.SENT`.
+        policy: the topic's.
+    """
+    found = [
+        TopicRefusal(int(np.flatnonzero(mask)[0]), error, code, reason)
+        for mask, error, code, reason in _checks(sent, policy)
+        if mask.any()
+    ]
+    return min(found, key=lambda refusal: refusal.row, default=None)
+
+
+def sizes_of(sent: pa.Table, policy: TopicPolicy) -> Array:
+    """Bytes of each message's record in the log."""
+    return record_sizes(_lengths(sent["headers"]), _lengths(sent["payload"]), policy)
+
+
+def _checks(sent: pa.Table, policy: TopicPolicy) -> Iterator[tuple[Array, str, int, str]]:
+    partition = pc.fill_null(sent["partition"], 0).to_numpy()
+    last = policy.partitions - 1
+    yield (
+        (partition < 0) | (partition > last),
+        "PartitionNotFound",
+        3007,
+        f"the topic has partitions 0 to {last}",
+    )
+    has_key = pc.is_valid(sent["key"]).to_numpy()
+    key = _lengths(sent["key"])
+    yield (
+        has_key & ((key < 1) | (key > MOST_KEY_BYTES)),
+        "InvalidKeyValueLength",
+        4028,
+        f"a key has 1 to {MOST_KEY_BYTES} bytes",
+    )
+    payload, headers = _lengths(sent["payload"]), _lengths(sent["headers"])
+    yield payload == 0, "InvalidMessagePayloadLength", 4025, "it has no payload"
+    yield (
+        payload > MOST_PAYLOAD_BYTES,
+        "TooBigMessagePayload",
+        4022,
+        f"a payload has {MOST_PAYLOAD_BYTES:,} bytes at most",
+    )
+    yield (
+        headers > MOST_HEADER_BYTES,
+        "TooBigUserHeaders",
+        4017,
+        f"user headers have {MOST_HEADER_BYTES:,} bytes at most",
+    )
+    if policy.profile == "modern":
+        yield (
+            record_sizes(headers, payload, policy) + framing(policy) > policy.max_message_size,
+            "InvalidCommand",
+            3,
+            f"with its headers it is longer than max_message_size, {policy.max_message_size:,} bytes",
+        )
+
+
+def _lengths(column: pa.ChunkedArray) -> Array:
+    lengths: Array = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    return lengths

@@ -1,0 +1,110 @@
+"""What tasks write of messages that come some at a time is what one append after the other would write."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.rules.partitioning import IN_TURN
+from retention.rules.rolling import Active
+from retention.rules.topic_ends import TopicEnds
+from retention.rules.topic_pieces import Piece, Pieces, clipped
+from retention.rules.topic_rolling import Batch, Tail, with_headers
+from retention.topic_policy import Profile, TopicPolicy
+
+TAILS = {0: Tail(5, Active(3, 400, 1_000), 7), 1: Tail(0, Active(0))}
+PROFILES: tuple[Profile, ...] = ("modern", "v8")
+Row = tuple[int, int, int, int, int]
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[TopicPolicy, np.ndarray, np.ndarray, np.ndarray]:
+    """A policy; of each message its address, the task that writes it, and its bytes."""
+    profile: Profile = draw(st.sampled_from(PROFILES))
+    policy = TopicPolicy(2, draw(st.integers(1, 3_000)), draw(st.integers(1, 1_500)), profile)
+    count = draw(st.integers(0, 30))
+    sizes, steps = (
+        np.array(draw(st.lists(one, min_size=count, max_size=count)), dtype=np.int64)
+        for one in (st.integers(1, 400), st.sampled_from([0, 0, 0, 1]))
+    )
+    known = st.sampled_from([IN_TURN, 0, 1])
+    address = np.sort(draw(st.lists(known, min_size=count, max_size=count)))
+    return policy, address.astype(np.int64), np.cumsum(steps), sizes
+
+
+def one_by_one(policy: TopicPolicy, address: np.ndarray, sizes: np.ndarray) -> list[Row]:
+    """Partition, segment, offset, time and bytes of each message."""
+    ends, found = TopicEnds(TAILS.__getitem__, 3, policy, 9), []
+    for one in np.unique(address).tolist():
+        rows = sizes[address == one]
+        partition, batches = ends.append(one, rows)
+        counted = with_headers(rows, batches, policy).tolist()
+        found += [
+            (partition, batch.base, batch.first_seq + at - batch.start, batch.ts_us, counted[at])
+            for batch in batches
+            for at in range(batch.start, batch.end)
+        ]
+    return found
+
+
+@given(worlds(), st.data())
+def test_messages_in_parts_lie_where_they_would_at_once(
+    world: tuple[TopicPolicy, np.ndarray, np.ndarray, np.ndarray], data: st.DataObject
+) -> None:
+    policy, address, parts, sizes = world
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sizes)), max_size=4)))
+    laying = Pieces(TopicEnds(TAILS.__getitem__, 3, policy, 9), policy)
+    pieces: list[Piece] = []
+    for begin, end in zip([0, *cuts], [*cuts, len(sizes)], strict=True):
+        if end > begin:
+            pieces += laying.take(address[begin:end], parts[begin:end], sizes[begin:end])
+    pieces += laying.rest()
+
+    wanted = one_by_one(policy, address, sizes)
+    found, at = [], 0
+    for piece in pieces:
+        batch = piece.batch
+        inside = sizes[at : at + batch.end]
+        counted = with_headers(inside, [batch] if piece.opens else [], policy)
+        assert counted.sum() == batch.bytes
+        assert (parts[at : at + batch.end] == piece.part).all()
+        found += [
+            (piece.partition, batch.base, batch.first_seq + number, batch.ts_us, int(size))
+            for number, size in enumerate(counted)
+        ]
+        at += batch.end
+    assert found == wanted
+
+
+@given(worlds(), st.data())
+def test_a_task_that_reads_its_rows_in_parts_numbers_them_alike(
+    world: tuple[TopicPolicy, np.ndarray, np.ndarray, np.ndarray], data: st.DataObject
+) -> None:
+    policy, address, _, sizes = world
+    laying = Pieces(TopicEnds(TAILS.__getitem__, 0, policy, 9), policy)
+    pieces = [*laying.take(address, sizes * 0, sizes), *laying.rest()] if len(sizes) else []
+    cut = data.draw(st.integers(0, len(sizes)))
+    whole = clipped(pieces, 0, len(sizes))
+    parts = [(0, one) for one in clipped(pieces, 0, cut)]
+    parts += [(cut, one) for one in clipped(pieces, cut, len(sizes))]
+
+    def numbers(found: list[tuple[int, tuple[Batch, bool]]]) -> list[tuple[int, int, int]]:
+        return [
+            (at + number, batch.first_seq + number - batch.start, batch.ts_us)
+            for at, (batch, _) in found
+            for number in range(batch.start, batch.end)
+        ]
+
+    assert numbers(parts) == numbers([(0, one) for one in whole])
+    opened = [at + one.start for at, (one, opens) in parts if opens]
+    assert opened == [one.start for one, opens in whole if opens]
+
+
+def test_what_goes_to_a_task_and_back_can_be_pickled() -> None:
+    ends = TopicEnds(TAILS.__getitem__, 0, TopicPolicy(2, 1, 1), 9)
+    ends.append(IN_TURN, np.array([5]))
+    again = pickle.loads(pickle.dumps(ends))  # noqa: S301  (our own)
+    assert (again.turn, again.next_seq, again.open_base) == (1, {0: 6}, {0: 6})

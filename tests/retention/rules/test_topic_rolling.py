@@ -1,0 +1,108 @@
+"""Laws of what is appended to a partition: batches, times and segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.rules.rolling import Active
+from retention.rules.topic_rolling import Batch, Tail, framing, laid, with_headers
+from retention.topic_policy import Profile, TopicPolicy
+
+PROFILES: tuple[Profile, ...] = ("modern", "v8")
+SIZES = st.lists(st.integers(1, 400), max_size=30)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> TopicPolicy:
+    return TopicPolicy(
+        partitions=1,
+        segment_size=draw(st.integers(1, 3_000)),
+        max_message_size=draw(st.integers(1, 2_000)),
+        profile=draw(st.sampled_from(PROFILES)),
+        roll_after_us=draw(st.none() | st.integers(1, 9)),
+    )
+
+
+@st.composite
+def tails(draw: st.DrawFn) -> Tail:
+    base = draw(st.integers(0, 9))
+    held = draw(st.integers(0, 5))
+    first_ts_ns = draw(st.integers(1, 60)) * 1_000 if held else None
+    active = Active(base, draw(st.integers(1, 5_000)) if held else 0, first_ts_ns)
+    return Tail(base + held, active, draw(st.none() | st.integers(1, 60)))
+
+
+def array(sizes: Sequence[int]) -> np.ndarray:
+    return np.array(sizes, dtype=np.int64)
+
+
+def of(batches: Sequence[Batch]) -> list[tuple[int, int, int, int, int]]:
+    return [(one.base, one.first_seq, one.end - one.start, one.ts_us, one.bytes) for one in batches]
+
+
+@given(tails(), SIZES, policies(), st.integers(1, 99), st.data())
+def test_whoever_appends_the_batches_in_several_runs_gets_the_same_segments(
+    tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int, data: st.DataObject
+) -> None:
+    at_once, after = laid(tail, array(sizes), policy, now_us)
+    cuts = [batch.end for batch in at_once if data.draw(st.booleans())]
+    one_by_one, at = [], 0
+    for end in [*cuts, len(sizes)]:
+        batches, tail = laid(tail, array(sizes[at:end]), policy, now_us)
+        one_by_one += batches
+        at = end
+    assert of(one_by_one) == of(at_once)
+    assert tail == after
+
+
+@given(tails(), SIZES, policies(), st.integers(1, 99))
+def test_every_message_is_counted_once_in_an_offset_of_its_own(
+    tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int
+) -> None:
+    batches, after = laid(tail, array(sizes), policy, now_us)
+    assert [one.start for one in batches] == [0, *(one.end for one in batches)][: len(batches)]
+    assert [one.first_seq - one.start for one in batches] == [tail.next_seq] * len(batches)
+    assert after.next_seq == tail.next_seq + len(sizes)
+    counted = with_headers(array(sizes), batches, policy)
+    assert counted.sum() == sum(sizes) + framing(policy) * len(batches)
+    for one in batches:
+        assert one.bytes == counted[one.start : one.end].sum()
+        assert one.bytes <= policy.max_message_size or one.end - one.start == 1
+
+
+@given(tails(), SIZES, policies(), st.integers(1, 99))
+def test_a_segment_takes_no_batch_once_it_is_full(
+    tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int
+) -> None:
+    """As a server that is told one batch after the other."""
+    batches, after = laid(tail, array(sizes), policy, now_us)
+    base, held, first = tail.active.base, tail.active.bytes, tail.active.first_ts_ns
+    last_us, seq = tail.last_us, tail.next_seq
+    for one in batches:
+        is_live = policy.profile == "modern" and last_us is not None
+        ts_us = max(now_us, (last_us or 0) + 1) if is_live else now_us
+        is_old = (
+            policy.roll_after_us is not None
+            and first is not None
+            and first // 1_000 + policy.roll_after_us <= ts_us
+        )
+        if is_old or (policy.profile == "modern" and held >= policy.segment_size):
+            base, held, first = seq, 0, None
+        assert (one.base, one.ts_us, one.first_seq) == (base, ts_us, seq)
+        is_full = (held if policy.profile == "v8" else held + one.bytes) >= policy.segment_size
+        held, first = held + one.bytes, ts_us * 1_000 if first is None else first
+        last_us, seq = ts_us, seq + one.end - one.start
+        if is_full:
+            base, held, first = seq, 0, None
+    assert after == Tail(seq, Active(base, held, first), last_us)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_nothing_appended_changes_nothing(profile: Profile) -> None:
+    tail = Tail(7, Active(3, 10**9, 5_000), 9)
+    assert laid(tail, array([]), TopicPolicy(1, 1, 1, profile), 10**9) == ([], tail)
