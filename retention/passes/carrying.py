@@ -57,11 +57,11 @@ def carry_out(
     """
     plan = planned.plan
     run = history.name_run(started)
-    keep_asked(opened, plan.request)
+    keep_asked(opened, plan.request, plan.epoch)
     if plan.is_empty:
         work = Work(version_before=plan.version, version_after=plan.version)
         report = report_of(opened, plan, run, work, started)
-        _finish(history, plan, report, planned.next_seq, {})
+        _finish(history, plan, report, planned.next_seq, _told((plan.epoch, plan.epoch)))
         if planned.snapshot is not None:
             # What a killed run left undone behind its commit is done now.
             opened.store.finish()
@@ -80,8 +80,9 @@ def carry_out(
     erase(opened, plan.request)
     work = Work(added.read + recorded.read, added.bytes, plan.version, version)
     report = report_of(opened, plan, run, work, started)
-    next_seq = {**planned.next_seq, **_sequences_after(plan)}
-    _finish(history, plan, report, next_seq, recorded.as_json())
+    before = {} if plan.begins_epoch else planned.next_seq
+    told = recorded.as_json() | _told(_epochs(plan, snapshot))
+    _finish(history, plan, report, {**before, **_sequences_after(plan)}, told)
     opened.store.finish()
     return report
 
@@ -117,15 +118,18 @@ def _commit(
     }
     leaving = plan.leaving
     keep_for_undo(opened, run, leaving.select(FILE_STATS.names), files)
-    history.begin(run, _record(plan) | recorded.as_json() | {"status": "begun"})
+    epochs = _epochs(plan, snapshot)
+    told = recorded.as_json() | _told(epochs)
+    history.begin(run, _record(plan) | told | {"status": "begun"})
     swap = Swap(
         remove=leaving.select(LOGGED_FILES.names),
         add=files,
         metadata=metadata,
         next_seq=_sequences_after(plan),
-        open_base=added.open_base,
+        open_base=_first_bases(opened) if plan.begins_epoch else added.open_base,
         consumers=_rested_on(plan, snapshot),
         released=(recorded.before, recorded.after),
+        epoch=epochs,
     )
     return opened.store.commit(swap, snapshot)
 
@@ -134,6 +138,16 @@ def _rested_on(plan: Plan, snapshot: Snapshot) -> tuple[int, int] | None:
     """The counter of consumers' edits, if the plan asked consumers: it has to be the same when it is carried out."""
     count = snapshot.counters.consumers
     return None if plan.consumers is None else (count, count)
+
+
+def _epochs(plan: Plan, snapshot: Snapshot) -> tuple[int, int]:
+    """The epochs before and behind a plan's commit: a new one has the number of a version, which never comes again."""
+    return plan.epoch, snapshot.version + 1 if plan.begins_epoch else plan.epoch
+
+
+def _first_bases(opened: OpenedStream) -> dict[int, int]:
+    """Partition → the base of its segment when an epoch begins."""
+    return dict.fromkeys(range(opened.config.partitions), 0)
 
 
 def _sequences_after(plan: Plan) -> dict[int, int]:
@@ -153,15 +167,21 @@ def _asked(plan: Plan) -> dict[str, Any]:
     return {"kind": plan.kind} | asked
 
 
+def _told(epochs: tuple[int, int]) -> dict[str, int]:
+    """What the run history says of the epoch behind a run, and of the one that it ends: nothing of the first."""
+    before, after = epochs
+    return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
+
+
 def _finish(
     history: History,
     plan: Plan,
     report: Report,
     next_seq: Mapping[int, int],
-    recorded: Mapping[str, Any],
+    told: Mapping[str, Any],
 ) -> None:
     record = {
-        **recorded,
+        **told,
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "policy": plan.policy.as_json(),

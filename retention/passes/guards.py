@@ -65,7 +65,9 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         topic_of(opened)
         return
     if config.topic is not None:
-        raise _not_of_topics(opened, request)
+        if request != Purge():
+            raise _not_of_topics(opened, request)
+        return
     if config.format == "delta" and request.erase:
         raise RefusedError(
             f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
@@ -87,15 +89,10 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
 
 
 def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
-    if isinstance(request, Delete):
-        why = "is a topic, of which only whole segments go"
-    else:
-        why = (
-            "is a topic, whose purge would count from offset 0 again, which this version cannot do"
-        )
+    why = "only whole segments go" if isinstance(request, Delete) else "a purge takes everything"
     return RefusedError(
-        f"{opened.name}: {why}; nothing was changed; remove its oldest segments with `retention delete-segments "
-        f"{opened.name} PARTITION N`, or import into a new topic"
+        f"{opened.name}: is a topic, of which {why}; nothing was changed; remove its oldest segments with `retention "
+        f"delete-segments {opened.name} PARTITION N`, or all that it holds with `retention purge {opened.name}`"
     )
 
 

@@ -81,9 +81,16 @@ class History:
         """Outcomes of the runs that began after `run`, newest first."""
         return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
-    def next_seq(self, partition: int) -> int:
-        """The next sequence when the last run looked, so that none is given twice should the table forget; else 0."""
-        newest = next((record for record in self.outcomes() if "next_seq" in record), {})
+    def next_seq(self, partition: int, epoch: int) -> int:
+        """The next sequence when the last run of an epoch looked, lest the table forget and give one twice; else 0."""
+        newest = next(
+            (
+                record
+                for record in self.outcomes()
+                if "next_seq" in record and record.get("epoch", 0) == epoch
+            ),
+            {},
+        )
         return int(newest.get("next_seq", {}).get(str(partition), 0))
 
     def last_as_of_ns(self) -> int | None:

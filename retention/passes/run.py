@@ -104,7 +104,7 @@ def _until_committed(
             try:
                 return carry_out(opened, planned, engines, history, started)
             except (ConflictError, StalePlanError):
-                if planned.plan.sequences is None:
+                if not planned.plan.sets_sequences:
                     raise
             held.close()
             held.enter_context(lease(opened.root, "append", opened.clock, wait_s=APPENDS_WAIT_S))

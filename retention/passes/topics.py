@@ -104,6 +104,12 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
     )
 
 
+def was_written_to(opened: OpenedStream, snapshot: Snapshot) -> bool:
+    """Whether a message was ever put into a topic in the epoch that it is in."""
+    counted = (snapshot.counters.next_seq.get(part, 0) for part in range(opened.config.partitions))
+    return bool(snapshot.files.num_rows) or any(counted)
+
+
 def look_at_topic(
     opened: OpenedStream, topic: TopicPolicy, as_of_ns: int, snapshot: Snapshot | None = None
 ) -> TopicLook:

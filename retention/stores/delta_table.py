@@ -19,7 +19,7 @@ from retention import files
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.failing import failure, first_line, telling
 from retention.ports import Mark
-from retention.segments import CONSUMERS, RELEASED, Counters
+from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
 from retention.steps import Step, reached
 from retention.stores import delta_history
 from retention.stores.delta_grace import grace_properties
@@ -175,15 +175,22 @@ def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
     rules = examine(layout.stream, table)
     live = _live_files(layout, table)
     partitions = sorted({0, *live["partition"].drop_null().unique().to_pylist()})
+    edits: AppTransactions[str] = AppTransactions(table, "", [CONSUMERS, RELEASED, EPOCH])
+    here = of_epoch(edits.get(EPOCH, 0))
     logged = Counters(
-        AppTransactions(table, "next_seq/", partitions),
-        AppTransactions(table, "open_base/", partitions),
-        AppTransactions(table, "batch/", []),
-        AppTransactions(table, "", [CONSUMERS, RELEASED]),
+        AppTransactions(table, f"{here}next_seq/", partitions),
+        AppTransactions(table, f"{here}open_base/", partitions),
+        AppTransactions(table, f"{here}batch/", []),
+        edits,
     )
     vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
     mark = delta_history.mark_of(layout, table.version())
     return DeltaHandle(table, rules, logged, vectors, mark), live
+
+
+def of_epoch(epoch: int) -> str:
+    """What the names of the counters of an epoch begin with: a transaction's version counts under its name for good."""
+    return f"{EPOCH}/{epoch}/" if epoch else ""
 
 
 def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:

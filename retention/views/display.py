@@ -91,6 +91,8 @@ def _asked_headline(plan: Plan, request: Request) -> str:
     next_seq = (
         "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
     )
+    if plan.begins_epoch:
+        next_seq = "; offsets begin at 0 again, and nobody has stored one"
     if not plan.removed_messages:
         return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"
     removed = count(plan.removed_messages, "message")

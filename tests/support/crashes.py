@@ -389,9 +389,20 @@ def with_segments_deleted(folder: Path, format_: str) -> None:
     delete_segments(folder)
 
 
-def undo_deletion(folder: Path) -> None:
+def purge_topic(folder: Path) -> None:
+    opened = opened_at(folder).topic(TOPIC).opened
+    with Engines("local") as engines:
+        remove_now(opened, Purge(), engines)
+
+
+def with_topic_purged(folder: Path, format_: str) -> None:
+    with_topic(folder, format_)
+    purge_topic(folder)
+
+
+def undo_on_topic(kind: str, folder: Path) -> None:
     warehouse = opened_at(folder)
-    runs = [one["run"] for one in warehouse.history([TOPIC]) if one["kind"] == "delete_segments"]
+    runs = [one["run"] for one in warehouse.history([TOPIC]) if one["kind"] == kind]
     try:
         warehouse.undo(min(runs))
     except UsageError as error:
@@ -425,7 +436,12 @@ SCENARIOS = {
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
 SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
 SCENARIOS["delete-segments"] = Scenario(with_topic, delete_segments, TOPIC)
-SCENARIOS["undo-delete-segments"] = Scenario(with_segments_deleted, undo_deletion, TOPIC)
+SCENARIOS["undo-delete-segments"] = Scenario(
+    with_segments_deleted, partial(undo_on_topic, "delete_segments"), TOPIC
+)
+SCENARIOS["purge-topic"] = Scenario(with_topic, purge_topic, TOPIC)
+SCENARIOS["import-purged"] = Scenario(with_topic_purged, import_topic, TOPIC)
+SCENARIOS["undo-purge-topic"] = Scenario(with_topic_purged, partial(undo_on_topic, "purge"), TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
@@ -460,6 +476,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
             for one in ConsumerTable(opened.root).live(counters)
         ],
         "edits": counters.consumers > 0,
+        "purged": counters.epoch > 0,
         "barriers": list(OffsetTable(opened.root).live(counters).barriers.items()),
         "asked": list(OffsetTable(opened.root).live(counters).watermarks.items()),
         "unfinished": history.unfinished(),
