@@ -11,6 +11,7 @@ from retention.errors import CommitUnknownError
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
 from retention.passes.additions import Additions, stage_additions
+from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
 from retention.passes.history import History
 from retention.passes.offsets import keep_asked
@@ -36,6 +37,7 @@ class Work:
     bytes_written: int = 0
     version_before: int = -1
     version_after: int = -1
+    archived: Archived | None = None
 
 
 def carry_out(
@@ -71,6 +73,7 @@ def carry_out(
     added = stage_additions(opened, plan, snapshot, engines)
     try:
         recorded = next_record(opened, plan, snapshot, engines)
+        archived = archive(opened, _leaving(plan), snapshot, engines)
         version = _commit(opened, plan, run, (added, recorded), snapshot, history)
     except CommitUnknownError:
         raise
@@ -78,13 +81,17 @@ def carry_out(
         opened.store.discard([row["path"] for row in added.stats])
         raise
     erase(opened, plan.request)
-    work = Work(added.read + recorded.read, added.bytes, plan.version, version)
+    read = added.read + recorded.read + (archived.read if archived else ReadCount())
+    work = Work(read, added.bytes, plan.version, version, archived)
     report = report_of(opened, plan, run, work, started)
-    before = {} if plan.begins_epoch else planned.next_seq
     told = recorded.as_json() | _told(_epochs(plan, snapshot))
-    _finish(history, plan, report, {**before, **_sequences_after(plan)}, told)
+    _finish(history, plan, report, _next_seq(planned), told)
     opened.store.finish()
     return report
+
+
+def _leaving(plan: Plan) -> Leaving:
+    return Leaving(plan.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
@@ -148,6 +155,12 @@ def _epochs(plan: Plan, snapshot: Snapshot) -> tuple[int, int]:
 def _first_bases(opened: OpenedStream) -> dict[int, int]:
     """Partition → the base of its segment when an epoch begins."""
     return dict.fromkeys(range(opened.config.partitions), 0)
+
+
+def _next_seq(planned: Planned) -> dict[int, int]:
+    """Partition → the next sequence to assign, as far as it is known once a plan is carried out."""
+    before = {} if planned.plan.begins_epoch else planned.next_seq
+    return {**before, **_sequences_after(planned.plan)}
 
 
 def _sequences_after(plan: Plan) -> dict[int, int]:
@@ -215,4 +228,5 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         markers=plan.markers.num_rows,
         deleted_consumers=[pin.consumer for pin in plan.expired],
         held=plan.held_as_json,
+        archived=work.archived.as_json() if work.archived else None,
     )

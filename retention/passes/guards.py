@@ -68,12 +68,8 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         if request != Purge():
             raise _not_of_topics(opened, request)
         return
-    if config.format == "delta" and request.erase:
-        raise RefusedError(
-            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
-            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
-            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
-        )
+    if request.erase:
+        _refuse_erasing(opened)
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109
     elif config.deny_purge and isinstance(request, Purge):
@@ -86,6 +82,21 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if "
         "you mean it, which no server would let you do"
     )
+
+
+def _refuse_erasing(opened: OpenedStream) -> None:
+    if opened.config.format == "delta":
+        raise RefusedError(
+            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
+            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
+            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
+        )
+    if opened.config.archive is not None:
+        raise RefusedError(
+            f"{opened.name}: what is erased shall be nowhere, and archive: {opened.config.archive} keeps a copy of all "
+            "that goes; nothing was changed; take archive out of the configuration first, and delete there what is "
+            "copied"
+        )
 
 
 def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
@@ -163,6 +174,20 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
         raise StalePlanError(
             f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "
             "changed; plan again"
+        )
+
+
+def check_archive(opened: OpenedStream, plan: Plan) -> None:
+    """Refuse a plan that was made when files were copied to another place, or to none.
+
+    Raises:
+        StalePlanError: naming both places.
+    """
+    now, then = opened.config.archive, plan.policy.archive
+    if now != then:
+        raise StalePlanError(
+            f"{plan.stream}: the archive was {then or 'none'} when this plan was made, and is {now or 'none'} now; "
+            "nothing was changed; plan again"
         )
 
 

@@ -16,6 +16,7 @@ from retention.passes.editing import delete_expired, delete_pinned, edit_declare
 from retention.passes.guards import (
     Guards,
     check_allowed,
+    check_archive,
     check_consumers,
     check_instant,
     check_policy,
@@ -148,6 +149,7 @@ def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -
     """Refuse a plan that the stream's configuration or the instants of earlier passes forbid by now."""
     if isinstance(plan.request, DeleteSegments):
         check_policy(opened, plan)
+    check_archive(opened, plan)
     if plan.request is not None:
         check_allowed(opened, plan.request)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.plan import Plan
 from retention.passes.verdicts import make_topic_plan, segment_numbers
-from retention.policy import Policy
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy import TopicPass, topic_pass
@@ -133,7 +132,8 @@ def look_at_topic(
     now_us = as_of_ns // MICROSECOND
     decided = topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
     rules = rules_of_files(inventory, segments, decided.fates)
-    plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins_of(offsets))
+    policy = replace(opened.config.policy(), topic=topic)
+    plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
     return TopicLook(inventory, segments, decided, offsets, plan, snapshot)
 
 

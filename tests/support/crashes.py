@@ -27,6 +27,7 @@ from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.parquet_files import stats_table, write_messages
+from retention.passes.archiving import digest_of
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.passes.position import Position, locate
@@ -37,6 +38,7 @@ from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
 from retention.stores import delta_outlook, parquet_walk
+from retention.stores.archives import place_of, read_manifests
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
@@ -136,6 +138,12 @@ def due(folder: Path, format_: str) -> None:
     known = opened.store.inventory(opened.store.snapshot()).files
     for number in range(MERGE_ABOVE):
         StatisticsCache(layout, lambda number=number: number).add(known.slice(number % 4, 1))  # type: ignore[misc]
+
+
+def due_with_archive(folder: Path, format_: str) -> None:
+    """A segment to drop and one to rewrite, which are copied before."""
+    streams = warehouse_with(folder, format_, NOW, max_age="60s", archive="archive")
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
 
 
 def idle(folder: Path, format_: str) -> None:
@@ -427,6 +435,7 @@ SCENARIOS = {
     "undo-hide": Scenario(with_released, undo),
     "fold": Scenario(with_acks, fold),
     "marking-apply": Scenario(dying, apply),
+    "archive": Scenario(due_with_archive, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
     "undo": Scenario(applied, undo),
@@ -482,6 +491,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),
+        "kept": _kept(folder, opened.name),
         "accounted": _accounted(folder, {orphan.location for orphan in left}),
         "orphans": sorted(orphan.what for orphan in left),
     }
@@ -504,6 +514,17 @@ def digest(stream: Stream) -> list[Any]:
     tables = [table.combine_chunks() for table in stream.messages()]
     held = pa.concat_tables(tables).to_pylist() if tables else []
     return [len(held), hashlib.sha256(repr(held).encode()).hexdigest()]
+
+
+def _kept(folder: Path, stream: str) -> list[str]:
+    """The copies in an archive that its manifests name, each of which is whole."""
+    named: set[str] = set()
+    for directory in (folder / "archive" / stream).glob("*"):
+        for manifest in read_manifests(str(directory)):
+            for one in manifest.files:
+                assert digest_of(place_of(str(directory), one.path)) == one.sha256
+                named.add(f"{one.segment}/{one.min_seq}")
+    return sorted(named)
 
 
 def _accounted(folder: Path, left: set[str]) -> dict[str, int]:
