@@ -30,7 +30,7 @@ class HoldRule:
     """The newest so many bytes are held, older messages no longer; None: any number."""
 
 
-_RARE = ("hold", "topic", "release_share")
+_RARE = ("archive", "hold", "topic", "release_share")
 """What is left out of the JSON where there is none."""
 
 
@@ -59,6 +59,8 @@ class Policy:
     """For whom limits leave messages alone; only under `limits`."""
     topic: TopicPolicy | None = None
     """The rules of a topic, which has no others; None: it is no topic."""
+    archive: str | None = None
+    """Where files are copied to before they go; None: nowhere."""
 
     def as_json(self) -> dict[str, Any]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""
@@ -113,14 +115,19 @@ UNLIMITED = Policy()
 def describe(policy: Policy) -> list[str]:
     """Say in words which messages go and which limits never remove any, a sentence each."""
     if policy.topic is not None:
-        return _of_topic(policy.topic)
+        return [*_of_topic(policy.topic), *_archives(policy)]
     return [
         _removals(policy),
         *_refusals(policy),
         *_expiry(policy),
         *_releases(policy),
         *_holds(policy),
+        *_archives(policy),
     ]
+
+
+def _archives(policy: Policy) -> list[str]:
+    return [] if policy.archive is None else [f"what goes is copied to {policy.archive} before"]
 
 
 def _of_topic(topic: TopicPolicy) -> list[str]:

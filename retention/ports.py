@@ -34,6 +34,8 @@ class Swap:
     """The counter of consumers' edits: what it has to be, and what it becomes; None: the commit does not rest on it."""
     released: tuple[int, int] | None = None
     """The number of the record of released ranges: what it has to be, and what it becomes; None: it stays."""
+    epoch: tuple[int, int] | None = None
+    """The epoch of the counters: what it has to be, and what it becomes; None: the commit does not rest on it."""
     compared: bool = False
     """Whether rows told that no sequence of an added file is in one that stays; else their ranges must not meet."""
 
@@ -45,9 +47,16 @@ class Swap:
         return self.released[1]
 
     @property
+    def sets_epoch(self) -> int | None:
+        """The epoch that the commit begins, or goes back to; None: it stays."""
+        if self.epoch is None or self.epoch[0] == self.epoch[1]:
+            return None
+        return self.epoch[1]
+
+    @property
     def assigns_sequences(self) -> bool:
-        """Whether a rival's commit in between makes the staged rows wrong."""
-        return bool(self.next_seq or self.batches)
+        """Whether a rival's commit in between makes the swap wrong."""
+        return bool(self.next_seq or self.batches) or self.sets_epoch is not None
 
 
 @dataclass(frozen=True)

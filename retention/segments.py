@@ -12,13 +12,18 @@ CONSUMERS = "consumers"
 """The name under which logs keep the counter of consumers' edits."""
 RELEASED = "released"
 """The name under which logs keep the number of the record of released ranges."""
+EPOCH = "epoch"
+"""The name under which logs keep the epoch of a topic's counters."""
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
 """No ranges of sequences."""
 
 
 @dataclass(frozen=True)
 class Counters:
-    """The numbers that commits carry beside files; none of them ever falls (docs/semantics/storage.md)."""
+    """The numbers that commits carry beside files (docs/semantics/storage.md).
+
+    None of them ever falls within an epoch; a purge of a topic begins another one, in which there are none yet.
+    """
 
     next_seq: Mapping[int, int] = field(default_factory=dict)
     """Partition → the next sequence to assign."""
@@ -27,7 +32,8 @@ class Counters:
     batches: Mapping[str, int] = field(default_factory=dict)
     """Writer → the last batch number it wrote."""
     edits: Mapping[str, int] = field(default_factory=dict)
-    """`CONSUMERS` → how often a consumer was created, edited or deleted; `RELEASED` → the number of the record."""
+    """`CONSUMERS` → how often a consumer was created, edited or deleted; `RELEASED` → the number of the record;
+    `EPOCH` → the epoch."""
 
     @property
     def consumers(self) -> int:
@@ -38,6 +44,11 @@ class Counters:
     def released(self) -> int:
         """The number of the record of what is released and still in live files; 0: there is none."""
         return self.edits.get(RELEASED, 0)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the other counters count; 0: the topic was never purged."""
+        return self.edits.get(EPOCH, 0)
 
 
 @dataclass(frozen=True)

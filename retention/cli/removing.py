@@ -48,7 +48,7 @@ def purge(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove all messages of a stream, or some of them; `undo` brings them back within the grace."""
+    """Remove all messages of a stream, or some of them, or all of a topic; `undo` brings them back within the grace."""
     from retention.rules.removal import purge_request
 
     request = purge_request(subject, seq, keep)
@@ -161,6 +161,7 @@ def _meant_nothing(report: Report, request: Request) -> str:
 
 
 def _report_lines(report: Report, request: Request) -> Iterator[str]:
+    from retention.rules.removal import Purge
     from retention.views.display import report_text
 
     if report.removed_messages:
@@ -168,4 +169,6 @@ def _report_lines(report: Report, request: Request) -> Iterator[str]:
     elif report.version_after == report.version_before:
         yield f"{report.stream}: nothing went: {request.wording}: {_meant_nothing(report, request)}"
     else:
-        yield f"{report.stream}: nothing went: {request.wording}; the next sequence has moved there"
+        begun = request == Purge()
+        moved = "offsets begin at 0 again" if begun else "the next sequence has moved there"
+        yield f"{report.stream}: nothing went: {request.wording}; {moved}"

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from posixpath import normpath
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
+from retention.config.locations import BAD_LOCATION, Location, is_location, located
 from retention.config.mistakes import read_model
 from retention.config.neighbours import name_mistakes, neighbour_mistakes
 from retention.config.stream import KeepingSettings, StorageSettings, StreamConfig
 from retention.config.topic import TopicConfig
 from retention.errors import ConfigError
-from retention.fields import Part, refuse
+from retention.fields import Part
 
 Kept = TypeVar("Kept", StreamConfig, TopicConfig)
+Settings = TypeVar("Settings", bound=KeepingSettings)
 
 _DEFAULTED: Mapping[type[Part], type[Part]] = {
     StreamConfig: StorageSettings,
     TopicConfig: KeepingSettings,
 }
 """Which of the defaults each takes."""
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")
-_BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
-
-
-def _checked_location(warehouse: str) -> str:
-    if not _is_location(warehouse):
-        raise refuse(f"{warehouse!r} {_BAD_LOCATION}")
-    return warehouse
 
 
 class StreamInfo(Part):
@@ -61,7 +53,7 @@ class ConfigFile(Part):
 
     model_config = ConfigDict(title="retention.yaml")
 
-    warehouse: Annotated[str, AfterValidator(_checked_location)] = Field(
+    warehouse: Location = Field(
         default=".", description="a directory, relative to this file, or s3://bucket/prefix"
     )
     defaults: StorageSettings = Field(
@@ -88,9 +80,9 @@ class Config:
         Raises:
             ConfigError: the warehouse is neither a path nor an `s3://` URI.
         """
-        if not _is_location(warehouse):
-            raise ConfigError(f"the warehouse {warehouse!r} {_BAD_LOCATION}")
-        return cls(_locate(warehouse, "here"))
+        if not is_location(warehouse):
+            raise ConfigError(f"the warehouse {warehouse!r} {BAD_LOCATION}")
+        return cls(located(warehouse, "here"))
 
     def stream(self, name: str) -> StreamConfig | None:
         """The stream of that name, if it is listed."""
@@ -136,9 +128,10 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         mistakes += _format_mistakes(head, {**streams, **topics})
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
-    warehouse = _locate(head.warehouse, str(document.path))
+    warehouse = located(head.warehouse, str(document.path))
     kept = (topic.kept_as() for topic in topics.values())
-    return Config(warehouse, (*streams.values(), *kept), head.defaults)
+    found = [_archived_at(one, str(document.path)) for one in (*streams.values(), *kept)]
+    return Config(warehouse, tuple(found), _archived_at(head.defaults, str(document.path)))
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
@@ -229,6 +222,13 @@ def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
     return stream.model_copy(update={key: getattr(defaults, key) for key in unsaid})
 
 
+def _archived_at(settings: Settings, beside: str) -> Settings:
+    """The same with its archive's place given as that of the warehouse is."""
+    if settings.archive is None:
+        return settings
+    return settings.model_copy(update={"archive": located(settings.archive, beside)})
+
+
 def _format_mistakes(
     head: ConfigFile, streams: Mapping[Place, KeepingSettings]
 ) -> Iterator[Mistake]:
@@ -240,23 +240,3 @@ def _format_mistakes(
     for place, stream in streams.items():
         if stream.format == "parquet" != head.defaults.format:
             yield Mistake((*place, "format"), text)
-
-
-def _is_location(warehouse: str) -> bool:
-    uri = _URI.fullmatch(warehouse)
-    return bool(warehouse) and (uri is None or (uri[1] == "s3" and bool(uri[2].strip("/"))))
-
-
-def _locate(warehouse: str, beside: str) -> str:
-    """The warehouse's place, given relative to the file `beside`."""
-    if warehouse.startswith("s3://"):
-        return warehouse.rstrip("/")
-    if beside.startswith("s3://"):
-        bucket, _, rest = beside.removeprefix("s3://").partition("/")
-        below = normpath(PurePosixPath(rest).parent / warehouse)
-        if below.startswith(("/", "..")):
-            raise ConfigError(
-                f"{beside}: the warehouse {warehouse!r} is not in bucket {bucket}; write s3://…"
-            )
-        return f"s3://{bucket}/{below}".removesuffix("/.")
-    return str((Path(beside).resolve().parent / Path(warehouse).expanduser()).resolve())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
+from retention.config.locations import Location
 from retention.config.origins import origin_refusals
 from retention.config.parts import (
     ConsumerHold,
@@ -54,6 +55,8 @@ class KeepingSettings(Part):
     grace: Grace = 7 * DAY
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
+    archive: Location | None = None
+    """Where files are copied to before a run removes them; None: nowhere."""
 
     @property
     def grace_ns(self) -> int:
@@ -181,6 +184,7 @@ class StreamConfig(StorageSettings, Described):
             unmatched=self.unmatched,
             release_share=self.release_share or None,
             hold=None if self.hold_for_consumers is None else self.hold_for_consumers.rule(),
+            archive=self.archive,
             **self._for_markers(),
         )
 

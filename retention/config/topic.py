@@ -91,7 +91,7 @@ class TopicStream(StreamConfig):
 
     def policy(self) -> Policy:
         """What the rules see: those of the topic."""
-        return Policy(topic=self.of.policy())
+        return Policy(topic=self.of.policy(), archive=self.archive)
 
 
 def _limit(code: int) -> int | None:

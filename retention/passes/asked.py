@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation, find
-from retention.passes.explain_topic import explain_delete_segments
+from retention.passes.explain_topic import explain_removal
 from retention.passes.plan import Plan
 from retention.rules.removal import Delete, MessageRequest, Purge, Request
 from retention.rules.segment_removal import DeleteSegments
@@ -23,7 +23,9 @@ def explain_asked(
         DamagedError: a file cannot be read.
     """
     if isinstance(request, DeleteSegments):
-        return explain_delete_segments(opened, plan, request, (partition, seq))
+        return explain_removal(opened, plan, request, (partition, seq))
+    if isinstance(request, Purge) and opened.config.topic is not None:
+        return explain_removal(opened, plan, request, (partition, seq))
     inventory = opened.store.inventory(opened.store.snapshot())
     row, rows, _ = find(opened, inventory, (partition, seq))
     message = rows.slice(row, 1).to_pylist()[0]

@@ -11,6 +11,7 @@ from retention.errors import CommitUnknownError
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
 from retention.passes.additions import Additions, stage_additions
+from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
 from retention.passes.history import History
 from retention.passes.offsets import keep_asked
@@ -36,6 +37,7 @@ class Work:
     bytes_written: int = 0
     version_before: int = -1
     version_after: int = -1
+    archived: Archived | None = None
 
 
 def carry_out(
@@ -57,11 +59,11 @@ def carry_out(
     """
     plan = planned.plan
     run = history.name_run(started)
-    keep_asked(opened, plan.request)
+    keep_asked(opened, plan.request, plan.epoch)
     if plan.is_empty:
         work = Work(version_before=plan.version, version_after=plan.version)
         report = report_of(opened, plan, run, work, started)
-        _finish(history, plan, report, planned.next_seq, {})
+        _finish(history, plan, report, planned.next_seq, _told((plan.epoch, plan.epoch)))
         if planned.snapshot is not None:
             # What a killed run left undone behind its commit is done now.
             opened.store.finish()
@@ -71,6 +73,7 @@ def carry_out(
     added = stage_additions(opened, plan, snapshot, engines)
     try:
         recorded = next_record(opened, plan, snapshot, engines)
+        archived = archive(opened, _leaving(plan), snapshot, engines)
         version = _commit(opened, plan, run, (added, recorded), snapshot, history)
     except CommitUnknownError:
         raise
@@ -78,12 +81,17 @@ def carry_out(
         opened.store.discard([row["path"] for row in added.stats])
         raise
     erase(opened, plan.request)
-    work = Work(added.read + recorded.read, added.bytes, plan.version, version)
+    read = added.read + recorded.read + (archived.read if archived else ReadCount())
+    work = Work(read, added.bytes, plan.version, version, archived)
     report = report_of(opened, plan, run, work, started)
-    next_seq = {**planned.next_seq, **_sequences_after(plan)}
-    _finish(history, plan, report, next_seq, recorded.as_json())
+    told = recorded.as_json() | _told(_epochs(plan, snapshot))
+    _finish(history, plan, report, _next_seq(planned), told)
     opened.store.finish()
     return report
+
+
+def _leaving(plan: Plan) -> Leaving:
+    return Leaving(plan.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
@@ -117,15 +125,18 @@ def _commit(
     }
     leaving = plan.leaving
     keep_for_undo(opened, run, leaving.select(FILE_STATS.names), files)
-    history.begin(run, _record(plan) | recorded.as_json() | {"status": "begun"})
+    epochs = _epochs(plan, snapshot)
+    told = recorded.as_json() | _told(epochs)
+    history.begin(run, _record(plan) | told | {"status": "begun"})
     swap = Swap(
         remove=leaving.select(LOGGED_FILES.names),
         add=files,
         metadata=metadata,
         next_seq=_sequences_after(plan),
-        open_base=added.open_base,
+        open_base=_first_bases(opened) if plan.begins_epoch else added.open_base,
         consumers=_rested_on(plan, snapshot),
         released=(recorded.before, recorded.after),
+        epoch=epochs,
     )
     return opened.store.commit(swap, snapshot)
 
@@ -134,6 +145,22 @@ def _rested_on(plan: Plan, snapshot: Snapshot) -> tuple[int, int] | None:
     """The counter of consumers' edits, if the plan asked consumers: it has to be the same when it is carried out."""
     count = snapshot.counters.consumers
     return None if plan.consumers is None else (count, count)
+
+
+def _epochs(plan: Plan, snapshot: Snapshot) -> tuple[int, int]:
+    """The epochs before and behind a plan's commit: a new one has the number of a version, which never comes again."""
+    return plan.epoch, snapshot.version + 1 if plan.begins_epoch else plan.epoch
+
+
+def _first_bases(opened: OpenedStream) -> dict[int, int]:
+    """Partition → the base of its segment when an epoch begins."""
+    return dict.fromkeys(range(opened.config.partitions), 0)
+
+
+def _next_seq(planned: Planned) -> dict[int, int]:
+    """Partition → the next sequence to assign, as far as it is known once a plan is carried out."""
+    before = {} if planned.plan.begins_epoch else planned.next_seq
+    return {**before, **_sequences_after(planned.plan)}
 
 
 def _sequences_after(plan: Plan) -> dict[int, int]:
@@ -153,15 +180,21 @@ def _asked(plan: Plan) -> dict[str, Any]:
     return {"kind": plan.kind} | asked
 
 
+def _told(epochs: tuple[int, int]) -> dict[str, int]:
+    """What the run history says of the epoch behind a run, and of the one that it ends: nothing of the first."""
+    before, after = epochs
+    return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
+
+
 def _finish(
     history: History,
     plan: Plan,
     report: Report,
     next_seq: Mapping[int, int],
-    recorded: Mapping[str, Any],
+    told: Mapping[str, Any],
 ) -> None:
     record = {
-        **recorded,
+        **told,
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "policy": plan.policy.as_json(),
@@ -195,4 +228,5 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         markers=plan.markers.num_rows,
         deleted_consumers=[pin.consumer for pin in plan.expired],
         held=plan.held_as_json,
+        archived=work.archived.as_json() if work.archived else None,
     )

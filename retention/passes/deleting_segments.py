@@ -15,7 +15,6 @@ from retention.passes.topics import (
     topic_of,
 )
 from retention.passes.verdicts import make_topic_plan
-from retention.policy import Policy
 from retention.rules.iggy import reached_by
 from retention.rules.segment_removal import DeleteSegments, fates_asked
 from retention.rules.topic_segments import TopicSegments
@@ -30,7 +29,7 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
     """
     topic, now_ns = topic_of(opened).policy(), opened.clock()
     refuse_partition(opened, request.partition)
-    policy = Policy(topic=topic)
+    policy = opened.config.policy()
     if not opened.store.exists():
         plan = empty_plan(opened.name, now_ns, policy)
         return Planned(replace(plan, request=request), {}, None)

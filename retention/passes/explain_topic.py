@@ -16,6 +16,7 @@ from retention.passes.plan import Plan
 from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.rules import RULES
 from retention.rules.iggy_modern import budget_of
+from retention.rules.removal import Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.rules.topic_segments import ASKED, BY_SIZE, STAYS
 from retention.topic_policy import TopicPolicy
@@ -54,10 +55,10 @@ def explain_topic(opened: OpenedStream, place: tuple[int, int], as_of_ns: int) -
     )
 
 
-def explain_delete_segments(
-    opened: OpenedStream, plan: Plan, request: DeleteSegments, place: tuple[int, int]
+def explain_removal(
+    opened: OpenedStream, plan: Plan, request: Purge | DeleteSegments, place: tuple[int, int]
 ) -> Explanation:
-    """Explain one message, as a planned removal of segments would treat it.
+    """Explain one message, as a planned removal of segments, or of all of them, would treat it.
 
     Args:
         opened: the topic.
@@ -86,8 +87,10 @@ def explain_delete_segments(
     )
 
 
-def _why_not_asked(seen: TopicLook, request: DeleteSegments, at: int) -> str:
+def _why_not_asked(seen: TopicLook, request: Purge | DeleteSegments, at: int) -> str:
     segments = seen.segments
+    if isinstance(request, Purge):
+        return "it is newer than the plan"
     if segments.partition[at] != request.partition:
         return "it is in another partition"
     if not segments.sealed[at]:

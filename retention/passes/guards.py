@@ -65,13 +65,11 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         topic_of(opened)
         return
     if config.topic is not None:
-        raise _not_of_topics(opened, request)
-    if config.format == "delta" and request.erase:
-        raise RefusedError(
-            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
-            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
-            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
-        )
+        if request != Purge():
+            raise _not_of_topics(opened, request)
+        return
+    if request.erase:
+        _refuse_erasing(opened)
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109
     elif config.deny_purge and isinstance(request, Purge):
@@ -86,16 +84,26 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
     )
 
 
-def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
-    if isinstance(request, Delete):
-        why = "is a topic, of which only whole segments go"
-    else:
-        why = (
-            "is a topic, whose purge would count from offset 0 again, which this version cannot do"
+def _refuse_erasing(opened: OpenedStream) -> None:
+    if opened.config.format == "delta":
+        raise RefusedError(
+            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
+            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
+            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
         )
+    if opened.config.archive is not None:
+        raise RefusedError(
+            f"{opened.name}: what is erased shall be nowhere, and archive: {opened.config.archive} keeps a copy of all "
+            "that goes; nothing was changed; take archive out of the configuration first, and delete there what is "
+            "copied"
+        )
+
+
+def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
+    why = "only whole segments go" if isinstance(request, Delete) else "a purge takes everything"
     return RefusedError(
-        f"{opened.name}: {why}; nothing was changed; remove its oldest segments with `retention delete-segments "
-        f"{opened.name} PARTITION N`, or import into a new topic"
+        f"{opened.name}: is a topic, of which {why}; nothing was changed; remove its oldest segments with `retention "
+        f"delete-segments {opened.name} PARTITION N`, or all that it holds with `retention purge {opened.name}`"
     )
 
 
@@ -166,6 +174,20 @@ def check_policy(opened: OpenedStream, plan: Plan) -> None:
         raise StalePlanError(
             f"{plan.stream}: the policy has changed since this plan was made ({'; '.join(changed)}); nothing was "
             "changed; plan again"
+        )
+
+
+def check_archive(opened: OpenedStream, plan: Plan) -> None:
+    """Refuse a plan that was made when files were copied to another place, or to none.
+
+    Raises:
+        StalePlanError: naming both places.
+    """
+    now, then = opened.config.archive, plan.policy.archive
+    if now != then:
+        raise StalePlanError(
+            f"{plan.stream}: the archive was {then or 'none'} when this plan was made, and is {now or 'none'} now; "
+            "nothing was changed; plan again"
         )
 
 

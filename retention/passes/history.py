@@ -81,13 +81,14 @@ class History:
         """Outcomes of the runs that began after `run`, newest first."""
         return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
-    def next_seq(self, partition: int) -> int:
+    def next_seq(self, partition: int, epoch: int) -> int:
         """The next sequence of a partition, as `next_seqs` has it; else 0."""
-        return self.next_seqs().get(partition, 0)
+        return self.next_seqs(epoch).get(partition, 0)
 
-    def next_seqs(self) -> dict[int, int]:
-        """Partition → the next sequence when the last run looked, so that none comes twice should the table forget."""
-        newest = next((record for record in self.outcomes() if "next_seq" in record), {})
+    def next_seqs(self, epoch: int) -> dict[int, int]:
+        """Partition → the next sequence when an epoch's last run looked, lest the table forget and give one twice."""
+        runs = (record for record in self.outcomes() if record.get("epoch", 0) == epoch)
+        newest = next((record for record in runs if "next_seq" in record), {})
         said = newest.get("next_seq", {})
         return {int(partition): int(seq) for partition, seq in said.items()}
 

@@ -130,12 +130,13 @@ def delete_offset(opened: OpenedStream, reader: Reader) -> None:
     edit_offsets(opened, gone, f"of {reader.kind} {reader.name} in partition {reader.partition}")
 
 
-def keep_asked(opened: OpenedStream, request: Request | None) -> None:
+def keep_asked(opened: OpenedStream, request: Request | None, epoch: int) -> None:
     """Remember up to where `delete-segments` reaches, so that later passes take what is held back now.
 
     Args:
         opened: what the request is for.
         request: what is carried out; nothing happens unless it is for a topic whose servers remember it.
+        epoch: of the offsets that it names.
 
     Raises:
         BusyError, DamagedError: as `edit_offsets`.
@@ -147,13 +148,14 @@ def keep_asked(opened: OpenedStream, request: Request | None) -> None:
     partition, up_to = request.partition, request.up_to
 
     def reaching(before: Offsets) -> Offsets:
-        reached_yet = before.watermarks.get(partition, -1)
-        return replace(before, watermarks={**before.watermarks, partition: max(reached_yet, up_to)})
+        known = before.in_epoch(epoch)
+        reached_yet = known.watermarks.get(partition, -1)
+        return replace(known, watermarks={**known.watermarks, partition: max(reached_yet, up_to)})
 
     edit_offsets(opened, reaching, f"asked for in partition {partition}")
 
 
-def forget_asked(opened: OpenedStream, restored: pa.Table) -> None:
+def forget_asked(opened: OpenedStream, restored: pa.Table, epoch: int) -> None:
     """Take back what `delete-segments` has asked for, as far as it comes back.
 
     Plans that were made before count on it, and are refused.
@@ -161,6 +163,7 @@ def forget_asked(opened: OpenedStream, restored: pa.Table) -> None:
     Args:
         opened: the topic.
         restored: the files that come back, of shape `FILE_STATS`.
+        epoch: of their offsets.
 
     Raises:
         BusyError, DamagedError: as `edit_offsets`.
@@ -171,13 +174,14 @@ def forget_asked(opened: OpenedStream, restored: pa.Table) -> None:
     )
 
     def receding(before: Offsets) -> Offsets:
+        known = before.in_epoch(epoch)
         left = {
             partition: min(up_to, lowest.get(partition, up_to + 1) - 1)
-            for partition, up_to in before.watermarks.items()
+            for partition, up_to in known.watermarks.items()
         }
-        if left == before.watermarks:
+        if left == known.watermarks:
             return before
-        return replace(before, watermarks=left, revision=before.revision + 1, counted=False)
+        return replace(known, watermarks=left, revision=known.revision + 1, counted=False)
 
     edit_offsets(opened, receding, "asked for and brought back")
 

@@ -12,6 +12,7 @@ from retention.passes.history import history_of
 from retention.stores import consumers, offsets
 from retention.stores.layout import Layout
 from retention.stores.strays import strays
+from retention.subjects import path_name
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,19 @@ def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[s
     """Temporary files beside their places: what was to be written appears there whole, or not at all."""
     history = history_of(opened.warehouse, opened.name).directory
     beside = (files.join(opened.root, name) for name in (consumers.DIRECTORY, offsets.DIRECTORY))
-    for directory in (layout.messages, layout.own(), *beside, history):
+    for directory in (layout.messages, layout.own(), *beside, history, *_archive(opened)):
         for path in files.walk(directory):
             name = path.rpartition("/")[2]
             if name.endswith(".tmp"):
                 yield files.join(directory, path), "write that never ended"
+
+
+def _archive(opened: OpenedStream) -> list[str]:
+    """Where a local archive of the stream lies; on an object store nothing is left half-written."""
+    place = opened.config.archive
+    if place is None or files.is_remote(place):
+        return []
+    return [files.join(place, path_name(opened.name))]
 
 
 def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str, str]]:

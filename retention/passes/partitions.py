@@ -50,7 +50,7 @@ class TopicPosition:
 def locate_topic(opened: OpenedStream) -> TopicPosition:
     """Read where a topic stands, at its newest version."""
     snapshot = opened.store.snapshot()
-    known = history_of(opened.warehouse, opened.name).next_seqs()
+    known = history_of(opened.warehouse, opened.name).next_seqs(snapshot.counters.epoch)
     return TopicPosition(snapshot, opened.store.inventory(snapshot), known)
 
 

@@ -70,6 +70,10 @@ class Plan:
     """The number of the record of released ranges that the stream was read by."""
     held: Held | None = None
     """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
+    epoch: int = 0
+    """The epoch in which the sequences count that it speaks of."""
+    begins_epoch: bool = False
+    """Whether offsets count from 0 again behind it: the purge of a topic."""
 
     @property
     def kind(self) -> str:
@@ -79,7 +83,12 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
-        return self.files.num_rows == 0 and self.sequences is None
+        return self.files.num_rows == 0 and not self.sets_sequences
+
+    @property
+    def sets_sequences(self) -> bool:
+        """Whether it says which sequence is the next, so that it is wrong as soon as messages come."""
+        return self.sequences is not None or self.begins_epoch
 
     @property
     def removed_messages(self) -> int:
@@ -159,6 +168,10 @@ class Plan:
             asked["released"] = self.released
         if self.expired:
             asked["expired"] = pins_as_json(self.expired)
+        if self.epoch:
+            asked["epoch"] = self.epoch
+        if self.begins_epoch:
+            asked["begins_epoch"] = True
         return asked | {
             "stream": self.stream,
             "table_id": self.table_id,

@@ -89,6 +89,8 @@ def _header(plan: Plan) -> dict[str, Any]:
         "consumers": pins_as_json(plan.consumers),
         "expired": pins_as_json(plan.expired),
         "released": plan.released,
+        "epoch": plan.epoch,
+        "begins_epoch": plan.begins_epoch,
     }
 
 
@@ -110,6 +112,8 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         consumers=pins_from_json(header["consumers"]),
         expired=pins_from_json(header.get("expired", [])) or (),
         released=header.get("released", 0),
+        epoch=header.get("epoch", 0),
+        begins_epoch=header.get("begins_epoch", False),
         held=held_from_json(header.get("held")),
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )

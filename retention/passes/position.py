@@ -49,7 +49,8 @@ def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
     """The next sequence to assign: above every counter, every file, and everything that the run history knows of."""
     first_seq = opened.config.first_seq or FIRST_SEQ
     highest = pc.max(inventory.files["max_seq"]).as_py() or 0
-    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION)
+    epoch = inventory.counters.epoch
+    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION, epoch)
     return max(inventory.counters.next_seq.get(PARTITION, first_seq), highest + 1, floor)
 
 

@@ -17,10 +17,11 @@ from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
 from retention.passes.position import FIRST_SEQ, next_seq
 from retention.passes.probe import Rows
+from retention.passes.purging_topics import plan_purge_topic
 from retention.passes.verdicts import make_removal
 from retention.rules import removal
 from retention.rules.judge import Answer
-from retention.rules.removal import Delete, MessageRequest, Removal, Request
+from retention.rules.removal import Delete, MessageRequest, Purge, Removal, Request
 from retention.rules.segment_removal import DeleteSegments
 from retention.rules.spans import Array, Spans, spans_of
 from retention.segments import Inventory
@@ -44,6 +45,8 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     check_allowed(opened, request)
     if isinstance(request, DeleteSegments):
         return plan_delete_segments(opened, request)
+    if opened.config.topic is not None and isinstance(request, Purge):
+        return plan_purge_topic(opened, request)
     policy, now_ns = opened.config.policy(), opened.clock()
     if not opened.store.exists():
         first = opened.config.first_seq or FIRST_SEQ

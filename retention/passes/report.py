@@ -32,12 +32,14 @@ class Report:
     """Those that nobody had used for too long."""
     held: Mapping[str, Any] | None = None
     """What consumers held back, or with `warn` would have, as `Held.as_json` has it; None: nothing is ever held."""
+    archived: Mapping[str, Any] | None = None
+    """What was copied before it went, as `Archived.as_json` has it; None: nothing."""
     error: Mapping[str, Any] | None = None
     """What went wrong, if it did: `exit_code` and `message`."""
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "error")
+        optional = ("held", "archived", "error")
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }

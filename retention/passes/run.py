@@ -16,6 +16,7 @@ from retention.passes.editing import delete_expired, delete_pinned, edit_declare
 from retention.passes.guards import (
     Guards,
     check_allowed,
+    check_archive,
     check_consumers,
     check_instant,
     check_policy,
@@ -106,7 +107,7 @@ def _until_committed(
             try:
                 return carry_out(opened, planned, engines, history, started)
             except (ConflictError, StalePlanError):
-                if planned.plan.sequences is None:
+                if not planned.plan.sets_sequences:
                     raise
             held.close()
             held.enter_context(lease(opened.root, "append", opened.clock, wait_s=APPENDS_WAIT_S))
@@ -154,6 +155,7 @@ def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -
     """Refuse a plan that the stream's configuration or the instants of earlier passes forbid by now."""
     if isinstance(plan.request, DeleteSegments):
         check_policy(opened, plan)
+    check_archive(opened, plan)
     if plan.request is not None:
         check_allowed(opened, plan.request)
         return

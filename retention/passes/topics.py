@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.plan import Plan
 from retention.passes.verdicts import make_topic_plan, segment_numbers
-from retention.policy import Policy
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy import TopicPass, topic_pass
@@ -108,6 +107,12 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
     )
 
 
+def was_written_to(opened: OpenedStream, snapshot: Snapshot) -> bool:
+    """Whether a message was ever put into a topic in the epoch that it is in."""
+    counted = (snapshot.counters.next_seq.get(part, 0) for part in range(opened.config.partitions))
+    return bool(snapshot.files.num_rows) or any(counted)
+
+
 def look_at_topic(
     opened: OpenedStream, topic: TopicPolicy, as_of_ns: int, snapshot: Snapshot | None = None
 ) -> TopicLook:
@@ -132,7 +137,8 @@ def look_at_topic(
     segments = with_sealed(found, is_aged(found.first_us, topic, now_us))
     decided = topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
     rules = rules_of_files(inventory, segments, decided.fates)
-    plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins_of(offsets))
+    policy = replace(opened.config.policy(), topic=topic)
+    plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
     return TopicLook(inventory, found, segments, decided, offsets, plan, snapshot)
 
 

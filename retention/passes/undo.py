@@ -15,6 +15,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
 from retention.passes.offsets import forget_asked
 from retention.passes.settling import settle_interrupted
+from retention.passes.topics import was_written_to
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.steps import Step, reached
@@ -66,7 +67,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
 
     Raises:
         UsageError: the stream has no such run, it changed nothing, or it was undone already.
-        RefusedError: a later run touched the same segments.
+        RefusedError: a later run touched the same segments; or a topic was purged since, or written to since it was.
         VerificationError: a removed file is gone or changed: the grace period is over.
     """
     history = history_of(opened.warehouse, opened.name)
@@ -77,8 +78,9 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         _check_untouched(opened, history, run, removed)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
-            forget_asked(opened, removed)
+            forget_asked(opened, removed, outcome.get("epoch", 0))
         snapshot = opened.store.snapshot()
+        epochs = _epochs(opened, outcome, snapshot)
         compared = _compared(opened, snapshot, removed, added)
         record = {
             "kind": "undo",
@@ -86,7 +88,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             "as_of_ns": outcome["as_of_ns"],
             "restored_messages": outcome["removed_messages"],
             "restored_bytes": outcome["removed_bytes"],
-        }
+        } | ({"epoch": epochs[1]} if epochs[1] else {})
         released = _record_before(opened, snapshot, outcome)
         keep_for_undo(opened, undo, added, removed)
         history.begin(undo, record | {"status": "begun"})
@@ -96,6 +98,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             metadata={"run": undo, "undoes": run},
             compared=compared,
             released=released,
+            epoch=epochs,
         )
         version = opened.store.commit(swap, snapshot)
         history.finish(undo, record | {"status": "done", "version_after": version})
@@ -108,7 +111,7 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any
         raise UsageError(
             f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
         )
-    if not outcome["removed_messages"]:
+    if not outcome["removed_messages"] and "ends_epoch" not in outcome:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
     if outcome.get("request", {}).get("erase"):
         raise UsageError(
@@ -126,6 +129,10 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
     mine = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
     for record in later:
         counts = record.get("kind") != "undo" and record["run"] not in undone
+        if counts and "ends_epoch" in record:
+            raise RefusedError(
+                f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"
+            )
         if not counts or not record["removed_messages"]:
             continue
         theirs = _segments(_remembered(opened, record["run"], "removed"))
@@ -134,6 +141,25 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
                 f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
                 "that one first"
             )
+
+
+def _epochs(
+    opened: OpenedStream, outcome: Mapping[str, Any], snapshot: Snapshot
+) -> tuple[int, int]:
+    """The epochs before and behind the undoing of a run: what a purge has ended goes on while nothing is in its way.
+
+    Raises:
+        RefusedError: messages came behind a purge.
+    """
+    here = outcome.get("epoch", 0)
+    if "ends_epoch" not in outcome:
+        return here, here
+    if was_written_to(opened, snapshot):
+        raise RefusedError(
+            f"{opened.name}: messages came since run {outcome['run']} purged the topic, and have the offsets of those "
+            "that it removed; nothing was changed; the run cannot be undone any more"
+        )
+    return here, outcome["ends_epoch"]
 
 
 def _recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:

@@ -88,7 +88,7 @@ def make_removal(
 
 
 def make_topic_plan(
-    inventory: Inventory, policy: Policy, as_of_ns: int, rules: Array, pins: tuple[Pin, ...]
+    inventory: Inventory, policy: Policy, as_of_ns: int, rules: Array, pins: tuple[Pin, ...] | None
 ) -> Plan:
     """The plan of a pass over a topic: files go whole, or stay.
 
@@ -97,7 +97,7 @@ def make_topic_plan(
         policy: its rules.
         as_of_ns: the pass's instant.
         rules: by which rule each file goes, an index into `RULES`, or `STAYS`.
-        pins: the stored offsets that were respected.
+        pins: the stored offsets that were respected; None: nobody asked for them.
     """
     goes = rules != STAYS
     messages, size = (inventory.files[name].to_numpy() for name in ("messages", "bytes"))
@@ -137,6 +137,7 @@ def _plan(
         segments=_segment_counts(inventory.files, np.where(stays, 0, losses.messages), messages),
         read=sum((answer.read for answer in answers), inventory.read),
         released=inventory.counters.released,
+        epoch=inventory.counters.epoch,
     )
 
 

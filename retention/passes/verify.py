@@ -18,8 +18,12 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
 
     Raises:
         StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or another run has
-            recorded since what is released.
+            recorded since what is released, or the topic was purged.
     """
+    if plan.epoch != snapshot.counters.epoch:
+        raise StalePlanError(
+            f"{plan.stream}: the topic was purged since this plan was made; nothing was changed; plan again"
+        )
     live = snapshot.files
     pinned = plan.files.select(_PIN)
     found = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from retention import files
 from retention.ports import Mark
+from retention.segments import EPOCH
 from retention.stores import delta_history
 from retention.stores.layout import Layout, leaving
 from schemas.files import LOGGED_FILES
@@ -55,7 +56,8 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     """What happened between two versions of a table; None if entries are gone, too many, or of another kind.
 
     Everything but adding and removing files and raising counters is of another kind: a change of the table's
-    properties or features, and deletion vectors. Then the table itself has to be opened and examined.
+    properties or features, deletion vectors, and a purge that begins an epoch. Then the table itself has to be opened
+    and examined.
     """
     wanted = range(before.version + 1, now.version + 1)
     if (
@@ -127,5 +129,10 @@ def _row(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def _raise(counters: dict[str, dict[int, int]], name: str, version: int) -> None:
     kind, _, key = name.partition("/")
+    if name == EPOCH:
+        raise ValueError(name)
+    if kind == EPOCH:
+        # The one that counts: none of the entries begins another one.
+        kind, _, key = key.partition("/")[2].partition("/")
     if kind in _COUNTERS:
         counters[kind][int(key)] = max(version, counters[kind].get(int(key), 0))

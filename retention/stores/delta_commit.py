@@ -24,12 +24,13 @@ from retention.errors import (
 )
 from retention.failing import first_line
 from retention.ports import Swap
-from retention.segments import CONSUMERS, RELEASED, Counters
+from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
 from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
 from retention.stores.delta_history import find_token, mark_of
 from retention.stores.delta_table import DeltaHandle, open_table
+from retention.stores.delta_transactions import of_epoch
 from retention.stores.delta_writers import TOKEN, refuse_other_writers
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -142,17 +143,21 @@ class Attempt:
     def _transactions(self, at_ms: int) -> list[Transaction]:
         """The counters that the swap sets, and those that rows of other writers have raised."""
         swap, logged, effective = self.swap, self.handle.logged, self.counters
-        values: dict[str, int] = {f"batch/{writer}": n for writer, n in swap.batches.items()}
-        for prefix, current, before, wanted in (
+        epoch = effective.epoch if swap.sets_epoch is None else swap.sets_epoch
+        before, after = of_epoch(effective.epoch), of_epoch(epoch)
+        values = {f"{after}batch/{writer}": n for writer, n in swap.batches.items()}
+        for kind, current, known, wanted in (
             ("next_seq", effective.next_seq, logged.next_seq, swap.next_seq),
             ("open_base", effective.open_base, logged.open_base, swap.open_base),
         ):
-            values |= _named(prefix, {p: n for p, n in current.items() if n != before.get(p)})
-            values |= _named(prefix, wanted)
+            raised = {p: n for p, n in current.items() if n != known.get(p)}
+            values |= _named(f"{before}{kind}", raised) | _named(f"{after}{kind}", wanted)
         if swap.consumers is not None:
             values[CONSUMERS] = swap.consumers[1]
         if swap.sets_released is not None:
             values[RELEASED] = swap.sets_released
+        if swap.sets_epoch is not None:
+            values[EPOCH] = swap.sets_epoch
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
 
     def _look_for(self, token: str, error: Exception) -> int | None:

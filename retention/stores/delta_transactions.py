@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.errors import BusyError, DamagedError
-from retention.segments import CONSUMERS, RELEASED, Counters
+from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
 
@@ -23,17 +23,25 @@ _READERS = 8
 _OF_SEVERAL = re.compile(r"\d+\.checkpoint\.\d+\.(\d+)\.parquet")
 
 
+def of_epoch(epoch: int) -> str:
+    """What the names of the counters of an epoch begin with: a transaction's version counts under its name for good."""
+    return f"{EPOCH}/{epoch}/" if epoch else ""
+
+
 def counters(transactions: dict[str, int]) -> Counters:
-    """The counters that transactions keep, each named `<kind>/<key>`."""
+    """The counters that transactions keep, each named `<kind>/<key>` behind what the names of its epoch begin with."""
+    here = of_epoch(transactions.get(EPOCH, 0))
     named: dict[str, dict[str, int]] = {"next_seq": {}, "open_base": {}, "batch": {}}
     for name, version in transactions.items():
-        kind, _, key = name.partition("/")
-        named.get(kind, {})[key] = version
+        kind, _, key = name.removeprefix(here).partition("/")
+        if name.startswith(here):
+            named.get(kind, {})[key] = version
     next_seq, open_base = (
         {int(key): version for key, version in named[kind].items() if key.isdigit()}
         for kind in ("next_seq", "open_base")
     )
-    edits = {name: transactions[name] for name in (CONSUMERS, RELEASED) if name in transactions}
+    edited = (CONSUMERS, RELEASED, EPOCH)
+    edits = {name: transactions[name] for name in edited if name in transactions}
     return Counters(next_seq, open_base, named["batch"], edits)
 
 

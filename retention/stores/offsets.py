@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import xxhash
 
@@ -92,6 +92,10 @@ class Offsets:
     """Partition → the offset up to which `delete-segments` wants its sealed segments gone, as soon as they are free."""
     origin: str | None = None
     """The writer's batch that brought them: they belong to nothing unless that batch was committed."""
+    epoch: int = 0
+    """In which the offsets count, and all that is said of them."""
+    other: Offsets | None = None
+    """What was said in another epoch last: it counts again when a purge is undone."""
 
     @property
     def barriers(self) -> dict[int, int]:
@@ -105,11 +109,23 @@ class Offsets:
         }
         return {partition: barrier for partition, barrier in found.items() if barrier is not None}
 
-    def counting(self, counters: Counters) -> Offsets:
-        """The same without what an import brought that was never committed."""
-        if self.origin is None or counters.batches.get(self.origin) is not None:
+    def in_epoch(self, epoch: int) -> Offsets:
+        """What the document says of an epoch, and of the newest of the others."""
+        if self.epoch == epoch:
             return self
-        return replace(self, of={}, origin=None)
+        said = [one for one in (self, self.other) if one is not None]
+        mine = next((one for one in said if one.epoch == epoch), Offsets(epoch=epoch))
+        others = [replace(one, other=None) for one in said if one.epoch != epoch]
+        newest = max(others, key=lambda one: one.epoch)
+        about = {name: getattr(self, name) for name in ("version", "revision", "counted")}
+        return replace(mine, **about, other=newest)
+
+    def counting(self, counters: Counters) -> Offsets:
+        """What counts in the epoch that the topic is in, without what an import brought that was never committed."""
+        mine = self.in_epoch(counters.epoch)
+        if mine.origin is None or counters.batches.get(mine.origin) is not None:
+            return mine
+        return replace(mine, of={}, origin=None)
 
 
 Change = Callable[[Offsets], Offsets]
@@ -175,22 +191,36 @@ class OffsetTable:
 
 
 def _content(offsets: Offsets) -> bytes:
+    said = checked(_said(offsets))
+    return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _said(offsets: Offsets) -> dict[str, Any]:
     rows = [
         [reader.partition, reader.kind, reader.name, stored.offset, stored.stored_ns]
         for reader, stored in sorted(offsets.of.items())
     ]
-    said = {**vars(offsets), "of": rows, "watermarks": sorted(offsets.watermarks.items())}
-    return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
+    other = None if offsets.other is None else _said(offsets.other)
+    told = {"of": rows, "watermarks": sorted(offsets.watermarks.items()), "other": other}
+    return vars(offsets) | told
 
 
-def _parsed(said: dict[str, object], version: int) -> Offsets:
-    fields = unchecked(said)
-    rows = fields.pop("of")
-    of = {
-        Reader(part, kind, name): StoredOffset(offset, ns) for part, kind, name, offset, ns in rows
-    }
-    watermarks = dict(fields.pop("watermarks", ()))
-    found = Offsets(of=of, watermarks=watermarks, **fields)
+def _parsed(said: dict[str, Any], version: int) -> Offsets:
+    found = _read(unchecked(said))
     if found.version != version:
         raise ValueError(f"it is version {found.version}")
     return found
+
+
+def _read(fields: dict[str, Any]) -> Offsets:
+    of = {
+        Reader(part, kind, name): StoredOffset(offset, ns)
+        for part, kind, name, offset, ns in fields["of"]
+    }
+    other = fields.get("other")
+    told = {
+        "of": of,
+        "watermarks": dict(fields.get("watermarks", ())),
+        "other": None if other is None else _read(other),
+    }
+    return Offsets(**fields | told)

@@ -21,7 +21,7 @@ from retention.errors import (
 )
 from retention.failing import reason_of
 from retention.ports import Mark, Snapshot, Swap
-from retention.segments import Inventory, ReadCount
+from retention.segments import Counters, Inventory, ReadCount
 from retention.steps import Step, reached
 from retention.stores import doubles, index, swaps
 from retention.stores.base import FileStore
@@ -178,16 +178,18 @@ class ParquetStore(FileStore):
         swaps.check(self.stream, swap, state.files, counters)
         added = swap.add.select(FILE_STATS.names).to_pylist()
         swaps.check_staged(swap, [self._places.find(row["path"]) for row in added])
+        here = counters if swap.sets_epoch is None else Counters()
         entry = Entry(
             version=state.version + 1,
             time_ms=self._now_ms(),
             remove=swap.remove["path"].to_pylist(),
             add=added,
-            next_seq={**counters.next_seq, **swap.next_seq},
-            open_base={**counters.open_base, **swap.open_base},
+            next_seq={**here.next_seq, **swap.next_seq},
+            open_base={**here.open_base, **swap.open_base},
             batches=swap.batches,
             consumers=None if swap.consumers is None else swap.consumers[1],
             released=swap.sets_released,
+            epoch=swap.sets_epoch,
             run=swap.metadata.get("run"),
             metadata=swap.metadata,
         )

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.checks import checked, unchecked
 from retention.errors import DamagedError, UsageError
-from retention.segments import CONSUMERS, RELEASED, Counters
+from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
@@ -22,6 +22,7 @@ from schemas.files import FILE_STATS
 LIST_EVERY = 100
 _STATE = b"retention.state"
 _DIGITS = 20
+_IN_EPOCH = ("next_seq", "open_base", "batches")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Entry:
     """The counter of consumers' edits, where the commit rests on it."""
     released: int | None = None
     """The number of the record of released ranges, where the commit sets it."""
+    epoch: int | None = None
+    """The epoch that the commit begins, or goes back to: the counters of this entry are of that one."""
     run: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
@@ -56,6 +59,8 @@ class State:
     files: pa.Table
     """Shape `FILE_STATS`, in no particular order."""
     counters: Counters
+    resting: Mapping[int, Counters] = field(default_factory=dict)
+    """Epoch → what counted in it when a purge ended it, or its undoing."""
 
 
 class ParquetLog:
@@ -79,7 +84,7 @@ class ParquetLog:
         if table_id is not None and not self._follows(entry.version, table_id):
             return False
         said = {name: _plain(value) for name, value in vars(entry).items()}
-        for name in (CONSUMERS, RELEASED):
+        for name in (CONSUMERS, RELEASED, EPOCH):
             if said[name] is None:
                 # As earlier versions of this program write and read entries.
                 del said[name]
@@ -149,10 +154,9 @@ class ParquetLog:
         """Put the whole state beside the entry of its version, so that readers start there."""
         content = {
             "table_id": state.table_id,
-            "next_seq": dict(state.counters.next_seq),
-            "open_base": dict(state.counters.open_base),
-            "batches": dict(state.counters.batches),
+            **_said(state.counters),
             "edits": dict(state.counters.edits),
+            "resting": {str(epoch): _said(there) for epoch, there in state.resting.items()},
         }
         said = json.dumps(checked(content)).encode()
         table = state.files.replace_schema_metadata({_STATE: said})
@@ -173,19 +177,17 @@ class ParquetLog:
             with files.open_input(self._place(version, "parquet")) as source:
                 table = pq.read_table(source, page_checksum_verification=True)
             said = unchecked(json.loads(table.schema.metadata[_STATE]))
-            counters = Counters(
-                {int(partition): value for partition, value in said["next_seq"].items()},
-                {int(partition): value for partition, value in said["open_base"].items()},
-                said["batches"],
-                said.get("edits", {}),
-            )
+            counters = _counters(said)
+            resting = {
+                int(epoch): _counters(there) for epoch, there in said.get("resting", {}).items()
+            }
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
             if pc.any(leaving(table["path"]), min_count=0).as_py():
                 return None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries themselves are the truth; a list only saves reading them.
             return None
-        return State(version, said["table_id"], table, counters)
+        return State(version, said["table_id"], table, counters, resting)
 
     def _versions(self) -> tuple[list[int], list[int]]:
         found: dict[str, list[int]] = {"json": [], "parquet": []}
@@ -208,31 +210,54 @@ def _refuse_misplaced(entry: Entry, version: int) -> None:
         raise ValueError(f"it names {outside[0].as_py()}, outside the stream's directory")
 
 
+def _said(counters: Counters) -> dict[str, dict[Any, int]]:
+    return {name: dict(getattr(counters, name)) for name in _IN_EPOCH}
+
+
+def _counters(said: Mapping[str, Any]) -> Counters:
+    return Counters(
+        {int(partition): value for partition, value in said["next_seq"].items()},
+        {int(partition): value for partition, value in said["open_base"].items()},
+        said["batches"],
+        said.get("edits", {}),
+    )
+
+
+def _followed(
+    counters: Counters, resting: Mapping[int, Counters], entries: Sequence[Entry]
+) -> tuple[Counters, Mapping[int, Counters]]:
+    """What counts after some entries, and what counted in epochs that ended, given the same before them."""
+    edits, here = dict(counters.edits), counters.epoch
+    epochs = {epoch: _said(there) for epoch, there in {**resting, here: counters}.items()}
+    for entry in entries:
+        here = here if entry.epoch is None else entry.epoch
+        there = epochs.setdefault(here, _said(Counters()))
+        for name, values in there.items():
+            values.update(getattr(entry, name))
+        said = {CONSUMERS: entry.consumers, RELEASED: entry.released, EPOCH: entry.epoch}
+        edits |= {name: value for name, value in said.items() if value is not None}
+    found = Counters(**epochs.pop(here), edits=edits)
+    return found, {epoch: Counters(**there) for epoch, there in epochs.items()}
+
+
 def _replay(state: State | None, entries: Sequence[Entry]) -> State:
     removed: set[str] = set()
     added: dict[str, Mapping[str, Any]] = {}
-    counters = Counters() if state is None else state.counters
-    next_seq, open_base = dict(counters.next_seq), dict(counters.open_base)
-    batches, edits = dict(counters.batches), dict(counters.edits)
     for entry in entries:
         for path in entry.remove:
             if added.pop(path, None) is None:
                 removed.add(path)
         added |= {row["path"]: row for row in entry.add}
-        next_seq |= entry.next_seq
-        open_base |= entry.open_base
-        batches |= entry.batches
-        said = {CONSUMERS: entry.consumers, RELEASED: entry.released}
-        edits |= {name: value for name, value in said.items() if value is not None}
-    counters = Counters(next_seq, open_base, batches, edits)
+    before = (Counters(), {}) if state is None else (state.counters, state.resting)
+    counters, resting = _followed(*before, entries)
     new = pa.Table.from_pylist(list(added.values()), schema=FILE_STATS)
     if state is None:
         version, table_id = entries[-1].version, str(entries[0].table_id)
-        return State(version, table_id, new, counters)
+        return State(version, table_id, new, counters, resting)
     gone = pc.is_in(state.files["path"], value_set=pa.array(sorted(removed), pa.string()))
     table = pa.concat_tables([state.files.filter(pc.invert(gone)), new])
     version = entries[-1].version if entries else state.version
-    return State(version, state.table_id, table, counters)
+    return State(version, state.table_id, table, counters, resting)
 
 
 def _plain(value: object) -> object:

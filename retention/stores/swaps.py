@@ -34,6 +34,7 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
         VerificationError: the swap contradicts itself, or would put a sequence there twice.
     """
     _check_names(stream, swap)
+    _check_epoch(stream, swap, live, counters)
     _check_pins(stream, swap, live)
     _check_counters(stream, swap, counters)
     if swap.add.num_rows:
@@ -103,10 +104,25 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
             )
 
 
+def _check_epoch(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
+    """A swap acts in the epoch that it was made in; one that sets another leaves nothing of the one before."""
+    if swap.epoch is not None and swap.epoch[0] != counters.epoch:
+        raise StalePlanError(f"stream {stream}: it was purged meanwhile; {_AGAIN}")
+    if swap.sets_epoch is None:
+        return
+    goes = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
+    stays = live["path"].filter(pc.invert(goes))
+    if len(stays):
+        raise StalePlanError(
+            f"stream {stream}: {stays[0].as_py()} came meanwhile, and offsets cannot begin again beside it; {_AGAIN}"
+        )
+
+
 def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
+    here = Counters() if swap.sets_epoch is not None else counters
     for name, wanted, current in (
-        ("next sequence", swap.next_seq, counters.next_seq),
-        ("open base", swap.open_base, counters.open_base),
+        ("next sequence", swap.next_seq, here.next_seq),
+        ("open base", swap.open_base, here.open_base),
     ):
         for partition, value in wanted.items():
             if value < current.get(partition, 0):
@@ -123,7 +139,7 @@ def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
             f"stream {stream}: another run recorded meanwhile what is released; {_AGAIN}"
         )
     for writer, batch in swap.batches.items():
-        last = counters.batches.get(writer)
+        last = here.batches.get(writer)
         if last is not None and batch <= last:
             raise ConflictError(
                 f"stream {stream}: batch {last} of writer {writer} is there already, so batch {batch} "

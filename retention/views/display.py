@@ -66,7 +66,9 @@ def plan_text(plan: Plan) -> list[str]:
         lines.append(
             f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} {go(removed)}"
         )
-    return [*lines, f"  {segments_text(plan.segments.__dict__)}", *ahead]
+    place = plan.policy.archive
+    first = [f"  what goes is copied to {place} before"] if place is not None else []
+    return [*lines, f"  {segments_text(plan.segments.__dict__)}", *first, *ahead]
 
 
 def plan_headline(plan: Plan) -> str:
@@ -91,6 +93,8 @@ def _asked_headline(plan: Plan, request: Request) -> str:
     next_seq = (
         "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
     )
+    if plan.begins_epoch:
+        next_seq = "; offsets begin at 0 again, and nobody has stored one"
     if not plan.removed_messages:
         return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"
     removed = count(plan.removed_messages, "message")
@@ -112,8 +116,17 @@ def report_text(report: Report) -> list[str]:
         *gone,
         f"  {segments_text(report.segments)}; {report.files_read:,} files read{written}; {report.seconds:.2f} s",
         f"  run {report.run}",
+        *_archived(report),
         *held,
     ]
+
+
+def _archived(report: Report) -> list[str]:
+    """Where the files are copied to that went, in a line; none if nowhere."""
+    if report.archived is None:
+        return []
+    copied = f"{count(report.archived['files'], 'file')} ({format_size(report.archived['bytes'])})"
+    return [f"  {copied} copied before: {report.archived['manifest']}"]
 
 
 def _deleted(verb: str, consumers: Sequence[str]) -> list[str]:

@@ -90,7 +90,7 @@ def import_iggy_log(
             findings = _findings(found, logs)
             if not allow_damaged:
                 refuse_damage(findings)
-            _keep_offsets(opened, found, identity.writer)
+            _keep_offsets(opened, found, identity.writer, snapshot.counters.epoch)
             _commit(opened, found, logs, identity, snapshot)
         opened.store.finish()
     return TopicImported(
@@ -166,7 +166,7 @@ def _findings(found: Topic, logs: Sequence[Taken]) -> list[Finding]:
     return told
 
 
-def _keep_offsets(opened: OpenedStream, found: Topic, origin: str) -> None:
+def _keep_offsets(opened: OpenedStream, found: Topic, origin: str, epoch: int) -> None:
     """Before the commit: without it they belong to nothing, and with it no pass can overlook one."""
     now = opened.clock()
     stored = {
@@ -178,9 +178,10 @@ def _keep_offsets(opened: OpenedStream, found: Topic, origin: str) -> None:
         return
 
     def imported(before: Offsets) -> Offsets:
-        if before.origin == origin:
+        known = before.in_epoch(epoch)
+        if known.origin == origin:
             return before
-        return replace(before, of=stored, revision=before.revision + 1, origin=origin)
+        return replace(known, of=stored, revision=known.revision + 1, origin=origin)
 
     OffsetTable(opened.root).update(imported)
     reached(Step.OFFSETS_KEPT)

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
+from retention.passes.archiving import Leaving, archive
 from retention.passes.guards import check_update
 from retention.passes.history import history_of
 from retention.passes.settling import settle_interrupted
@@ -50,6 +52,11 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         StalePlanError, ConflictError: something else was committed first.
     """
     copies = stats_table(removal.copies)
+    leaving = Leaving(
+        removal.files, removal.run, removal.as_of_ns, {removal.rule: removal.messages}
+    )
+    with Engines("local") as engines:
+        archived = archive(opened, leaving, snapshot, engines)
     whole = replace(
         swap,
         remove=removal.files.select(LOGGED_FILES.names),
@@ -65,6 +72,7 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         "removed_bytes": removal.bytes,
         "by_rule": {removal.rule: removal.messages},
         "published_messages": swap.metadata["messages"],
+        **({} if archived is None else {"archived": archived.as_json()}),
     }
     history = history_of(opened.warehouse, opened.name)
     # What was published stays when the run is undone: its files are no part of the record.

@@ -27,6 +27,7 @@ from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.parquet_files import stats_table, write_messages
+from retention.passes.archiving import digest_of
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.passes.partitions import TURN
@@ -38,6 +39,7 @@ from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
 from retention.stores import delta_outlook, parquet_walk
+from retention.stores.archives import place_of, read_manifests
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
@@ -138,6 +140,12 @@ def due(folder: Path, format_: str) -> None:
     known = opened.store.inventory(opened.store.snapshot()).files
     for number in range(MERGE_ABOVE):
         StatisticsCache(layout, lambda number=number: number).add(known.slice(number % 4, 1))  # type: ignore[misc]
+
+
+def due_with_archive(folder: Path, format_: str) -> None:
+    """A segment to drop and one to rewrite, which are copied before."""
+    streams = warehouse_with(folder, format_, NOW, max_age="60s", archive="archive")
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
 
 
 def idle(folder: Path, format_: str) -> None:
@@ -391,9 +399,20 @@ def with_segments_deleted(folder: Path, format_: str) -> None:
     delete_segments(folder)
 
 
-def undo_deletion(folder: Path) -> None:
+def purge_topic(folder: Path) -> None:
+    opened = opened_at(folder).topic(TOPIC).opened
+    with Engines("local") as engines:
+        remove_now(opened, Purge(), engines)
+
+
+def with_topic_purged(folder: Path, format_: str) -> None:
+    with_topic(folder, format_)
+    purge_topic(folder)
+
+
+def undo_on_topic(kind: str, folder: Path) -> None:
     warehouse = opened_at(folder)
-    runs = [one["run"] for one in warehouse.history([TOPIC]) if one["kind"] == "delete_segments"]
+    runs = [one["run"] for one in warehouse.history([TOPIC]) if one["kind"] == kind]
     try:
         warehouse.undo(min(runs))
     except UsageError as error:
@@ -422,6 +441,7 @@ SCENARIOS = {
     "undo-hide": Scenario(with_released, undo),
     "fold": Scenario(with_acks, fold),
     "marking-apply": Scenario(dying, apply),
+    "archive": Scenario(due_with_archive, apply),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
     "undo": Scenario(applied, undo),
@@ -431,9 +451,14 @@ SCENARIOS = {
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
 SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
 SCENARIOS["delete-segments"] = Scenario(with_topic, delete_segments, TOPIC)
-SCENARIOS["undo-delete-segments"] = Scenario(with_segments_deleted, undo_deletion, TOPIC)
+SCENARIOS["undo-delete-segments"] = Scenario(
+    with_segments_deleted, partial(undo_on_topic, "delete_segments"), TOPIC
+)
 SCENARIOS["publish-topic"] = Scenario(rolling, publish_to_topic, TOPIC)
 SCENARIOS["seal-topic"] = Scenario(rolling, apply, TOPIC)
+SCENARIOS["purge-topic"] = Scenario(with_topic, purge_topic, TOPIC)
+SCENARIOS["import-purged"] = Scenario(with_topic_purged, import_topic, TOPIC)
+SCENARIOS["undo-purge-topic"] = Scenario(with_topic_purged, partial(undo_on_topic, "purge"), TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
@@ -469,11 +494,13 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
             for one in ConsumerTable(opened.root).live(counters)
         ],
         "edits": counters.consumers > 0,
+        "purged": counters.epoch > 0,
         "barriers": list(OffsetTable(opened.root).live(counters).barriers.items()),
         "asked": list(OffsetTable(opened.root).live(counters).watermarks.items()),
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),
+        "kept": _kept(folder, opened.name),
         "accounted": _accounted(folder, {orphan.location for orphan in left}),
         "orphans": sorted(orphan.what for orphan in left),
     }
@@ -496,6 +523,17 @@ def digest(stream: Stream) -> list[Any]:
     tables = [table.combine_chunks() for table in stream.messages()]
     held = pa.concat_tables(tables).to_pylist() if tables else []
     return [len(held), hashlib.sha256(repr(held).encode()).hexdigest()]
+
+
+def _kept(folder: Path, stream: str) -> list[str]:
+    """The copies in an archive that its manifests name, each of which is whole."""
+    named: set[str] = set()
+    for directory in (folder / "archive" / stream).glob("*"):
+        for manifest in read_manifests(str(directory)):
+            for one in manifest.files:
+                assert digest_of(place_of(str(directory), one.path)) == one.sha256
+                named.add(f"{one.segment}/{one.min_seq}")
+    return sorted(named)
 
 
 def _accounted(folder: Path, left: set[str]) -> dict[str, int]:

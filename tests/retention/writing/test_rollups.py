@@ -155,7 +155,7 @@ def test_a_removal_is_on_record_with_its_rule_and_the_next_sequence(orders: Open
     assert record["by_rule"] == {"rollup": 2}
     assert record["removed_bytes"] == 2 * (30 + len("orders.a") + 1)
     assert (record["status"], record["as_of_ns"]) == ("done", NOW)
-    assert history(orders).next_seq(0) == 6
+    assert history(orders).next_seq(0, 0) == 6
     assert store_of(orders).swaps[-1].metadata["run"] == record["run"]
     assert history(orders).last_as_of_ns() is None
 

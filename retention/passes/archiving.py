@@ -1,0 +1,164 @@
+"""Archiving: what a run is about to remove is copied elsewhere first, read back and compared, or nothing is removed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from retention import files
+from retention.engines.choice import Engines
+from retention.errors import VerificationError
+from retention.opened import OpenedStream
+from retention.parquet_files import open_messages
+from retention.ports import Snapshot
+from retention.rules import RULES
+from retention.segments import DataFile, ReadCount
+from retention.steps import Step, reached
+from retention.stores.archives import (
+    ArchivedFile,
+    Manifest,
+    Origin,
+    directory_of,
+    place_of,
+    write_manifest,
+)
+
+PIECE_BYTES = 8 << 20
+"""So much of a file is held at a time."""
+_KEPT = (
+    "path",
+    "partition",
+    "segment",
+    "file_bytes",
+    "messages",
+    "bytes",
+    "min_seq",
+    "max_seq",
+    "min_ts_ns",
+    "max_ts_ns",
+)
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What a commit is about to take out of a table."""
+
+    files: pa.Table
+    """Shape `FILE_STATS`, with `by_<rule>` where a plan says so; whole files, also those that lose only some rows."""
+    name: str
+    """Of the plan, or of the run where there is none."""
+    as_of_ns: int
+    by_rule: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What was copied for a run."""
+
+    manifest: str
+    files: int
+    bytes: int
+    """The length of all the copies."""
+    read: ReadCount
+
+    def as_json(self) -> dict[str, Any]:
+        """What reports and the run history say of it."""
+        return {name: getattr(self, name) for name in ("manifest", "files", "bytes")}
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """A task: copy a data file to an archive, unless the very same copy is there."""
+
+    source: DataFile
+    target: str
+
+
+def archive(
+    opened: OpenedStream, leaving: Leaving, snapshot: Snapshot, engines: Engines
+) -> Archived | None:
+    """Copy what leaves to the stream's archive, and say there what it is; None: the stream has none, or nothing leaves.
+
+    Raises:
+        DamagedError: a file is not what was committed.
+        VerificationError: a copy read back is not the file.
+        StorageError: the archive cannot be written or read.
+    """
+    place = opened.config.archive
+    if place is None or not leaving.files.num_rows:
+        return None
+    origin = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
+    directory = directory_of(place, origin)
+    sources = opened.store.data_files(leaving.files)
+    tasks = [Keeping(source, place_of(directory, source.path)) for source in sources]
+    weights: list[int] = leaving.files["file_bytes"].to_pylist()
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    digests = engine.map(kept, tasks, weights)
+    rows = leaving.files.to_pylist()
+    copies = tuple(map(_archived, rows, sources, digests))
+    manifest = Manifest(
+        origin,
+        opened.config.topic is not None,
+        leaving.name,
+        leaving.as_of_ns,
+        leaving.by_rule,
+        copies,
+    )
+    location = write_manifest(directory, manifest)
+    return Archived(location, len(copies), sum(weights), ReadCount(len(copies), sum(weights)))
+
+
+def kept(task: Keeping) -> str:
+    """Carry out a `Keeping`; the SHA-256 of the file, as the copy was read back.
+
+    Raises:
+        DamagedError, VerificationError, StorageError: as `archive`.
+    """
+    source = task.source
+    wanted = _same(task) or _copied(task)
+    if digest_of(task.target) != wanted:
+        raise VerificationError(
+            f"{task.target}: this copy of {source.location}, read back, is another file; nothing was removed; check "
+            "the archive's storage, then try again"
+        )
+    open_messages(replace(source, location=task.target, later=None))
+    reached(Step.ARCHIVE_COPIED)
+    return wanted
+
+
+def digest_of(location: str) -> str:
+    """The SHA-256 of a file, read a piece at a time."""
+    digest = hashlib.sha256()
+    with files.open_input(location) as source:
+        while piece := source.read(PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _same(task: Keeping) -> str | None:
+    """The digest of a file that an earlier run has copied already; None: it has not."""
+    length = files.length(task.source.location)
+    if length is None or files.length(task.target) != length:
+        return None
+    wanted = digest_of(task.source.location)
+    return wanted if digest_of(task.target) == wanted else None
+
+
+def _copied(task: Keeping) -> str:
+    """Copy a file; the digest of what was read."""
+    digest = hashlib.sha256()
+    with files.open_input(task.source.location) as source, files.create(task.target) as sink:
+        while piece := source.read(PIECE_BYTES):
+            digest.update(piece)
+            sink.write(piece)
+    return digest.hexdigest()
+
+
+def _archived(row: Mapping[str, Any], source: DataFile, sha256: str) -> ArchivedFile:
+    taken = {rule: row[f"by_{rule}"] for rule in RULES if row.get(f"by_{rule}")}
+    kept_columns = {name: row[name] for name in _KEPT}
+    return ArchivedFile(**kept_columns, sha256=sha256, by_rule=taken, hidden=source.hidden.tolist())

@@ -1,0 +1,33 @@
+"""From a purge of a topic to the plan that carries it out: every file goes, and offsets count from 0 again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from retention.opened import OpenedStream
+from retention.passes.plan import empty_plan
+from retention.passes.planning import Planned
+from retention.passes.topics import was_written_to
+from retention.passes.verdicts import make_topic_plan
+from retention.rules import PURGE, RULES
+from retention.rules.removal import Purge
+
+
+def plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
+    """Plan the removal of all that a topic holds, whoever has read it (iggy `PurgeTopic`).
+
+    Raises:
+        RefusedError, DamagedError: as planning a pass.
+    """
+    policy, now_ns = opened.config.policy(), opened.clock()
+    if not opened.store.exists():
+        plan = empty_plan(opened.name, now_ns, policy)
+        return Planned(replace(plan, request=request), {}, None)
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    rules = np.full(inventory.files.num_rows, RULES.index(PURGE))
+    plan = make_topic_plan(inventory, policy, now_ns, rules, None)
+    begins = was_written_to(opened, snapshot)
+    return Planned(replace(plan, request=request, begins_epoch=begins), {}, snapshot)
