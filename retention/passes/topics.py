@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from retention.errors import UsageError
 from retention.find import CONFIG_NAME
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin
+from retention.passes.held_segments import held_segments
 from retention.passes.plan import Plan
 from retention.passes.verdicts import make_topic_plan, segment_numbers
 from retention.policy import Policy
@@ -128,6 +129,9 @@ def look_at_topic(
     decided = topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
     rules = rules_of_files(inventory, segments, decided.fates)
     plan = make_topic_plan(inventory, Policy(topic=topic), as_of_ns, rules, pins_of(offsets))
+    if topic.respect_consumer_offsets:
+        waiting = rules_of_files(inventory, segments, decided.held)
+        plan = replace(plan, held_segments=held_segments(inventory.files, waiting, offsets))
     return TopicLook(inventory, segments, decided, offsets, plan, snapshot)
 
 

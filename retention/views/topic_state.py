@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.config.topic import TopicConfig
 from retention.opened import OpenedStream
+from retention.passes.held import HeldSegments
 from retention.passes.topics import TopicLook
-from retention.passes.verdicts import segment_numbers
-from retention.rules.topic_segments import STAYS
 from retention.views.offsets import info_of
 
 _OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
@@ -63,7 +61,8 @@ def topic_state_of(opened: OpenedStream, topic: TopicConfig, seen: TopicLook | N
 
 def _partitions(seen: TopicLook, count: int) -> Iterator[PartitionState]:
     files, counters = seen.inventory.files, seen.inventory.counters
-    held = messages_held(seen)
+    waiting = seen.plan.held_segments or HeldSegments()
+    held = {one.partition: one.messages for one in waiting.partitions}
     for partition in range(count):
         mine = files.filter(pc.equal(files["partition"], partition))
         starts = seen.segments.start[seen.segments.partition == partition]
@@ -79,17 +78,6 @@ def _partitions(seen: TopicLook, count: int) -> Iterator[PartitionState]:
             readers=tuple(_readers(seen, partition)),
             held_back=held.get(partition, 0),
         )
-
-
-def messages_held(seen: TopicLook) -> dict[int, int]:
-    """Partition → messages of segments that would go, had everybody read them."""
-    stored = seen.segments.end >= seen.segments.start
-    is_held = (seen.decided.held != STAYS)[stored][segment_numbers(seen.inventory.files)[0]]
-    held = seen.inventory.files.filter(pa.array(is_held))
-    summed = held.group_by("partition").aggregate([("messages", "sum")])
-    return dict(
-        zip(summed["partition"].to_pylist(), summed["messages_sum"].to_pylist(), strict=True)
-    )
 
 
 def _readers(seen: TopicLook, partition: int) -> Iterator[dict[str, Any]]:
