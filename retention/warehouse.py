@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from retention import files
 from retention.config import Config, StreamConfig
+from retention.config.topic import TopicStream
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.find import find_config, no_such_stream
@@ -26,6 +27,7 @@ from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
+from retention.stores.topic_settings import kept_settings
 from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
 
@@ -247,6 +249,8 @@ class Warehouse:
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
         config = self.config.stream(name) or self._unlisted(name, root)
+        if isinstance(config, TopicStream):
+            config = config.with_kept(kept_settings(root))
         settings = StoreSettings(
             config.format, config.grace_ns, config.exclusive, config.quiet, config.partitions
         )

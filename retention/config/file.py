@@ -16,7 +16,8 @@ from retention.config.document import Document, Mistake, Place, describe_mistake
 from retention.config.mistakes import read_model
 from retention.config.neighbours import name_mistakes, neighbour_mistakes
 from retention.config.stream import KeepingSettings, StorageSettings, StreamConfig
-from retention.config.topic import TopicConfig
+from retention.config.topic import TopicConfig, TopicStream
+from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.errors import ConfigError
 from retention.fields import Part, refuse
 
@@ -66,6 +67,10 @@ class ConfigFile(Part):
     )
     defaults: StorageSettings = Field(
         default=StorageSettings(), description="for every stream that does not say otherwise"
+    )
+    server_defaults: ServerDefaults = Field(
+        default=ServerDefaults(),
+        description="of Iggy's server, for topics that do not say otherwise",
     )
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
     topics: tuple[TopicConfig, ...] = ()
@@ -134,11 +139,13 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         topics = {at: _with_defaults(topic, head.defaults) for at, topic in topics.items()}
         streams = {at: _with_defaults(stream, head.defaults) for at, stream in streams.items()}
         mistakes += _format_mistakes(head, {**streams, **topics})
+        server = head.server_defaults
+        kept = {at: topic.kept_as(topic.settings(server)) for at, topic in topics.items()}
+        mistakes += _setting_mistakes(kept)
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     warehouse = _locate(head.warehouse, str(document.path))
-    kept = (topic.kept_as() for topic in topics.values())
-    return Config(warehouse, (*streams.values(), *kept), head.defaults)
+    return Config(warehouse, (*streams.values(), *kept.values()), head.defaults)
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
@@ -227,6 +234,12 @@ def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
 def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
     unsaid = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
     return stream.model_copy(update={key: getattr(defaults, key) for key in unsaid})
+
+
+def _setting_mistakes(topics: Mapping[Place, TopicStream]) -> Iterator[Mistake]:
+    for place, topic in topics.items():
+        for found in setting_refusals(topic.settings, topic.of.profile):
+            yield Mistake((*place, found.keys[0]), found.text)
 
 
 def _format_mistakes(
