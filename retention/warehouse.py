@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from retention import files
 from retention.config import Config, StreamConfig
-from retention.config.topic import TopicStream
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.find import find_config, no_such_stream
@@ -27,7 +26,7 @@ from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
-from retention.stores.topic_settings import kept_settings
+from retention.stores.topic_settings import settled
 from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from retention.consuming.consumer import BatchConsumer
     from retention.stream import Instant, Stream
     from retention.topic import Topic
+    from retention.views.shown import ShownStats
     from retention.writing.mirror import Mirrored
 
 
@@ -105,6 +105,17 @@ class Warehouse:
         opened = self._open(name)
         topic_of(opened)
         return Topic(opened, self.engine)
+
+    def topic_stats(self, names: Iterable[str] = ()) -> ShownStats:
+        """What topics hold (all of the configuration, if none is named): each partition, topic, Iggy's stream, all.
+
+        Raises:
+            UsageError, RefusedError, DamagedError: one is no topic, or cannot be read.
+        """
+        from retention.views.shown import stats_of
+
+        listed = (one.name for one in self.config.streams if one.topic is not None)
+        return stats_of(map(self._known, list(names) or listed))
 
     def subscribe(
         self,
@@ -248,9 +259,7 @@ class Warehouse:
     def _open(self, name: str) -> OpenedStream:
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
-        config = self.config.stream(name) or self._unlisted(name, root)
-        if isinstance(config, TopicStream):
-            config = config.with_kept(kept_settings(root))
+        config = settled(root, self.config.stream(name) or self._unlisted(name, root))
         settings = StoreSettings(
             config.format, config.grace_ns, config.exclusive, config.quiet, config.partitions
         )

@@ -34,6 +34,16 @@ def kept_settings(root: str) -> TopicSettings | None:
         ) from error
 
 
+def settled(root: str, config: StreamConfig) -> StreamConfig:
+    """A configuration, for a topic with what that keeps where it is left alone.
+
+    Raises:
+        ConfigError: it says what cannot be changed.
+        DamagedError: as `kept_settings`.
+    """
+    return config.with_kept(kept_settings(root)) if isinstance(config, TopicStream) else config
+
+
 def keep_settings(root: str, config: StreamConfig) -> None:
     """Keep what a topic is created with, or updated to; nothing is written if it is the same, or for a stream.
 

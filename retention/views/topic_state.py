@@ -1,4 +1,4 @@
-"""What a topic holds now, partition by partition, and who holds what back (iggy `GetTopic`, `GetStats`)."""
+"""What a topic holds now, partition by partition, by which settings, and who holds what back (iggy `GetTopic`)."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as pc
-
-from retention.config.topic import TopicConfig
+from retention.config.topic import TopicConfig, TopicStream
 from retention.opened import OpenedStream
 from retention.passes.held import HeldSegments
 from retention.passes.topics import TopicLook
 from retention.views.offsets import info_of
+from retention.views.partition_counts import PartitionCounts, partition_counts
 
 _OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
 
 
 @dataclass(frozen=True)
-class PartitionState:
-    """The numbers of one partition."""
+class PartitionState(PartitionCounts):
+    """The numbers of one partition, and who reads it."""
 
-    partition: int
-    messages: int
-    bytes: int
-    segments: int
-    """With the active one, also if it holds nothing."""
-    first_seq: int
-    """Where its log begins; of an empty one `last_seq` + 1."""
-    last_seq: int
-    """Iggy's current offset: what was dropped keeps its number."""
-    active: int
-    """The first offset of the segment that is written to."""
-    readers: tuple[dict[str, Any], ...]
+    readers: tuple[dict[str, Any], ...] = ()
     """Who has stored an offset: `kind`, `name`, `offset`, `stored_ns`, and `lag`, how many offsets follow."""
-    held_back: int
+    held_back: int = 0
     """Messages that would go, had everybody read them."""
+
+
+@dataclass(frozen=True)
+class SettingsState:
+    """The settings that count for a topic; None is no limit."""
+
+    message_expiry_us: int | None
+    max_topic_size: int | None
+    segment_size: int
+    defaulted: tuple[str, ...]
+    """Those that are the server's defaults."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,7 @@ class TopicState:
 
     topic: str
     iggy_stream: str | None
+    settings: SettingsState
     partitions: tuple[PartitionState, ...]
 
 
@@ -56,27 +56,25 @@ def topic_state_of(opened: OpenedStream, topic: TopicConfig, seen: TopicLook | N
         seen: what a pass over it would do; None: nothing was ever written to it.
     """
     partitions = () if seen is None else tuple(_partitions(seen, topic.partitions))
-    return TopicState(opened.name, topic.stream, partitions)
+    return TopicState(opened.name, topic.stream, _settings(opened, topic), partitions)
+
+
+def _settings(opened: OpenedStream, topic: TopicConfig) -> SettingsState:
+    policy, kept = topic.policy(), opened.config
+    defaulted = kept.settings.defaulted if isinstance(kept, TopicStream) else ()
+    return SettingsState(
+        policy.message_expiry_us, policy.max_topic_size, policy.segment_size, defaulted
+    )
 
 
 def _partitions(seen: TopicLook, count: int) -> Iterator[PartitionState]:
-    files, counters = seen.inventory.files, seen.inventory.counters
     waiting = seen.plan.held_segments or HeldSegments()
     held = {one.partition: one.messages for one in waiting.partitions}
-    for partition in range(count):
-        mine = files.filter(pc.equal(files["partition"], partition))
-        starts = seen.segments.start[seen.segments.partition == partition]
-        next_seq = counters.next_seq.get(partition, 0)
+    for counts in partition_counts(seen.inventory, seen.segments, count):
         yield PartitionState(
-            partition,
-            messages=pc.sum(mine["messages"], min_count=0).as_py(),
-            bytes=pc.sum(mine["bytes"], min_count=0).as_py(),
-            segments=len(starts),
-            first_seq=next_seq if not mine.num_rows else pc.min(mine["min_seq"]).as_py(),
-            last_seq=next_seq - 1,
-            active=int(starts.max(initial=0)),
-            readers=tuple(_readers(seen, partition)),
-            held_back=held.get(partition, 0),
+            **vars(counts),
+            readers=tuple(_readers(seen, counts.partition)),
+            held_back=held.get(counts.partition, 0),
         )
 
 
