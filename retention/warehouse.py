@@ -26,6 +26,7 @@ from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
+from retention.stores.topic_settings import settled
 from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from retention.consuming.consumer import BatchConsumer
     from retention.stream import Instant, Stream
     from retention.topic import Topic
+    from retention.views.shown import ShownStats
     from retention.writing.mirror import Mirrored
 
 
@@ -103,6 +105,17 @@ class Warehouse:
         opened = self._open(name)
         topic_of(opened)
         return Topic(opened, self.engine)
+
+    def topic_stats(self, names: Iterable[str] = ()) -> ShownStats:
+        """What topics hold (all of the configuration, if none is named): each partition, topic, Iggy's stream, all.
+
+        Raises:
+            UsageError, RefusedError, DamagedError: one is no topic, or cannot be read.
+        """
+        from retention.views.shown import stats_of
+
+        listed = (one.name for one in self.config.streams if one.topic is not None)
+        return stats_of(map(self._known, list(names) or listed))
 
     def subscribe(
         self,
@@ -246,7 +259,7 @@ class Warehouse:
     def _open(self, name: str) -> OpenedStream:
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
-        config = self.config.stream(name) or self._unlisted(name, root)
+        config = settled(root, self.config.stream(name) or self._unlisted(name, root))
         settings = StoreSettings(
             config.format, config.grace_ns, config.exclusive, config.quiet, config.partitions
         )

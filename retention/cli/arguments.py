@@ -34,6 +34,15 @@ OneTopic = Annotated[
     str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_stream)
 ]
 OnePartition = Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="All topics, if none is named.",
+    ),
+]
 Streams = Annotated[
     list[str] | None,
     typer.Argument(

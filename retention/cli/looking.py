@@ -1,4 +1,4 @@
-"""Commands that look: validate, explain, messages, state, history."""
+"""Commands that look: validate, explain, messages, state, stats, history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from retention.cli.arguments import AsOf, OneStream, Partition, Streams
+from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Topics
 from retention.cli.consumers import put_consumers
 from retention.cli.output import finish, put_json, put_lines, put_report, put_table, say
 from retention.cli.settings import settings_of
@@ -26,7 +26,7 @@ _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    for command in (explain, messages, state, history):
+    for command in (explain, messages, state, stats, history):
         app.command()(command)
 
 
@@ -117,6 +117,7 @@ def state(
         states = [one.value for one in outcomes if one.value is not None]
         if states or not outcomes:
             _put_states(states)
+            _put_partitions(states)
         if consumers:
             put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
     else:
@@ -129,6 +130,31 @@ def state(
             ]
         put_json(settings, entries, entries)
     finish(outcomes)
+
+
+def stats(ctx: typer.Context, topics: Topics = None) -> None:
+    """Show what topics hold: of all together, of each of Iggy's streams, each topic and each partition."""
+    settings = settings_of(ctx)
+    found = settings.open().topic_stats(topics or ())
+    if settings.format == "table":
+        from retention.views.display_topic import STATS_HEAD, stats_rows
+
+        put_table(STATS_HEAD, stats_rows(found), STATS_HEAD[2:])
+    else:
+        put_json(settings, found.as_json(), found.as_json())
+
+
+def _put_partitions(states: Sequence[State]) -> None:
+    from retention.views.display_topic import PARTITION_HEAD, partition_rows
+
+    rows = [
+        (one.stream, *row)
+        for one in states
+        if one.topic is not None
+        for row in partition_rows(one.topic)
+    ]
+    if rows:
+        put_table(("TOPIC", *PARTITION_HEAD), rows, PARTITION_HEAD)
 
 
 def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:

@@ -35,7 +35,7 @@ _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "delete-segments", "undo"),
-    *("explain", "messages", "state", "consumer", "offset", "history", "doctor"),
+    *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
 )
 
 

@@ -15,7 +15,8 @@ from retention.config.locations import BAD_LOCATION, Location, is_location, loca
 from retention.config.mistakes import read_model
 from retention.config.neighbours import name_mistakes, neighbour_mistakes
 from retention.config.stream import KeepingSettings, StorageSettings, StreamConfig
-from retention.config.topic import TopicConfig
+from retention.config.topic import TopicConfig, TopicStream
+from retention.config.topic_settings import ServerDefaults, setting_refusals
 from retention.errors import ConfigError
 from retention.fields import Part
 
@@ -58,6 +59,10 @@ class ConfigFile(Part):
     )
     defaults: StorageSettings = Field(
         default=StorageSettings(), description="for every stream that does not say otherwise"
+    )
+    server_defaults: ServerDefaults = Field(
+        default=ServerDefaults(),
+        description="of Iggy's server, for topics that do not say otherwise",
     )
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
     topics: tuple[TopicConfig, ...] = ()
@@ -126,11 +131,13 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         topics = {at: _with_defaults(topic, head.defaults) for at, topic in topics.items()}
         streams = {at: _with_defaults(stream, head.defaults) for at, stream in streams.items()}
         mistakes += _format_mistakes(head, {**streams, **topics})
+        server = head.server_defaults
+        kept = {at: topic.kept_as(topic.settings(server)) for at, topic in topics.items()}
+        mistakes += _setting_mistakes(kept)
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     warehouse = located(head.warehouse, str(document.path))
-    kept = (topic.kept_as() for topic in topics.values())
-    found = [_archived_at(one, str(document.path)) for one in (*streams.values(), *kept)]
+    found = [_archived_at(one, str(document.path)) for one in (*streams.values(), *kept.values())]
     return Config(warehouse, tuple(found), _archived_at(head.defaults, str(document.path)))
 
 
@@ -227,6 +234,12 @@ def _archived_at(settings: Settings, beside: str) -> Settings:
     if settings.archive is None:
         return settings
     return settings.model_copy(update={"archive": located(settings.archive, beside)})
+
+
+def _setting_mistakes(topics: Mapping[Place, TopicStream]) -> Iterator[Mistake]:
+    for place, topic in topics.items():
+        for found in setting_refusals(topic.settings, topic.of.profile):
+            yield Mistake((*place, found.keys[0]), found.text)
 
 
 def _format_mistakes(

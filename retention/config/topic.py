@@ -9,17 +9,23 @@ from typing import Self
 from pydantic import model_validator
 
 from retention.config.stream import KeepingSettings, StreamConfig
+from retention.config.topic_settings import (
+    LARGEST_SEGMENT,
+    SETTINGS,
+    ServerDefaults,
+    TopicSettings,
+    setting_refusals,
+    updated,
+)
+from retention.errors import ConfigError
 from retention.fields import Count, Expiry, Flag, Refusal, Size, Span, TopicSize, refusal, refused
 from retention.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.policy import Policy
 from retention.topic_policy import Profile, TopicPolicy
-from retention.units import MICROSECOND, format_size
+from retention.units import MICROSECOND
 
 MOST_NAME_BYTES = 255
 MOST_PARTITIONS = 1000
-SEGMENT_UNIT = 512
-SMALLEST_SEGMENT = 2**20
-LARGEST_SEGMENT = 2**30
 _SEED_NAME = re.compile(r"[\w.\-\s]+")
 
 
@@ -44,29 +50,40 @@ class TopicConfig(KeepingSettings):
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
-        refusals = [*_name(self), *_partitions(self), *_segments(self), *_size(self)]
+        refusals = [*_name(self), *_partitions(self)]
         if refusals:
             raise refused(refusals)
         if self.seed_names:
             self.__dict__["name"] = ".".join(self.name.lower().split())
         return self
 
-    def kept_as(self) -> StreamConfig:
-        """The stream that it is kept as: of one subject, without limits of its own."""
+    def settings(self, server: ServerDefaults) -> TopicSettings:
+        """What it is created with if its server has these defaults."""
+        defaulted = tuple(
+            name
+            for name in SETTINGS
+            if name not in self.model_fields_set or getattr(self, name) == SERVER_DEFAULT
+        )
+        values = {name: getattr(server if name in defaulted else self, name) for name in SETTINGS}
+        return TopicSettings(**values, defaulted=defaulted)
+
+    def kept_as(self, settings: TopicSettings) -> TopicStream:
+        """The stream that it is kept as, with these settings: of one subject, without limits of its own."""
         said = {name: getattr(self, name) for name in KeepingSettings.model_fields}
         return TopicStream.model_construct(
             **said,
             name=self.name,
             subjects=(self.name,),
             no_ack=True,
-            segment_size=self.segment_size,
+            segment_size=settings.segment_size,
             segment_span=self.roll_after,
             whole_segments=True,
-            of=self,
+            of=self.model_copy(update={name: getattr(settings, name) for name in SETTINGS}),
+            settings=settings,
         )
 
     def policy(self) -> TopicPolicy:
-        """What the rules see; what is left to the server's default is never and unlimited, as its own default is."""
+        """What the rules see; what is still left to the server's default is never and unlimited."""
         return TopicPolicy(
             partitions=self.partitions,
             segment_size=self.segment_size,
@@ -83,6 +100,8 @@ class TopicStream(StreamConfig):
     """A topic as a stream; its name may be one that no stream can have."""
 
     of: TopicConfig
+    """With the settings below."""
+    settings: TopicSettings
 
     @property
     def topic(self) -> TopicConfig:
@@ -92,6 +111,29 @@ class TopicStream(StreamConfig):
     def policy(self) -> Policy:
         """What the rules see: those of the topic."""
         return Policy(topic=self.of.policy(), archive=self.archive)
+
+    def with_kept(self, kept: TopicSettings | None) -> TopicStream:
+        """The same with what the topic keeps where the configuration leaves it alone.
+
+        Args:
+            kept: its settings; None: it is not created yet.
+
+        Raises:
+            ConfigError: the configuration says what cannot be changed, or what a server would not take.
+        """
+        if kept is None:
+            return self
+        said, profile = self.settings, self.of.profile
+        settings = updated(kept, said, profile)
+        refusals = [one.text for one in setting_refusals(settings, profile)]
+        if profile == "modern" and settings.segment_size != kept.segment_size:
+            refusals = [
+                f"it is {kept.segment_size} since the topic was created and cannot be changed to {said.segment_size}; "
+                f"write segment_size: {kept.segment_size}, or remove it, or use a new topic"
+            ]
+        if refusals:
+            raise ConfigError(f"topic {self.name}: {'; '.join(refusals)}")
+        return self.of.kept_as(settings)
 
 
 def _limit(code: int) -> int | None:
@@ -113,27 +155,6 @@ def _partitions(topic: TopicConfig) -> Iterator[Refusal]:
     if not 1 <= topic.partitions <= MOST_PARTITIONS:
         yield _ours(
             "partitions", f"{topic.partitions} is out of range: write 1 to {MOST_PARTITIONS}"
-        )
-
-
-def _segments(topic: TopicConfig) -> Iterator[Refusal]:
-    least = SMALLEST_SEGMENT if topic.profile == "modern" else SEGMENT_UNIT
-    size = topic.segment_size
-    if not least <= size <= LARGEST_SEGMENT or size % SEGMENT_UNIT:
-        nearest = min(max(size // SEGMENT_UNIT * SEGMENT_UNIT, least), LARGEST_SEGMENT)
-        yield _ours(
-            "segment_size",
-            f"{size} is out of range: Iggy takes multiples of {SEGMENT_UNIT} bytes from {format_size(least)} to"
-            f" {format_size(LARGEST_SEGMENT)}; write {nearest}",
-        )
-
-
-def _size(topic: TopicConfig) -> Iterator[Refusal]:
-    cap = _limit(topic.max_topic_size)
-    if cap is not None and cap < topic.segment_size:
-        yield _ours(
-            "max_topic_size segment_size",
-            f"{cap} is less than one segment of {topic.segment_size}; write at least that, or unlimited",
         )
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from retention.opened import OpenedStream
+from retention.passes.held import HeldSegments
+from retention.passes.held_segments import held_segments
 from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
 from retention.passes.topics import (
+    TopicLook,
     look_at_topic,
     pins_of,
     refuse_partition,
@@ -17,7 +23,8 @@ from retention.passes.topics import (
 from retention.passes.verdicts import make_topic_plan
 from retention.rules.iggy import reached_by
 from retention.rules.segment_removal import DeleteSegments, fates_asked
-from retention.rules.topic_segments import TopicSegments
+from retention.rules.spans import Array
+from retention.rules.topic_segments import STAYS, TopicSegments
 
 
 def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:
@@ -37,10 +44,21 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
     reaching = replace(request, up_to=_reach(seen.found, request))
     asked = {} if reaching.up_to is None else {request.partition: reaching.up_to}
     barriers = seen.offsets.barriers if topic.respect_consumer_offsets else {}
-    rules = rules_of_files(seen.inventory, seen.found, fates_asked(seen.found, asked, barriers))
+    fates = fates_asked(seen.found, asked, barriers)
+    rules = rules_of_files(seen.inventory, seen.found, fates)
     plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
+    held = _held(seen, asked, fates) if topic.respect_consumer_offsets else None
     counters = seen.inventory.counters
-    return Planned(replace(plan, request=reaching), counters.next_seq, seen.snapshot)
+    return Planned(
+        replace(plan, request=reaching, held_segments=held), counters.next_seq, seen.snapshot
+    )
+
+
+def _held(seen: TopicLook, asked: Mapping[int, int], fates: Array) -> HeldSegments:
+    """What was asked for and stays, because somebody has not read it."""
+    waiting = np.where(fates == STAYS, fates_asked(seen.found, asked, {}), STAYS)
+    rules = rules_of_files(seen.inventory, seen.found, waiting)
+    return held_segments(seen.inventory.files, rules, seen.offsets)
 
 
 def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:

@@ -1,4 +1,4 @@
-"""What a pass held back: which rules would have taken how much, for whom, and since when."""
+"""What a pass held back, for consumers or for readers of a topic: how much would have gone, for whom, since when."""
 
 from __future__ import annotations
 
@@ -46,12 +46,72 @@ class Held:
         }
 
 
+@dataclass(frozen=True)
+class HeldForReader:
+    """What waits for one reader: segments that would go, and that it has not read to their ends."""
+
+    kind: str
+    """`consumer` or `group`."""
+    name: str
+    offset: int
+    """The one that it has stored."""
+    stored_ns: int
+    """Since when, nanoseconds since the epoch."""
+    segments: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class HeldIn:
+    """What is held back of one partition."""
+
+    partition: int
+    segments: int
+    messages: int
+    bytes: int
+    by_rule: dict[str, int]
+    """Rule → the messages that it would take."""
+    readers: tuple[HeldForReader, ...]
+    """For whom, the slowest first."""
+
+
+@dataclass(frozen=True)
+class HeldSegments:
+    """What is held back of a topic."""
+
+    segments: int = 0
+    messages: int = 0
+    bytes: int = 0
+    partitions: tuple[HeldIn, ...] = ()
+    """Those of which something is held back."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        partitions = [
+            asdict(one) | {"readers": [asdict(reader) for reader in one.readers]}
+            for one in self.partitions
+        ]
+        return asdict(self) | {"partitions": partitions}
+
+
 def held_from_json(values: dict[str, Any] | None) -> Held | None:
-    """Read what `Held.as_json` made."""
-    if values is None:
+    """Read what `Held.as_json` made; None: the policy holds nothing, or it is that of a topic."""
+    if values is None or "partitions" in values:
         return None
     by_consumer = tuple(HeldFor(**one) for one in values["by_consumer"])
     return Held(**values | {"by_consumer": by_consumer, "missing": tuple(values["missing"])})
+
+
+def held_segments_from_json(values: dict[str, Any] | None) -> HeldSegments | None:
+    """Read what `HeldSegments.as_json` made; None: it holds nothing, or is that of a stream."""
+    if values is None or "partitions" not in values:
+        return None
+    partitions = tuple(
+        HeldIn(**one | {"readers": tuple(HeldForReader(**reader) for reader in one["readers"])})
+        for one in values["partitions"]
+    )
+    return HeldSegments(**values | {"partitions": partitions})
 
 
 def summed(

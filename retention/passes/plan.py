@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast
-from retention.passes.held import Held
+from retention.passes.held import Held, HeldSegments
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
@@ -74,6 +74,8 @@ class Plan:
     """The epoch in which the sequences count that it speaks of."""
     begins_epoch: bool = False
     """Whether offsets count from 0 again behind it: the purge of a topic."""
+    held_segments: HeldSegments | None = None
+    """What stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
 
     @property
     def kind(self) -> str:
@@ -108,8 +110,9 @@ class Plan:
 
     @property
     def held_as_json(self) -> dict[str, Any] | None:
-        """What consumers hold back as JSON values; None: the policy holds nothing."""
-        return None if self.held is None else self.held.as_json()
+        """What is held back as JSON values; None: the policy holds nothing."""
+        held = self.held or self.held_segments
+        return None if held is None else held.as_json()
 
     @property
     def drops(self) -> pa.Table:
@@ -182,8 +185,8 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the plan, JSON-able."""
-        held = {} if self.held is None else {"held": self.held_as_json}
-        return held | {
+        held = self.held_as_json
+        return ({} if held is None else {"held": held}) | {
             "stream": self.stream,
             "plan_id": self.plan_id,
             "removed_messages": self.removed_messages,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.passes.audience import pins_as_json, pins_from_json
-from retention.passes.held import held_from_json
+from retention.passes.held import held_from_json, held_segments_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.policy import policy_from_json
 from retention.rules.removal import as_json, from_json
@@ -115,6 +115,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         epoch=header.get("epoch", 0),
         begins_epoch=header.get("begins_epoch", False),
         held=held_from_json(header.get("held")),
+        held_segments=held_segments_from_json(header.get("held")),
         **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
     )
 

@@ -31,7 +31,7 @@ class Report:
     deleted_consumers: Sequence[str] = ()
     """Those that nobody had used for too long."""
     held: Mapping[str, Any] | None = None
-    """What consumers held back, or with `warn` would have, as `Held.as_json` has it; None: nothing is ever held."""
+    """What was held back, or with `warn` would have been, as `Plan.held_as_json` has it; None: nothing is ever held."""
     archived: Mapping[str, Any] | None = None
     """What was copied before it went, as `Archived.as_json` has it; None: nothing."""
     error: Mapping[str, Any] | None = None

@@ -33,6 +33,7 @@ from retention.passes.settling import settle_interrupted
 from retention.rules.removal import Request
 from retention.rules.segment_removal import DeleteSegments
 from retention.stores.lease import lease
+from retention.stores.topic_settings import keep_settings
 
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
@@ -56,6 +57,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         check_update(opened, history)
+        keep_settings(opened.root, opened.config)
         edit_declared(opened)
         expired = delete_expired(opened, as_of_ns)
         seal_aged(opened, as_of_ns)
@@ -145,6 +147,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
             snapshot = pinned(opened, plan)
         check_whole(opened, plan, snapshot)
         check_consumers(opened, plan, snapshot)
+        keep_settings(opened.root, opened.config)
         planned = Planned(
             replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
         )

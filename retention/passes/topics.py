@@ -13,6 +13,7 @@ from retention.errors import UsageError
 from retention.find import CONFIG_NAME
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin
+from retention.passes.held_segments import held_segments
 from retention.passes.plan import Plan
 from retention.passes.verdicts import make_topic_plan, segment_numbers
 from retention.ports import Snapshot
@@ -139,6 +140,9 @@ def look_at_topic(
     rules = rules_of_files(inventory, segments, decided.fates)
     policy = replace(opened.config.policy(), topic=topic)
     plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
+    if topic.respect_consumer_offsets:
+        waiting = rules_of_files(inventory, segments, decided.held)
+        plan = replace(plan, held_segments=held_segments(inventory.files, waiting, offsets))
     return TopicLook(inventory, found, segments, decided, offsets, plan, snapshot)
 
 

@@ -18,6 +18,7 @@ from retention.rules.removal import Request
 from retention.units import format_duration, format_size
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
+from retention.views.display_topic import topic_text
 from retention.views.reasons import reason
 from retention.views.state import Bucket, State
 from retention.views.words import between, brief_duration, brief_instant, count, go
@@ -152,6 +153,7 @@ def state_text(state: State) -> list[str]:
         f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
         *([f"  {due_text(state.forecast)}"] if state.forecast.due else ()),
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
+        *(f"  {line}" for line in (topic_text(state.topic) if state.topic else ())),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What people read about what consumers hold back from limits."""
+"""What people read about what is held back: from limits by consumers, of topics by stored offsets."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 from retention.units import format_size
 from retention.views.words import brief_instant, count
 
+MOST_READERS = 12
+"""How many lines about readers are shown before the rest is counted."""
+
 
 def held_text(held: Mapping[str, Any] | None) -> list[str]:
-    """What is held back, for whom, and since when, a line for each consumer and rule.
+    """What is held back, for whom, and since when: a line for each consumer and rule, or partition and reader.
 
     Args:
-        held: as `Held.as_json` has it; None: nothing is ever held.
+        held: as `Plan.held_as_json` has it; None: nothing is ever held.
     """
     if held is None:
         return []
+    if "partitions" in held:
+        return _of_topic(held)
     missing = [
         f"{name} is not there, so that it counts as needing everything" for name in held["missing"]
     ]
@@ -37,3 +42,23 @@ def _line(one: Mapping[str, Any]) -> str:
         f"{one['consumer']} needs {one['messages']:,} that {one['rule']} would take, the oldest stored"
         f" {brief_instant(one['oldest_ts_ns'])}"
     )
+
+
+def _of_topic(held: Mapping[str, Any]) -> list[str]:
+    if not held["segments"]:
+        return []
+    lines = [
+        f"  partition {one['partition']}: {_amount(reader)} {'waits' if reader['segments'] == 1 else 'wait'} for"
+        f" {reader['kind']} {reader['name']}, which has read up to {reader['offset']:,} since"
+        f" {brief_instant(reader['stored_ns'])}"
+        for one in held["partitions"]
+        for reader in one["readers"]
+    ]
+    rest = len(lines) - MOST_READERS
+    more = [f"  and {rest:,} more who read a partition"] if rest > 0 else []
+    return [f"{_amount(held)} held back by stored offsets:", *lines[:MOST_READERS], *more]
+
+
+def _amount(held: Mapping[str, Any]) -> str:
+    size = format_size(held["bytes"])
+    return f"{count(held['segments'], 'segment')} ({count(held['messages'], 'message')}, {size})"

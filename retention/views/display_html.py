@@ -18,9 +18,17 @@ from retention.views.display import (
 )
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
+from retention.views.display_topic import (
+    PARTITION_HEAD,
+    STATS_HEAD,
+    partition_rows,
+    settings_text,
+    stats_rows,
+)
 from retention.views.latest import Latest, latest_headline, shown_rows
 from retention.views.reasons import reason
 from retention.views.state import State
+from retention.views.topic_stats import TopicStats
 from retention.views.words import brief_instant, count
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
@@ -116,7 +124,24 @@ def state_html(state: State) -> str:
         *([("Due", due_text(state.forecast))] if state.forecast.due else []),
     ]
     parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
+    if state.topic is not None:
+        rows = partition_rows(state.topic)
+        parts += [_quiet(settings_text(state.topic.settings)), _numbers(PARTITION_HEAD, rows)]
     return _card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)
+
+
+def stats_html(stats: TopicStats) -> str:
+    """Statistics of topics."""
+    total = stats.rows[0]
+    aside = f"{count(total.partitions, 'partition')}, {count(total.segments, 'segment')}"
+    parts = [_headline(total.messages, total.bytes, ""), _numbers(STATS_HEAD, stats_rows(stats), 2)]
+    return _card(count(total.topics, "topic"), aside, parts)
+
+
+def _numbers(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 0) -> str:
+    """A table of numbers behind so many columns of text."""
+    titles = [name.capitalize() for name in head]
+    return _table(titles, rows, numbers=set(range(text, len(head))))
 
 
 def latest_html(latest: Latest) -> str:

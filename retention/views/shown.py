@@ -1,13 +1,24 @@
-"""Reports, explanations, states and last values that show themselves: as text in a terminal, as HTML in a notebook."""
+"""What shows itself, as text in a terminal, as HTML in a notebook: reports, explanations, states, last values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from retention.opened import OpenedStream
 from retention.passes.explain import Explanation
 from retention.passes.report import Report
 from retention.views.display import explanation_text, report_text, state_text
-from retention.views.display_html import explanation_html, latest_html, report_html, state_html
+from retention.views.display_html import (
+    explanation_html,
+    latest_html,
+    report_html,
+    state_html,
+    stats_html,
+)
+from retention.views.display_topic import stats_text
 from retention.views.latest import Latest, latest_text
 from retention.views.state import State
+from retention.views.topic_stats import TopicStats, count_topic, topic_stats
 
 
 class ShownReport(Report):
@@ -38,6 +49,25 @@ class ShownState(State):
 
     def _repr_html_(self) -> str:
         return state_html(self)
+
+
+class ShownStats(TopicStats):
+    """Statistics of topics as they are shown."""
+
+    def __repr__(self) -> str:
+        return "\n".join(stats_text(self))
+
+    def _repr_html_(self) -> str:
+        return stats_html(self)
+
+
+def stats_of(topics: Iterable[OpenedStream]) -> ShownStats:
+    """Count topics.
+
+    Raises:
+        UsageError, RefusedError, DamagedError: as `count_topic`.
+    """
+    return ShownStats(**vars(topic_stats(map(count_topic, topics))))
 
 
 class ShownLatest(Latest):

@@ -1,4 +1,4 @@
-"""What a topic holds now, partition by partition, and who holds what back (iggy `GetTopic`, `GetStats`)."""
+"""What a topic holds now, partition by partition, by which settings, and who holds what back (iggy `GetTopic`)."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from retention.config.topic import TopicConfig
+from retention.config.topic import TopicConfig, TopicStream
 from retention.opened import OpenedStream
+from retention.passes.held import HeldSegments
 from retention.passes.topics import TopicLook
 from retention.passes.verdicts import segment_numbers
 from retention.rules.iggy import topic_pass
-from retention.rules.spans import Array
 from retention.rules.topic_segments import STAYS, TopicSegments, with_sealed
 from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND
 from retention.views.offsets import info_of
+from retention.views.partition_counts import PartitionCounts, partition_counts
 
 _OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
 
 
 @dataclass(frozen=True)
-class PartitionState:
-    """The numbers of one partition."""
+class PartitionState(PartitionCounts):
+    """The numbers of one partition, and who reads it."""
 
-    partition: int
-    messages: int
-    bytes: int
-    segments: int
-    """With the active one, also if it holds nothing."""
-    first_seq: int
-    """Where its log begins; of an empty one `last_seq` + 1."""
-    last_seq: int
-    """Iggy's current offset: what was dropped keeps its number."""
-    active: int
-    """The first offset of the segment that is written to."""
-    readers: tuple[dict[str, Any], ...]
+    readers: tuple[dict[str, Any], ...] = ()
     """Who has stored an offset: `kind`, `name`, `offset`, `stored_ns`, and `lag`, how many offsets follow."""
-    held_back: int
+    held_back: int = 0
     """Messages that would go, had everybody read them."""
-    waits_for_roll: int
+    waits_for_roll: int = 0
     """Messages that would go, were the active segment sealed."""
-    roll_due_ns: int | None
+    roll_due_ns: int | None = None
     """When `roll_after` has the next publish or pass seal the active segment; None: size alone does."""
+
+
+@dataclass(frozen=True)
+class SettingsState:
+    """The settings that count for a topic; None is no limit."""
+
+    message_expiry_us: int | None
+    max_topic_size: int | None
+    segment_size: int
+    defaulted: tuple[str, ...]
+    """Those that are the server's defaults."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class TopicState:
 
     topic: str
     iggy_stream: str | None
+    settings: SettingsState
     partitions: tuple[PartitionState, ...]
 
 
@@ -67,36 +68,38 @@ def topic_state_of(opened: OpenedStream, topic: TopicConfig, seen: TopicLook | N
         seen: what a pass over it would do; None: nothing was ever written to it.
     """
     partitions = () if seen is None else tuple(_partitions(seen, topic.policy()))
-    return TopicState(opened.name, topic.stream, partitions)
+    return TopicState(opened.name, topic.stream, _settings(opened, topic), partitions)
+
+
+def _settings(opened: OpenedStream, topic: TopicConfig) -> SettingsState:
+    policy, kept = topic.policy(), opened.config
+    defaulted = kept.settings.defaulted if isinstance(kept, TopicStream) else ()
+    return SettingsState(
+        policy.message_expiry_us, policy.max_topic_size, policy.segment_size, defaulted
+    )
 
 
 def _partitions(seen: TopicLook, topic: TopicPolicy) -> Iterator[PartitionState]:
-    files, counters = seen.inventory.files, seen.inventory.counters
-    held, waiting = messages_held(seen), _messages_waiting(seen, topic)
-    for partition in range(topic.partitions):
-        mine = files.filter(pc.equal(files["partition"], partition))
-        at = np.flatnonzero(seen.found.partition == partition)
-        next_seq = counters.next_seq.get(partition, 0)
+    held_segments = seen.plan.held_segments or HeldSegments()
+    held = {one.partition: one.messages for one in held_segments.partitions}
+    waiting, due_ns = _messages_waiting(seen, topic), _roll_due_ns(seen.found, topic)
+    for counts in partition_counts(seen.inventory, seen.found, topic.partitions):
         yield PartitionState(
-            partition,
-            messages=pc.sum(mine["messages"], min_count=0).as_py(),
-            bytes=pc.sum(mine["bytes"], min_count=0).as_py(),
-            segments=len(at),
-            first_seq=next_seq if not mine.num_rows else pc.min(mine["min_seq"]).as_py(),
-            last_seq=next_seq - 1,
-            active=int(seen.found.start[at].max(initial=0)),
-            readers=tuple(_readers(seen, partition)),
-            held_back=held.get(partition, 0),
-            waits_for_roll=waiting.get(partition, 0),
-            roll_due_ns=_roll_due_ns(seen.found, at, topic),
+            **vars(counts),
+            readers=tuple(_readers(seen, counts.partition)),
+            held_back=held.get(counts.partition, 0),
+            waits_for_roll=waiting.get(counts.partition, 0),
+            roll_due_ns=due_ns.get(counts.partition),
         )
 
 
-def _roll_due_ns(found: TopicSegments, at: Array, topic: TopicPolicy) -> int | None:
-    """When age seals the last one of a partition's segments."""
-    if topic.roll_after_us is None or not len(at) or not found.first_us[at[-1]]:
-        return None
-    return (int(found.first_us[at[-1]]) + topic.roll_after_us) * MICROSECOND
+def _roll_due_ns(found: TopicSegments, topic: TopicPolicy) -> dict[int, int]:
+    """Partition → when age seals its active segment, where there is a message in it."""
+    if topic.roll_after_us is None:
+        return {}
+    active = ~found.sealed & (found.first_us != 0)
+    due_us = found.first_us[active] + topic.roll_after_us
+    return dict(zip(found.partition[active].tolist(), (due_us * MICROSECOND).tolist(), strict=True))
 
 
 def _messages_waiting(seen: TopicLook, topic: TopicPolicy) -> dict[int, int]:
@@ -107,18 +110,12 @@ def _messages_waiting(seen: TopicLook, topic: TopicPolicy) -> dict[int, int]:
     would = topic_pass(sealed, topic, now_us, offsets.barriers, offsets.watermarks)
     is_stored = sealed.end >= sealed.start
     active = ~seen.found.sealed[seen.found.end >= seen.found.start]
-    return _messages(seen, active & (would.fates[is_stored] != STAYS))
-
-
-def messages_held(seen: TopicLook) -> dict[int, int]:
-    """Partition → messages of segments that would go, had everybody read them."""
-    return _messages(seen, (seen.decided.held != STAYS)[seen.segments.end >= seen.segments.start])
-
-
-def _messages(seen: TopicLook, chosen: Array) -> dict[int, int]:
-    """Partition → messages of some segments, chosen among those that hold any by a mask."""
-    files = seen.inventory.files.filter(pa.array(chosen[segment_numbers(seen.inventory.files)[0]]))
-    summed = files.group_by("partition").aggregate([("messages", "sum")])
+    chosen = pa.array(
+        (active & (would.fates[is_stored] != STAYS))[segment_numbers(seen.inventory.files)[0]]
+    )
+    summed = (
+        seen.inventory.files.filter(chosen).group_by("partition").aggregate([("messages", "sum")])
+    )
     return dict(
         zip(summed["partition"].to_pylist(), summed["messages_sum"].to_pylist(), strict=True)
     )

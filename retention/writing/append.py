@@ -28,6 +28,7 @@ from retention.ports import Snapshot, Swap
 from retention.segments import DataFile
 from retention.staging import PARTITION, Removal, Staged, Staging
 from retention.stores.lease import lease
+from retention.stores.topic_settings import keep_settings
 from retention.writing.recorded import commit_removal
 from schemas.files import LOGGED_FILES
 from schemas.messages import FILE_COLUMNS
@@ -178,6 +179,7 @@ def append_drafts(
     store = opened.store
     with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
         store.create()
+        keep_settings(opened.root, opened.config)
         for _ in range(ATTEMPTS):
             attempt = begin()
             if is_repeat(attempt.snapshot, identity):

@@ -27,6 +27,7 @@ from retention.ports import Snapshot, Swap
 from retention.steps import Step, reached
 from retention.stores.lease import lease
 from retention.stores.offsets import Offsets, OffsetTable, Reader, StoredOffset
+from retention.stores.topic_settings import keep_settings
 from retention.writing.append import LEASE_WAIT_S, BatchIdentity, is_repeat
 from retention.writing.iggy_rows import Taken, Taking, taken
 from schemas.files import LOGGED_FILES
@@ -90,6 +91,7 @@ def import_iggy_log(
             findings = _findings(found, logs)
             if not allow_damaged:
                 refuse_damage(findings)
+            keep_settings(opened.root, opened.config)
             _keep_offsets(opened, found, identity.writer, snapshot.counters.epoch)
             _commit(opened, found, logs, identity, snapshot)
         opened.store.finish()

@@ -26,7 +26,7 @@ COMMANDS = [
         "consumer",
         "offset",
     ),
-    *("history", "doctor"),
+    *("stats", "history", "doctor"),
 ]
 NOT_BUILT = ("reclaim", "compact", "verify", "iggy")
 

@@ -128,3 +128,13 @@ def test_a_stream_cannot_take_from_a_topic(clicks: Commands) -> None:
     done = clicks.run("mirror", "COPY")
     assert done.exit_code == 2
     assert "clicks: is a topic, from which COPY cannot take" in done.stderr
+
+
+def test_statistics_of_topics_are_a_table_and_rows(clicks: Commands) -> None:
+    rows = clicks.json("stats")
+    assert [row["level"] for row in rows] == ["total", "topic", "partition", "partition"]
+    assert (rows[0]["messages"], rows[2]["last_seq"]) == (40, 29)
+    assert clicks.json("stats", NAME) == rows
+    assert "total" in clicks.run("stats").stdout
+    assert "MISSING" in clicks.run("state").stdout
+    assert clicks.run("stats", "nobody").exit_code == 2

@@ -1,0 +1,84 @@
+"""Summing up what stored offsets hold back of a topic, partition by partition and reader by reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from retention.passes.held import HeldForReader, HeldIn, HeldSegments
+from retention.passes.verdicts import segment_numbers
+from retention.rules import RULES
+from retention.rules.judge import STAYS
+from retention.rules.spans import Array
+from retention.stores.offsets import Offsets, Reader, StoredOffset
+
+
+def held_segments(files: pa.Table, rules: Array, offsets: Offsets) -> HeldSegments:
+    """Sum up what is held back.
+
+    Args:
+        files: an inventory's, shape `FILE_STATS`.
+        rules: by which rule each would go, had everybody read everything, an index into `RULES`; `STAYS`: it is not
+            held back.
+        offsets: the stored ones.
+    """
+    held = rules != STAYS
+    if not held.any():
+        return HeldSegments()
+    segments, readers = _Segments(files.filter(pa.array(held)), rules[held]), _by_partition(offsets)
+    partitions = tuple(
+        segments.held_in(partition, readers.get(partition, {})) for partition in segments.partitions
+    )
+    return HeldSegments(*segments.sums(slice(None)), partitions=partitions)
+
+
+class _Segments:
+    """Segments that are held back, one entry each, by partition, the oldest first."""
+
+    def __init__(self, files: pa.Table, rules: Array) -> None:
+        numbers, count = segment_numbers(files)
+        begins = np.searchsorted(numbers, np.arange(count))
+        self._partition = files["partition"].to_numpy()[begins]
+        self._rule = rules[begins]
+        self._end = np.maximum.reduceat(files["max_seq"].to_numpy(), begins)
+        self._messages = np.add.reduceat(files["messages"].to_numpy(), begins)
+        self._bytes = np.add.reduceat(files["bytes"].to_numpy(), begins)
+
+    @property
+    def partitions(self) -> list[int]:
+        """Those that they lie in."""
+        found: list[int] = np.unique(self._partition).tolist()
+        return found
+
+    def sums(self, part: slice) -> tuple[int, int, int]:
+        """How many segments, messages and bytes."""
+        messages, size = self._messages[part], self._bytes[part]
+        return len(messages), int(messages.sum()), int(size.sum())
+
+    def held_in(self, partition: int, stored: Mapping[Reader, StoredOffset]) -> HeldIn:
+        """Those of one partition."""
+        part = slice(*np.searchsorted(self._partition, [partition, partition + 1]).tolist())
+        by_rule = np.bincount(
+            self._rule[part], weights=self._messages[part], minlength=len(RULES)
+        ).astype(np.int64)
+        readers = sorted(self._readers(part, stored), key=lambda one: one.offset)
+        named = {RULES[at]: int(by_rule[at]) for at in np.flatnonzero(by_rule).tolist()}
+        return HeldIn(partition, *self.sums(part), by_rule=named, readers=tuple(readers))
+
+    def _readers(
+        self, part: slice, stored: Mapping[Reader, StoredOffset]
+    ) -> Iterator[HeldForReader]:
+        for reader, last in sorted(stored.items()):
+            first = part.start + int(np.searchsorted(self._end[part], last.offset, side="right"))
+            if first < part.stop:
+                sums = self.sums(slice(first, part.stop))
+                yield HeldForReader(reader.kind, reader.name, last.offset, last.stored_ns, *sums)
+
+
+def _by_partition(offsets: Offsets) -> dict[int, dict[Reader, StoredOffset]]:
+    found: dict[int, dict[Reader, StoredOffset]] = {}
+    for reader, stored in offsets.of.items():
+        found.setdefault(reader.partition, {})[reader] = stored
+    return found

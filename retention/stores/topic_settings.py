@@ -1,0 +1,63 @@
+"""The settings that a topic was created with or updated to, as a small file in the topic's own directory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from retention import files
+from retention.checks import checked, unchecked
+from retention.config import StreamConfig
+from retention.config.topic import TopicStream
+from retention.config.topic_settings import TopicSettings
+from retention.errors import DamagedError
+from retention.steps import Step, reached
+
+
+def kept_settings(root: str) -> TopicSettings | None:
+    """What the topic below `root` keeps; None: it is not created yet, or was before settings were kept.
+
+    Raises:
+        DamagedError: the file is not what was written.
+    """
+    location = _place(root)
+    content = files.read_bytes(location)
+    if content is None:
+        return None
+    try:
+        said = unchecked(json.loads(content))
+        return TopicSettings(**said | {"defaulted": tuple(said["defaulted"])})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedError(
+            f"{location}: the settings that this topic keeps cannot be read ({error}); nothing was changed; restore the"
+            " file from a copy, or delete it: then those of the configuration count, and its server defaults of now"
+        ) from error
+
+
+def settled(root: str, config: StreamConfig) -> StreamConfig:
+    """A configuration, for a topic with what that keeps where it is left alone.
+
+    Raises:
+        ConfigError: it says what cannot be changed.
+        DamagedError: as `kept_settings`.
+    """
+    return config.with_kept(kept_settings(root)) if isinstance(config, TopicStream) else config
+
+
+def keep_settings(root: str, config: StreamConfig) -> None:
+    """Keep what a topic is created with, or updated to; nothing is written if it is the same, or for a stream.
+
+    Args:
+        root: the topic's directory.
+        config: what it is opened with.
+
+    Raises:
+        DamagedError: as `kept_settings`.
+    """
+    if isinstance(config, TopicStream) and kept_settings(root) != config.settings:
+        files.replace(_place(root), json.dumps(checked(asdict(config.settings))).encode())
+        reached(Step.TOPIC_KEPT)
+
+
+def _place(root: str) -> str:
+    return files.join(root, "_retention", "topic.json")

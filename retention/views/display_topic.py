@@ -1,0 +1,89 @@
+"""What people read about topics: their settings, their partitions, and statistics of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from retention.units import MICROSECOND, format_duration, format_size
+from retention.views.topic_state import SettingsState, TopicState
+from retention.views.topic_stats import StatsRow, TopicStats
+from retention.views.words import count
+
+PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
+STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])
+MOST_PARTITIONS = 12
+"""How many lines about partitions are shown before the rest is counted."""
+
+
+def settings_text(settings: SettingsState) -> str:
+    """The settings that count, and which of them are defaults."""
+    expiry, cap = settings.message_expiry_us, settings.max_topic_size
+    said = {
+        "message_expiry": "never" if expiry is None else format_duration(expiry * MICROSECOND),
+        "max_topic_size": "unlimited" if cap is None else format_size(cap),
+        "segment_size": format_size(settings.segment_size),
+    }
+    return ", ".join(
+        f"{name} {text}{' (default)' if name in settings.defaulted else ''}"
+        for name, text in said.items()
+    )
+
+
+def topic_text(topic: TopicState) -> list[str]:
+    """A topic's settings, and a line for each partition."""
+    rows = partition_rows(topic)
+    rest = len(rows) - MOST_PARTITIONS
+    more = [f"and {count(rest, 'more partition')}"] if rest > 0 else []
+    return [settings_text(topic.settings), *aligned(PARTITION_HEAD, rows[:MOST_PARTITIONS]), *more]
+
+
+def partition_rows(topic: TopicState) -> list[tuple[str, ...]]:
+    """A row for each partition, with the columns of `PARTITION_HEAD`."""
+    return [
+        (
+            str(one.partition),
+            f"{one.segments:,}",
+            f"{one.messages:,}",
+            format_size(one.bytes),
+            f"{one.first_seq:,}",
+            f"{one.last_seq:,}",
+            f"{one.missing:,}",
+            f"{one.held_back:,}",
+        )
+        for one in topic.partitions
+    ]
+
+
+def stats_rows(stats: TopicStats) -> list[tuple[str, ...]]:
+    """The rows of all levels, with the columns of `STATS_HEAD`; what a row is not about is empty."""
+    return [_stats_row(row) for row in stats.rows]
+
+
+def stats_text(stats: TopicStats) -> list[str]:
+    """The same as lines."""
+    return aligned(STATS_HEAD, stats_rows(stats))
+
+
+def _stats_row(row: StatsRow) -> tuple[str, ...]:
+    first, last = ("" if one is None else f"{one:,}" for one in (row.first_seq, row.last_seq))
+    return (
+        "total" if row.level == "total" else row.iggy_stream or "",
+        row.topic or ("" if row.level == "partition" else count(row.topics, "topic")),
+        count(row.partitions, "partition") if row.partition is None else str(row.partition),
+        f"{row.segments:,}",
+        f"{row.messages:,}",
+        format_size(row.bytes),
+        first,
+        last,
+        f"{row.missing:,}",
+    )
+
+
+def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table as lines, numbers to the right."""
+    table = [tuple(head), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]

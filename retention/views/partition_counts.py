@@ -1,0 +1,83 @@
+"""What each partition of a topic holds, counted from metadata (iggy `GetTopic`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from retention.rules.spans import Array
+from retention.rules.topic_segments import TopicSegments
+from retention.segments import Inventory
+
+
+@dataclass(frozen=True)
+class PartitionCounts:
+    """The numbers of one partition."""
+
+    partition: int
+    messages: int
+    bytes: int
+    segments: int
+    """With the active one, also if it holds nothing."""
+    first_seq: int
+    """Where its log begins; of an empty one `last_seq` + 1."""
+    last_seq: int
+    """Iggy's current offset: what was dropped keeps its number."""
+    active: int
+    """The first offset of the segment that is written to."""
+    missing: int = 0
+    """Offsets between the first and the last that hold no message: holes that passes or servers left."""
+
+
+def partition_counts(
+    inventory: Inventory, segments: TopicSegments, partitions: int
+) -> Iterator[PartitionCounts]:
+    """Count what each partition holds.
+
+    Args:
+        inventory: the topic.
+        segments: its segments, active ones without messages included.
+        partitions: how many it has; what lies in others is not counted.
+    """
+    next_seq, held = inventory.counters.next_seq, _sums(inventory.files)
+    counts = np.zeros(partitions, dtype=np.int64)
+    active = np.zeros(partitions, dtype=np.int64)
+    known = segments.partition < partitions
+    np.add.at(counts, segments.partition[known], 1)
+    np.maximum.at(active, segments.partition[known], segments.start[known])
+    for partition in range(partitions):
+        after = next_seq.get(partition, 0)
+        messages, size, first = held.get(partition, (0, 0, after))
+        yield PartitionCounts(
+            partition,
+            messages,
+            size,
+            segments=int(counts[partition]),
+            first_seq=first,
+            last_seq=after - 1,
+            active=int(active[partition]),
+            missing=after - first - messages,
+        )
+
+
+def no_counts(partitions: int) -> Iterator[PartitionCounts]:
+    """The partitions of a topic to which nothing was ever written."""
+    return (PartitionCounts(partition, 0, 0, 0, 0, -1, 0) for partition in range(partitions))
+
+
+def _sums(files: pa.Table) -> dict[int, tuple[int, int, int]]:
+    """Partition → messages, bytes and lowest offset of its files, shape `FILE_STATS`."""
+    order: Array = np.flatnonzero(np.diff(files["partition"].to_numpy(), prepend=-1))
+    if not len(order):
+        return {}
+    column = {name: files[name].to_numpy() for name in ("messages", "bytes", "min_seq")}
+    sums = (
+        np.add.reduceat(column["messages"], order),
+        np.add.reduceat(column["bytes"], order),
+        np.minimum.reduceat(column["min_seq"], order),
+    )
+    partitions = files["partition"].to_numpy()[order].tolist()
+    return dict(zip(partitions, zip(*(one.tolist() for one in sums), strict=True), strict=True))

@@ -1,0 +1,138 @@
+"""Statistics of topics as Iggy's server gives them: of each partition, topic and stream, and of all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+
+from retention.opened import OpenedStream
+from retention.passes.topics import segments_of, topic_of
+from retention.views.partition_counts import PartitionCounts, no_counts, partition_counts
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+Level = Literal["total", "iggy_stream", "topic", "partition"]
+"""What a row is about."""
+
+
+@dataclass(frozen=True)
+class StatsRow:
+    """The numbers of one partition, or of several together; what a row is not about is None."""
+
+    level: Level
+    iggy_stream: str | None
+    topic: str | None
+    partition: int | None
+    topics: int
+    partitions: int
+    segments: int
+    messages: int
+    bytes: int
+    """Of the logs, with headers and without indexes."""
+    first_seq: int | None = None
+    """Of a partition: where its log begins."""
+    last_seq: int | None = None
+    """Of a partition: Iggy's current offset."""
+    missing: int = 0
+    """Offsets between a partition's first and last that hold no message."""
+
+
+@dataclass(frozen=True)
+class TopicCounts:
+    """One topic, counted."""
+
+    name: str
+    iggy_stream: str | None
+    partitions: tuple[PartitionCounts, ...]
+
+
+@dataclass(frozen=True)
+class TopicStats:
+    """Rows of all levels: the total, then each of Iggy's streams, each of its topics, each of their partitions."""
+
+    rows: tuple[StatsRow, ...]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The rows as JSON values."""
+        return [asdict(row) for row in self.rows]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a data frame; numbers that a row does not have are missing values of whole numbers."""
+        import pandas as pd
+
+        names = list(StatsRow.__dataclass_fields__)
+        frame = pd.DataFrame(self.as_json(), columns=names)
+        return frame.astype(dict.fromkeys(names[3:], "Int64"))
+
+
+def count_topic(opened: OpenedStream) -> TopicCounts:
+    """Count what one topic holds, from metadata.
+
+    Raises:
+        UsageError: it is no topic.
+        RefusedError, DamagedError: as planning a pass.
+    """
+    topic = topic_of(opened)
+    if not opened.store.exists():
+        return TopicCounts(opened.name, topic.stream, tuple(no_counts(topic.partitions)))
+    inventory = opened.store.inventory(opened.store.snapshot())
+    segments = segments_of(inventory, topic.partitions)
+    counts = partition_counts(inventory, segments, topic.partitions)
+    return TopicCounts(opened.name, topic.stream, tuple(counts))
+
+
+def topic_stats(counted: Iterable[TopicCounts]) -> TopicStats:
+    """Sum up topics, by Iggy's stream, those without one last."""
+    topics = sorted(counted, key=lambda one: (one.iggy_stream is None, one.iggy_stream, one.name))
+    rows = [_sum("total", topics)]
+    for name, group in groupby(topics, key=lambda one: one.iggy_stream):
+        mine = list(group)
+        if name is not None:
+            rows.append(_sum("iggy_stream", mine, iggy_stream=name))
+        for topic in mine:
+            rows += _rows(topic)
+    return TopicStats(tuple(rows))
+
+
+def _rows(topic: TopicCounts) -> Iterator[StatsRow]:
+    named = {"iggy_stream": topic.iggy_stream, "topic": topic.name}
+    yield _sum("topic", [topic], **named)
+    for one in topic.partitions:
+        yield StatsRow(
+            "partition",
+            topic.iggy_stream,
+            topic.name,
+            one.partition,
+            topics=1,
+            partitions=1,
+            segments=one.segments,
+            messages=one.messages,
+            bytes=one.bytes,
+            first_seq=one.first_seq,
+            last_seq=one.last_seq,
+            missing=one.missing,
+        )
+
+
+def _sum(
+    level: Level,
+    topics: Sequence[TopicCounts],
+    iggy_stream: str | None = None,
+    topic: str | None = None,
+) -> StatsRow:
+    parts = [part for one in topics for part in one.partitions]
+    return StatsRow(
+        level,
+        iggy_stream,
+        topic,
+        None,
+        topics=len(topics),
+        partitions=len(parts),
+        segments=sum(part.segments for part in parts),
+        messages=sum(part.messages for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        missing=sum(part.missing for part in parts),
+    )
