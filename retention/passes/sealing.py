@@ -61,10 +61,12 @@ def seal_aged(opened: OpenedStream, as_of_ns: int) -> None:
 def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
     """Refuse a plan that has only a part of a topic's segment, or one that is active: messages came since.
 
+    A purge takes everything, and may.
+
     Raises:
         StalePlanError: naming one.
     """
-    if opened.config.topic is None:
+    if opened.config.topic is None or plan.begins_epoch:
         return
     planned = plan.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])
     live = snapshot.files.group_by(["partition", "segment"]).aggregate([([], "count_all")])

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from retention.opened import OpenedStream
 from retention.passes.audience import pins_as_json
+from retention.passes.held import HeldSegments
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.topics import TopicLook, look_at_topic, pins_of
-from retention.policy import Policy
 from retention.ports import Mark, Snapshot
-from retention.rules.topic_due import next_expiry
+from retention.rules.topic_due import next_due
 from retention.segments import ReadCount
 from retention.stores import due
 from retention.stores.offsets import OffsetTable
@@ -42,7 +42,7 @@ def _remembered(
     opened: OpenedStream, mark: Mark, topic: TopicPolicy, as_of_ns: int
 ) -> tuple[Plan, Mapping[int, int]] | None:
     """The plan that takes nothing, where the table and the stored offsets are those of which that is known."""
-    policy = Policy(topic=topic)
+    policy = opened.config.policy()
     pins = pins_of(OffsetTable(opened.root).read())
     quiet = due.recall(opened.root, mark, policy, pins_as_json(pins))
     if quiet is None or quiet.due_ns <= as_of_ns:
@@ -53,19 +53,20 @@ def _remembered(
         version=mark.version,
         segments=SegmentCounts(kept=quiet.segments),
         consumers=pins,
+        held_segments=HeldSegments() if topic.respect_consumer_offsets else None,
     )
     return plan, quiet.next_seq
 
 
 def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicLook) -> None:
-    """Keep the next due instant, if statistics that were known already told that nothing goes."""
+    """Keep the next due instant, if statistics that were known already told that nothing goes, nor is held back."""
     plan = seen.plan
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
-    if not seen.snapshot.follows:
+    if not seen.snapshot.follows or (plan.held_segments and plan.held_segments.segments):
         return
-    expiry_us = next_expiry(seen.segments, topic, seen.offsets.barriers)
-    instant = NEVER if expiry_us is None else min(expiry_us * MICROSECOND, NEVER)
+    due_us = next_due(seen.found, topic)
+    instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
     if plan.as_of_ns < instant:
         next_seq = dict(seen.inventory.counters.next_seq)
         quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq)
