@@ -21,6 +21,7 @@ from retention import open_warehouse
 from retention.passes.guards import Guards
 from retention.passes.outcomes import Outcome
 from retention.ports import Swap
+from retention.stores.layout import new_path
 from retention.stores.offsets import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.topic import Topic
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -61,14 +62,7 @@ def make_topic(folder: Path, format_: str, segments: int) -> Topic:
 def _files(topic: Topic, each: int) -> pa.Table:
     base = np.tile(np.arange(each) * EACH, PARTITIONS)
     partition = np.repeat(np.arange(PARTITIONS), each)
-    paths, modified = [], []
-    for number, start in zip(partition.tolist(), base.tolist(), strict=True):
-        file = topic.opened.store.stage(number, start)
-        place = Path(file.location)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(_CONTENT)
-        paths.append(file.path)
-        modified.append(place.stat().st_mtime_ns // 10**6)
+    paths, modified = _written(topic, partition, base)
     none = np.zeros(len(base), dtype=np.int64)
     first = FIRST_NS + base // EACH * STEP_NS
     columns: dict[str, Any] = dict.fromkeys(("never", "deadlines", "markers"), none)
@@ -89,6 +83,21 @@ def _files(topic: Topic, each: int) -> pa.Table:
         "in_time_order": np.ones(len(base), dtype=bool),
     }
     return pa.table({name: columns[name] for name in FILE_STATS.names}).cast(FILE_STATS)
+
+
+def _written(topic: Topic, partition: np.ndarray, base: np.ndarray) -> tuple[list[str], list[int]]:
+    """Put a file where each segment's would be staged: paths, and times in milliseconds."""
+    sample = topic.opened.store.stage(0, 0)
+    staging = sample.location.removesuffix(sample.path)
+    paths, modified = [], []
+    for number, start in zip(partition.tolist(), base.tolist(), strict=True):
+        path = new_path(number, start)
+        place = Path(staging, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(_CONTENT)
+        paths.append(path)
+        modified.append(place.stat().st_mtime_ns // 10**6)
+    return paths, modified
 
 
 def seconds(act: Callable[[], object]) -> float:
