@@ -1,4 +1,4 @@
-"""`python -m benchmarks.topics`: what it costs to drop expired segments of a topic, beside deleting as many files."""
+"""`python -m benchmarks.topics`: what it costs to drop expired segments of a topic, and to import the logs of one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 
+from benchmarks import iggy_logs, metadata
 from retention import open_warehouse
 from retention.passes.guards import Guards
 from retention.passes.outcomes import Outcome
-from retention.ports import Swap
+from retention.stores.cache import StatisticsCache
+from retention.stores.delta_actions import add_action
+from retention.stores.layout import Layout, new_path
 from retention.stores.offsets import Offsets, OffsetTable, StoredOffset, reader_of
+from retention.stores.parquet_log import Entry, ParquetLog
+from retention.stores.parquet_walk import COARSE_NS
 from retention.topic import Topic
-from schemas.files import FILE_STATS, LOGGED_FILES
+from schemas.files import FILE_STATS
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 NAME = "clicks"
 PARTITIONS = 4
@@ -34,12 +40,16 @@ STEP_NS = 60 * 10**9
 EXPIRY_S = 86_400
 FIRST_NS = 1_700_000_000 * 10**9
 _CONTENT = bytes(100)
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 Value = TypeVar("Value")
 
 
 def make_topic(folder: Path, format_: str, segments: int) -> Topic:
-    """A topic of that many sealed segments, all read to their end; its data files hold nothing that can be read."""
+    """A topic of that many sealed segments, all read to their end.
+
+    Its data files hold nothing that can be read; of a Delta table there are none.
+    """
     folder.mkdir(parents=True)
     topic = {"name": NAME, "partitions": PARTITIONS, "message_expiry": f"{EXPIRY_S}s"}
     config = {"defaults": {"format": format_}, "topics": [topic]}
@@ -49,29 +59,50 @@ def make_topic(folder: Path, format_: str, segments: int) -> Topic:
     opened.store.create()
     each = segments // PARTITIONS
     ends = dict.fromkeys(range(PARTITIONS), each * EACH)
-    added = _files(made, each)
-    swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "made"}, ends, ends)
-    opened.store.commit(swap, opened.store.snapshot())
-    opened.store.finish()
+    (_delta if format_ == "delta" else _parquet)(Layout(opened.root, NAME), _files(each), ends)
     read = {reader_of(at, "consumer", 1): StoredOffset(end - 1, 0) for at, end in ends.items()}
     OffsetTable(opened.root).update(lambda _: Offsets(read))
     return made
 
 
-def _files(topic: Topic, each: int) -> pa.Table:
-    base = np.tile(np.arange(each) * EACH, PARTITIONS)
-    partition = np.repeat(np.arange(PARTITIONS), each)
-    paths, modified = [], []
-    for number, start in zip(partition.tolist(), base.tolist(), strict=True):
-        file = topic.opened.store.stage(number, start)
-        place = Path(file.location)
+def _delta(layout: Layout, files: pa.Table, ends: Mapping[int, int]) -> None:
+    names = (f"{kind}/{at}" for kind in ("next_seq", "open_base") for at in ends)
+    set_ = [Transaction(name, ends[int(name[-1])], 0) for name in names]
+    DeltaTable(layout.messages).create_write_transaction(
+        [add_action(row, data_change=True) for row in files.to_pylist()],
+        "append",
+        MESSAGES,
+        partition_by=list(PARTITION_COLUMNS),
+        commit_properties=CommitProperties(app_transactions=set_),
+        post_commithook_properties=_NO_HOOKS,
+    )
+    StatisticsCache(layout, time.time_ns).add(files)
+    DeltaTable(layout.messages).create_checkpoint()
+
+
+def _parquet(layout: Layout, files: pa.Table, ends: Mapping[int, int]) -> None:
+    modified = []
+    for path in files["path"].to_pylist():
+        place = Path(layout.live(path))
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(_CONTENT)
-        paths.append(file.path)
         modified.append(place.stat().st_mtime_ns // 10**6)
+    at = FILE_STATS.get_field_index("modified_ms")
+    files = files.set_column(at, FILE_STATS.field(at), pa.array(modified))
+    log = ParquetLog(layout)
+    log.append(Entry(1, 0, add=files.to_pylist(), next_seq=ends, open_base=ends))
+    state = log.read()
+    log.write_list(state)
+    (Path(layout.own("log")) / "moved").write_text(f"1 {state.table_id}")
+
+
+def _files(each: int) -> pa.Table:
+    base = np.tile(np.arange(each) * EACH, PARTITIONS)
+    partition = np.repeat(np.arange(PARTITIONS), each)
+    places = zip(partition.tolist(), base.tolist(), strict=True)
     none = np.zeros(len(base), dtype=np.int64)
     first = FIRST_NS + base // EACH * STEP_NS
-    columns: dict[str, Any] = dict.fromkeys(("never", "deadlines", "markers"), none)
+    columns: dict[str, Any] = dict.fromkeys(("never", "deadlines", "markers", "modified_ms"), none)
     columns |= dict.fromkeys(("segment", "min_seq"), base)
     columns |= dict.fromkeys(("min_ts_ns", "first_ts_ns"), first)
     columns |= dict.fromkeys(("max_ts_ns", "last_ts_ns"), first + STEP_NS - 1_000)
@@ -79,10 +110,9 @@ def _files(topic: Topic, each: int) -> pa.Table:
         ("min_deadline_ns", "max_deadline_ns"), pa.nulls(len(base), pa.int64())
     )
     columns |= {
-        "path": paths,
+        "path": [new_path(*place) for place in places],
         "partition": partition,
         "file_bytes": none + len(_CONTENT),
-        "modified_ms": modified,
         "messages": none + EACH,
         "bytes": none + 140 * EACH,
         "max_seq": base + EACH - 1,
@@ -103,23 +133,37 @@ def instant_of(dropped: int) -> int:
     return FIRST_NS + dropped * STEP_NS + EXPIRY_S * 10**9
 
 
-def ours(folder: Path, format_: str, segments: int, runs: int) -> Iterator[tuple[float, float]]:
-    """Seconds of planning, and of planning and applying, each run dropping the next part."""
+def ours(folder: Path, format_: str, segments: int, runs: int) -> Iterator[tuple[float, ...]]:
+    """Seconds of a plan, of a plan and what it says done, and of a plan when nothing is left that is due.
+
+    Each run drops the next part of one half.
+    """
     make_topic(folder, format_, segments)
     part = segments // PARTITIONS // (2 * runs)
     for run in range(1, runs + 1):
         instant = instant_of(run * part)
+        due = seconds(partial(_planned, folder, instant, part))
+        applied = seconds(partial(_applied, folder, instant, part))
+        yield due, applied, _quiet(folder, instant)
 
-        def planned(instant: int = instant) -> None:
-            [outcome] = open_warehouse(folder, engine="local").plan([NAME], instant)
-            _check(done(outcome).segments.dropped, part)
 
-        def applied(instant: int = instant) -> None:
-            warehouse = open_warehouse(folder, engine="local")
-            [outcome] = warehouse.apply([NAME], instant, Guards(allow_future=True))
-            _check(done(outcome).segments["dropped"], part)
+def _quiet(folder: Path, instant: int) -> float:
+    # Directories that changed a moment ago are not remembered, and what is due only where they are.
+    time.sleep(COARSE_NS / 10**9)
+    for _ in range(2):
+        _planned(folder, instant, 0)
+    return seconds(partial(_planned, folder, instant, 0))
 
-        yield seconds(planned), seconds(applied)
+
+def _planned(folder: Path, instant: int, part: int) -> None:
+    [outcome] = open_warehouse(folder, engine="local").plan([NAME], instant)
+    _check(done(outcome).segments.dropped, part)
+
+
+def _applied(folder: Path, instant: int, part: int) -> None:
+    warehouse = open_warehouse(folder, engine="local")
+    [outcome] = warehouse.apply([NAME], instant, Guards(allow_future=True))
+    _check(done(outcome).segments["dropped"], part)
 
 
 def done(outcome: Outcome[Value]) -> Value:
@@ -163,37 +207,55 @@ def _unlink(places: Sequence[Path]) -> None:
         place.unlink()
 
 
-def told(what: str, segments: int, dropped: int, costs: list[float]) -> None:
-    """Print one row: the median, and what it is for a thousand segments that go."""
+def told(
+    what: str, segments: int, costs: Sequence[float], dropped: int = 0, peak: float = 0
+) -> None:
+    """Print one row: the median, what it is for a thousand segments that go, and the peak of memory in MiB."""
     median = statistics.median(costs)
-    per_thousand = median * 1e3 / dropped * 1e3
+    per_thousand = f"{median * 1e6 / dropped:.0f}" if dropped else ""
+    memory = f"{peak:.0f}" if peak else ""
     print(
-        f"| {segments:,} | {dropped:,} | {what} | {median:.3f} | {per_thousand:.1f} |", flush=True
+        f"| {segments:,} | {dropped:,} | {what} | {median:.3f} | {per_thousand} | {memory} |",
+        flush=True,
     )
 
 
 def main() -> int:
-    """Measure, and print a Markdown table."""
+    """Measure, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.topics", description=__doc__)
-    parser.add_argument("--segments", type=int, nargs="+", default=[2_400, 100_000])
+    parser.add_argument("--segments", type=int, nargs="*", default=[2_400, 100_000])
     parser.add_argument("--runs", type=int, default=5, help="each drops the next part of one half")
+    parser.add_argument("--mebibytes", type=int, default=64, help="of a log to be imported")
     parser.add_argument("--directory", type=Path, help="where topics lie")
     options = parser.parse_args()
-    print("| segments | go | what | seconds | ms per 1,000 |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="topics-", dir=options.directory) as directory:
+        place = Path(directory)
+        print("| segments | go | what | seconds | ms per 1,000 that go | peak MiB |")
+        print("|---|---|---|---|---|---|")
         for segments in options.segments:
-            place = Path(directory) / str(segments)
-            part = segments // PARTITIONS // (2 * options.runs) * PARTITIONS
-            for format_ in ("delta", "parquet"):
-                costs = list(ours(place / format_, format_, segments, options.runs))
-                plans, applies = (list(column) for column in zip(*costs, strict=True))
-                told(f"plan, {format_}", segments, part, plans)
-                told(f"apply, {format_}", segments, part, applies)
-            deletes = list(partition_deletes(place / "delta-rs", segments, options.runs))
-            told("delta-rs deletes partitions", segments, part, deletes)
-            unlinks = list(file_deletes(place / "files", segments, options.runs))
-            told("unlinking files", segments, segments // (2 * options.runs), unlinks)
+            _segments(place / str(segments), segments, options.runs)
+        print("\n| era | what | seconds | MB/s | processor seconds | peak MiB |")
+        print("|---|---|---|---|---|---|")
+        for era in ("0.8", "0.9"):
+            iggy_logs.measure(place / era, era, options.mebibytes, options.runs)
     return 0
+
+
+def _segments(place: Path, segments: int, runs: int) -> None:
+    part = segments // PARTITIONS // (2 * runs) * PARTITIONS
+    for format_ in ("delta", "parquet"):
+        plans, applies, unchanged = zip(
+            *ours(place / format_, format_, segments, runs), strict=True
+        )
+        # The other half, in a process of its own.
+        peak = metadata.measure(place / format_, instant_of(segments // PARTITIONS), 1)["peak"]
+        told(f"plan, {format_}", segments, plans, part, peak)
+        told(f"plan and apply, {format_}", segments, applies, part)
+        told(f"plan when nothing is due, {format_}", segments, unchanged)
+    deletes = list(partition_deletes(place / "delta-rs", segments, runs))
+    told("delta-rs deletes partitions", segments, deletes, part)
+    unlinks = list(file_deletes(place / "files", segments, runs))
+    told("unlinking files", segments, unlinks, segments // (2 * runs))
 
 
 if __name__ == "__main__":

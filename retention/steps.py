@@ -97,7 +97,7 @@ class Step(StrEnum):
     MOVES_NOTED = "parquet.moves-noted"
     """It is noted up to which entry everything is moved (Parquet)."""
     LIST_WRITTEN = "parquet.list-written"
-    """The full list stands beside a hundredth log entry (Parquet)."""
+    """The full list stands beside a log entry (Parquet)."""
     DIRECTORIES_KEPT = "parquet.directories-kept"
     """It is remembered how directories looked in which every file is known (Parquet)."""
     FOREIGN_TAKEN_IN = "parquet.foreign-taken-in"

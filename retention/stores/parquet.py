@@ -27,7 +27,7 @@ from retention.stores import doubles, index, swaps
 from retention.stores.base import FileStore
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet_foreign import take_in
-from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog, State
+from retention.stores.parquet_log import Entry, ParquetLog, State
 from retention.stores.parquet_moves import Places
 from schemas.files import FILE_STATS
 
@@ -221,5 +221,5 @@ class ParquetStore(FileStore):
     def _settle(self, version: int) -> None:
         """What follows a commit and may be left to the next run."""
         state = self._places.finish_moves()
-        if version % LIST_EVERY == 0 and state.version == version:
+        if state.version == version and state.wants_list:
             self._log.write_list(state)

@@ -20,6 +20,8 @@ from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 LIST_EVERY = 100
+LIST_FROM_FILES = 2_000
+"""Entries that name so many files, and a quarter of those that are live, are read no faster than a list is written."""
 _STATE = b"retention.state"
 _DIGITS = 20
 _IN_EPOCH = ("next_seq", "open_base", "batches")
@@ -61,6 +63,14 @@ class State:
     counters: Counters
     resting: Mapping[int, Counters] = field(default_factory=dict)
     """Epoch → what counted in it when a purge ended it, or its undoing."""
+    unlisted: int = 0
+    """How many files the entries name that were read behind the newest list."""
+
+    @property
+    def wants_list(self) -> bool:
+        """Whether whoever opens the stream next would be spared much by a list of this version."""
+        many = max(LIST_FROM_FILES, self.files.num_rows // 4)
+        return self.version % LIST_EVERY == 0 or self.unlisted >= many
 
 
 class ParquetLog:
@@ -251,13 +261,14 @@ def _replay(state: State | None, entries: Sequence[Entry]) -> State:
     before = (Counters(), {}) if state is None else (state.counters, state.resting)
     counters, resting = _followed(*before, entries)
     new = pa.Table.from_pylist(list(added.values()), schema=FILE_STATS)
+    unlisted = sum(len(entry.remove) + len(entry.add) for entry in entries)
     if state is None:
         version, table_id = entries[-1].version, str(entries[0].table_id)
-        return State(version, table_id, new, counters, resting)
+        return State(version, table_id, new, counters, resting, unlisted)
     gone = pc.is_in(state.files["path"], value_set=pa.array(sorted(removed), pa.string()))
     table = pa.concat_tables([state.files.filter(pc.invert(gone)), new])
     version = entries[-1].version if entries else state.version
-    return State(version, state.table_id, table, counters, resting)
+    return State(version, state.table_id, table, counters, resting, unlisted)
 
 
 def _plain(value: object) -> object:

@@ -91,9 +91,10 @@ def headers_at(window: bytes, layout: Layout, starts: np.ndarray) -> np.ndarray:
 
 def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """XXH3-64 of each message but for the checksum that it begins with."""
-    slices = map(slice, (starts + _CHECKSUM_BYTES).tolist(), ends.tolist())
-    pieces = map(memoryview(window).__getitem__, slices)
-    return np.fromiter(map(xxh3_64_intdigest, pieces), np.uint64, len(starts))
+    if not len(starts):
+        return np.empty(0, np.uint64)
+    contents = _cut(window, np.stack([starts + _CHECKSUM_BYTES, ends], axis=1)).to_pylist()[::2]
+    return np.fromiter(map(xxh3_64_intdigest, contents), np.uint64, len(starts))
 
 
 def bodies(layout: Layout, headers: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -107,13 +108,17 @@ def texts(window: bytes, places: np.ndarray) -> tuple[pa.Array, pa.Array]:
     """Payloads, and user headers with null for none, of messages whose `bodies` are given."""
     if not len(places):
         return pa.array([], pa.binary()), pa.array([], pa.binary())
-    # As the offsets of one binary column the places cut the window without a copy: payload, user headers, and what
-    # lies before the next payload.
-    buffers = [None, pa.py_buffer(places.astype(np.int32).ravel()), pa.py_buffer(window)]
-    parts = pa.Array.from_buffers(pa.binary(), places.size - 1, buffers)
+    # Payload, user headers, and what lies before the next payload.
+    parts = _cut(window, places)
     nth = np.arange(0, places.size, 3)
     without = places[:, 1] == places[:, 2]
     return parts.take(pa.array(nth)), parts.take(pa.array(nth + 1, mask=without))
+
+
+def _cut(window: bytes, places: np.ndarray) -> pa.Array:
+    """The pieces between rising places in a window, without a copy: as the offsets of one binary column they cut it."""
+    buffers = [None, pa.py_buffer(places.astype(np.int32).ravel()), pa.py_buffer(window)]
+    return pa.Array.from_buffers(pa.binary(), places.size - 1, buffers)
 
 
 def decimals(ids: np.ndarray) -> pa.Array:

@@ -21,7 +21,7 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import Store, Swap
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, open_store, parquet_log
 from retention.stores.lease import held
 from retention.stores.parquet import ParquetStore
 from retention.stores.parquet_log import ParquetLog
@@ -176,6 +176,26 @@ def test_every_hundredth_version_has_a_full_list_and_readers_start_there(
     again = place.open()
     assert sequences(again) == list(range(1, 103))
     assert again.snapshot().counters.batches == {"loader": 102}
+
+
+def test_entries_that_name_many_files_have_a_list_of_their_own(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_log, "LIST_FROM_FILES", 3)
+    log = place.root / "_retention" / "log"
+
+    def listed() -> list[int]:
+        return sorted(int(path.stem) for path in log.glob("*.parquet"))
+
+    for seq in range(1, 17):
+        append(store, [seq])
+    assert listed() == [3, 6, 9, 12, 15]
+    for seq in range(17, 31):
+        append(store, [seq])
+    assert listed() == [3, 6, 9, 12, 15, 19, 25]
+    for version in range(1, 25):
+        (log / f"{version:020d}.json").write_text("not read any more")
+    assert sequences(place.open()) == list(range(1, 31))
 
 
 @pytest.mark.slow
