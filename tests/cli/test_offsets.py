@@ -116,6 +116,25 @@ def test_what_makes_no_sense_on_a_topic_says_so_and_changes_nothing(
     assert (clicks.json("state", NAME), clicks.json("history", NAME)) == before
 
 
+def test_messages_are_published_to_partitions_and_answered_with_them(clicks: Commands) -> None:
+    lines = '{"data": "a", "partition": 1}\n{"data": "b", "key": "k", "headers": {"n": 7}}\n'
+    acks = clicks.json("publish", NAME, "-", "--writer", "app", "--batch", 1, stdin=lines)
+    assert acks[0] == {"stream": NAME, "seq": 10, "duplicate": False, "partition": 1}
+    again = clicks.json("publish", NAME, "-", "--writer", "app", "--batch", 1, stdin=lines)
+    assert again == [{"stream": NAME, "batch": 1, "duplicate": True}]
+    told = clicks.run("publish", NAME, stdin='{"data": "c", "partition": 0}\n')
+    assert told.stdout == "clicks: 1 messages stored; partition 0: 31 to 31\n"
+    done = clicks.run("publish", NAME, stdin='{"data": "x", "partition": 2}\n')
+    assert done.exit_code == 4
+    assert "server error 3007, PartitionNotFound" in done.stderr
+
+
+def test_reading_from_below_the_log_begins_at_what_is_kept(clicks: Commands) -> None:
+    clicks.json("delete-segments", NAME, 0, 1, "--yes")
+    told = clicks.json("messages", NAME, "--partition", 0, "--from-seq", 3)
+    assert [one["seq"] for one in told] == list(range(10, 30))
+
+
 def test_consumers_are_shown_of_streams_beside_topics(clicks: Commands) -> None:
     assert clicks.json("state", "--consumers")[0]["consumers"] == []
 

@@ -136,6 +136,24 @@ def test_a_large_publish_is_cut_into_batches_that_the_server_would_take(one: Wor
     assert sizes == [1_256, 1_000, 1_256]
 
 
+@pytest.mark.parametrize("profile", ["modern", "v8"])
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_same_batches_in_several_runs_become_the_same_segments(
+    tmp_path: Path, format_: str, profile: str
+) -> None:
+    said = {"profile": profile, "segment_size": "1MiB", "max_message_size": 700_000}
+    lines = [
+        line(f"{number}" * 300_000, partition=number % 2, id=number + 1) for number in range(8)
+    ]
+    at_once, one_by_one = (World(tmp_path / name, format_, said) for name in ("once", "each"))
+    at_once.topic.publish(lines)
+    for batch in (slice(0, 4), slice(4, 8)):
+        one_by_one.topic.publish(lines[batch])
+    assert one_by_one.rows() == at_once.rows()
+    assert one_by_one.open_base() == at_once.open_base()
+    assert at_once.open_base()[0] == (4 if profile == "modern" else 0)
+
+
 def test_a_full_topic_takes_everything_and_the_next_pass_trims_it(one: World) -> None:
     one.configure(max_topic_size="1MiB", max_message_size="1MiB", partitions=1)
     for _ in range(4):
