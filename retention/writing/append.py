@@ -18,6 +18,7 @@ from retention.errors import (
     ConflictError,
     RetentionError,
     StalePlanError,
+    UsageError,
 )
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
@@ -61,6 +62,22 @@ class BatchIdentity:
     def batches(self) -> dict[str, int]:
         """What the commit keeps: names and numbers."""
         return {name: self.batch for name in (self.writer, self.also) if name is not None}
+
+
+def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
+    """What makes a write exactly once; None if neither is given.
+
+    Raises:
+        UsageError: one is given without the other.
+    """
+    if writer is None and batch is None:
+        return None
+    if writer is None or batch is None:
+        raise UsageError(
+            "a writer and a batch number belong together: the writer's name, and a number that rises with each of its "
+            "batches; give both or neither"
+        )
+    return BatchIdentity(writer, batch)
 
 
 @dataclass(frozen=True)
