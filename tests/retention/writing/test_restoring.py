@@ -138,6 +138,11 @@ def test_what_is_damaged_is_refused_by_name(warehouse: Warehouse) -> None:
         first.write_bytes(content)
         with pytest.raises(DamagedError, match=first.name):
             stream.restore()
+    # Nothing but its checksum tells that this is another file.
+    first.write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpq"))
+    assert first.read_bytes() != whole
+    with pytest.raises(DamagedError, match="SHA-256"):
+        stream.restore()
     first.unlink()
     with pytest.raises(DamagedError, match="is missing"):
         stream.restore()
