@@ -24,6 +24,7 @@ from retention.passes.history import history_of
 from retention.passes.planning import plan_pass
 from retention.passes.position import next_seq
 from retention.passes.topics import was_written_to
+from retention.passes.undo import RESTORE, keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.rules import RULES
 from retention.segments import NO_RANGES, Claim, Inventory
@@ -45,8 +46,6 @@ from retention.writing.from_archives import (
 from retention.writing.recorded import removing
 from schemas.files import FILE_STATS, LOGGED_FILES
 
-RESTORE = "restore"
-"""What the run history calls it."""
 _WRITER = "restore/"
 
 
@@ -237,6 +236,7 @@ def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archi
     }
     if snapshot.counters.epoch:
         record["epoch"] = snapshot.counters.epoch
+    keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add)
     history.begin(run, record | {"status": "begun"})
     try:
         version = opened.store.commit(swap, snapshot)

@@ -257,9 +257,12 @@ def test_a_range_on_the_command_line(warehouse: Warehouse) -> None:
     assert "the next pass takes of them" in done.stdout
 
 
-def test_a_bringing_back_cannot_be_undone(warehouse: Warehouse) -> None:
+def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Warehouse) -> None:
     gone(warehouse)
-    run = warehouse.stream("ORDERS").restore().run
+    [applied] = [one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply"]
+    run = warehouse.stream("ORDERS").restore(wanted=Wanted(last=3)).run
+    with pytest.raises(RefusedError, match="back from an archive"):
+        warehouse.undo(applied)
     with pytest.raises(UsageError, match="removed nothing"):
         warehouse.undo(str(run))
 
