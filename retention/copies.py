@@ -67,7 +67,7 @@ def copy_without(task: Copy) -> Copied:
         DamagedError: the source cannot be read to its end.
     """
     source = open_messages(task.source)
-    targets = write_apart(task.targets, _surviving(task, source))
+    targets = write_apart(task.targets, surviving(task, source))
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
     left = _groups_left(source, task.gone)
@@ -78,7 +78,7 @@ def copy_without(task: Copy) -> Copied:
     )
 
 
-def _surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
+def surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
     """What stays, in tables of a row group or `HELD_BYTES`."""
     held, gone = Held(), task.gone
     try:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from retention.consuming.consumer import BatchConsumer
 from retention.engines.choice import EngineName, Engines
-from retention.errors import UsageError
 from retention.formats.jsonl import opened_lines
 from retention.opened import OpenedStream
 from retention.passes.asked import explain_asked
@@ -31,10 +30,12 @@ from retention.views.messages import Selection, read_messages
 from retention.views.nats_export import Exported, export_nats_backup
 from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
 from retention.views.state import state_of
-from retention.writing.append import Appended, BatchIdentity
+from retention.writing.append import Appended, append_identity, batch_identity
 from retention.writing.frames import append_frame, streaming_sink
+from retention.writing.from_archives import Wanted
 from retention.writing.imports import Imported, import_nats_backup
 from retention.writing.publish import Published, publish
+from retention.writing.restoring import Restored, restore
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 Instant = str | int | None
 """RFC 3339, integer nanoseconds since the epoch, or None: now."""
-
-_WRITER = "append"
 
 
 @dataclass(frozen=True)
@@ -219,6 +218,25 @@ class Stream:
         """
         return export_nats_backup(self.opened, target)
 
+    def restore(
+        self, archive: str | None = None, wanted: Wanted | None = None, into: Stream | None = None
+    ) -> Restored:
+        """Bring back from an archive what runs have removed: where it was, or into a new stream.
+
+        Args:
+            archive: where it is; None: where the configuration has it.
+            wanted: which messages; None: all.
+            into: a stream to which nothing was written yet; None: this one, where what is there stays.
+
+        Raises:
+            UsageError: there is no such archive, or not what is asked for in it.
+            DamagedError: it is damaged or incomplete.
+            RefusedError: what it holds comes from another table; or `into` was written to.
+        """
+        target = None if into is None else into.opened
+        with Engines(self.engine) as engines:
+            return restore(self.opened, archive, wanted or Wanted(), target, engines)
+
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""
         return self.opened.clock() if as_of is None else parse_instant(as_of)
@@ -272,28 +290,3 @@ class BoundPlan:
 
     def _repr_html_(self) -> str:
         return plan_html(self.plan)
-
-
-def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """What makes a write exactly once; None if neither is given.
-
-    Raises:
-        UsageError: one is given without the other.
-    """
-    if writer is None and batch is None:
-        return None
-    if writer is None or batch is None:
-        raise UsageError(
-            "a writer and a batch number belong together: the writer's name, and a number that rises with each of its "
-            "batches; give both or neither"
-        )
-    return BatchIdentity(writer, batch)
-
-
-def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """What makes an append exactly once; its writer has a name of its own, if none is given.
-
-    Raises:
-        UsageError: a writer is given without a batch.
-    """
-    return batch_identity(_WRITER if writer is None and batch is not None else writer, batch)

@@ -13,10 +13,10 @@ from retention.passes.explain_topic import explain_topic
 from retention.passes.offsets import delete_offset, store_offset
 from retention.rules.segment_removal import delete_segments_request
 from retention.stores.offsets import ReaderKind, reader_of
-from retention.stream import BoundPlan, Instant, Stream, append_identity, batch_identity
+from retention.stream import BoundPlan, Instant, Stream
 from retention.views.offsets import OffsetInfo, offset_info, offset_infos
 from retention.views.shown import ShownExplanation
-from retention.writing.append import Appended
+from retention.writing.append import Appended, append_identity, batch_identity
 from retention.writing.frames import streaming_sink
 from retention.writing.iggy_import import TopicImported, import_iggy_log
 from retention.writing.topic_frames import append_frame_to_topic

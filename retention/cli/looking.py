@@ -178,12 +178,12 @@ def history(ctx: typer.Context, streams: Streams = None) -> None:
 def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
     from retention.views.words import brief_instant
 
-    undone = record["kind"] == "undo"
+    undone = record["kind"] in {"undo", "restore"}
     messages, size = (
         record["restored_messages" if undone else "removed_messages"],
         record["restored_bytes" if undone else "removed_bytes"],
     )
-    what = f"undo of {record['undoes']}" if undone else str(record["kind"])
+    what = f"undo of {record['undoes']}" if "undoes" in record else str(record["kind"])
     rules = ", ".join(f"{rule} {number:,}" for rule, number in record.get("by_rule", {}).items())
     return (
         record["run"],

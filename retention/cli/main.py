@@ -21,6 +21,7 @@ from retention.cli import (
     offsets,
     planning,
     removing,
+    restoring,
     sandbox,
     writing,
 )
@@ -34,7 +35,7 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "delete-segments", "undo"),
+    *("purge", "delete", "delete-segments", "undo", "restore"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
 )
 
@@ -82,6 +83,7 @@ for group in (
     planning,
     applying,
     removing,
+    restoring,
     consumers,
     offsets,
     looking,

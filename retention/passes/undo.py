@@ -24,6 +24,8 @@ from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES, RELEASED_FILES
 
+RESTORE = "restore"
+"""What the run history calls bringing messages back from an archive."""
 _DIGEST_BYTES = 32
 """The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
 
@@ -133,6 +135,14 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
             raise RefusedError(
                 f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"
             )
+        if record.get("kind") == RESTORE:
+            back = _segments(_remembered(opened, record["run"], "added"))
+            if mine & back:
+                raise RefusedError(
+                    f"{opened.name}: run {record['run']} brought messages of the same segments back from an archive "
+                    f"after run {run}, so that they would be there twice; nothing was changed; bring back the others "
+                    "from the archive as well"
+                )
         if not counts or not record["removed_messages"]:
             continue
         theirs = _segments(_remembered(opened, record["run"], "removed"))

@@ -19,6 +19,7 @@ from retention.errors import (
     ConflictError,
     RetentionError,
     StalePlanError,
+    UsageError,
 )
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
@@ -35,6 +36,8 @@ from schemas.messages import FILE_COLUMNS
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
+_WRITER = "append"
+"""The writer that an append has which names none."""
 
 
 def refuse_topic_of(config: StreamConfig) -> None:
@@ -64,6 +67,31 @@ class BatchIdentity:
     def batches(self) -> dict[str, int]:
         """What the commit keeps: names and numbers."""
         return {name: self.batch for name in (self.writer, self.also) if name is not None}
+
+
+def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
+    """What makes a write exactly once; None if neither is given.
+
+    Raises:
+        UsageError: one is given without the other.
+    """
+    if writer is None and batch is None:
+        return None
+    if writer is None or batch is None:
+        raise UsageError(
+            "a writer and a batch number belong together: the writer's name, and a number that rises with each of its "
+            "batches; give both or neither"
+        )
+    return BatchIdentity(writer, batch)
+
+
+def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
+    """What makes an append exactly once; its writer has a name of its own, if none is given.
+
+    Raises:
+        UsageError: a writer is given without a batch.
+    """
+    return batch_identity(_WRITER if writer is None and batch is not None else writer, batch)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ COMMANDS = [
         "delete",
         "delete-segments",
         "undo",
+        "restore",
         "explain",
         "messages",
         "state",

@@ -35,6 +35,21 @@ def test_an_offset_is_stored_shown_listed_and_deleted(clicks: Commands) -> None:
     assert [one["name"] for one in clicks.json("offset", "ls", NAME)] == ["2"]
 
 
+def test_a_topic_is_purged_shown_and_brought_back(clicks: Commands) -> None:
+    shown = clicks.run("purge", NAME, "--dry-run").stdout
+    assert "40 messages" in shown
+    assert "offsets begin at 0 again" in shown
+    (entry,) = clicks.json("purge", NAME, "--yes")["streams"]
+    assert (entry["removed_messages"], entry["by_rule"]) == (40, {"purge": 40})
+    assert clicks.json("offset", "ls", NAME) == []
+    (state,) = clicks.json("state", NAME)
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (0, 0, -1)
+    assert "nothing went" in clicks.run("purge", NAME, "--yes").stdout
+    [run] = [one["run"] for one in clicks.json("history") if one["removed_messages"]]
+    assert clicks.json("undo", run)["restored_messages"] == 40
+    assert len(clicks.json("offset", "ls", NAME)) == 1
+
+
 def test_an_offset_that_is_not_there_and_one_beyond_the_end_are_named(clicks: Commands) -> None:
     done = clicks.run("offset", "get", NAME, 0, "billing")
     assert done.exit_code == 2

@@ -6,8 +6,8 @@ import pytest
 
 from retention.errors import StalePlanError, UsageError
 from retention.passes.planfile import load_plans
-from retention.stream import batch_identity
 from retention.views.messages import Selection
+from retention.writing.append import batch_identity
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 

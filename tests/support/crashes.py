@@ -148,6 +148,20 @@ def due_with_archive(folder: Path, format_: str) -> None:
     lay(streams.stream("ORDERS").opened, even_segments(4, 10))
 
 
+def archived(folder: Path, format_: str) -> None:
+    due_with_archive(folder, format_)
+    apply(folder)
+
+
+def restore(folder: Path) -> None:
+    opened_at(folder).stream("ORDERS").restore()
+
+
+def restore_elsewhere(folder: Path) -> None:
+    warehouse = opened_at(folder)
+    warehouse.stream("ORDERS").restore(into=warehouse.new_stream("BACK"))
+
+
 def idle(folder: Path, format_: str) -> None:
     """Nothing is due, and nobody has looked yet."""
     streams = warehouse_with(folder, format_, NOW, max_age="1h")
@@ -442,6 +456,8 @@ SCENARIOS = {
     "fold": Scenario(with_acks, fold),
     "marking-apply": Scenario(dying, apply),
     "archive": Scenario(due_with_archive, apply),
+    "restore": Scenario(archived, restore),
+    "restore-as": Scenario(archived, restore_elsewhere, "BACK"),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
     "undo": Scenario(applied, undo),

@@ -149,6 +149,17 @@ def test_a_plan_of_before_never_acts_behind_it(
     assert OffsetTable(topic.opened.root).read().watermarks == {}
 
 
+def test_a_plan_that_takes_nothing_yet_never_asks_behind_it(topic: Topic) -> None:
+    """Its request would be remembered, and nothing else tells that the topic is another one."""
+    topic.store_offset(0, "consumer", "7", 4)
+    asked = topic.delete_segments(0, 2)
+    assert asked.plan.is_empty
+    topic.purge().apply()
+    with pytest.raises(StalePlanError, match="was purged since"):
+        asked.apply()
+    assert OffsetTable(topic.opened.root).read().watermarks == {}
+
+
 def test_a_plan_says_in_which_epoch_it_was_made(topic: Topic, again: Callable[[], None]) -> None:
     topic.purge().apply()
     again()

@@ -1,0 +1,102 @@
+"""Commands that bring back what was copied elsewhere: restore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import OneStream, Partition
+from retention.cli.output import put_json, put_lines
+from retention.cli.settings import settings_of
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.writing.from_archives import Wanted
+    from retention.writing.restoring import Restored
+
+_RANGE = re.compile(r"(\d*)\.\.(\d*)")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command()(restore)
+
+
+def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
+    ctx: typer.Context,
+    stream: OneStream,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="ARCHIVE", help="Where; as configured, if not given."),
+    ] = None,
+    seq: Annotated[
+        str | None, typer.Option(metavar="A..B", help="Only these sequences, both included.")
+    ] = None,
+    partition: Partition = None,
+    offset: Annotated[
+        str | None, typer.Option(metavar="A..B", help="Only these offsets of the partition.")
+    ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NEWNAME", help="Into a new stream; else where they were."),
+    ] = None,
+) -> None:
+    """Bring back from an archive what runs have removed; what is there stays as it is."""
+    from retention.engines.choice import Engines
+    from retention.writing.restoring import restore as restored
+
+    wanted = _wanted(seq, partition, offset)
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    opened = warehouse.new_stream(stream).opened
+    into = None if new is None else warehouse.new_stream(new).opened
+    with Engines(warehouse.engine) as engines:
+        found = restored(opened, source, wanted, into, engines)
+    if settings.format == "table":
+        put_lines(_lines(found))
+    else:
+        put_json(settings, found.as_json(), [found.as_json()])
+
+
+def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wanted:
+    from retention.writing.from_archives import Wanted
+
+    if offset is not None and (seq is not None or partition is None):
+        raise UsageError("--offset goes with --partition, and not with --seq: offsets are of one")
+    text = seq if offset is None else offset
+    if text is None:
+        return Wanted(partition)
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is no range: write A..B, both included; A.. and ..B are open")
+    first, last = (int(end) if end else None for end in found.groups())
+    open_ended = Wanted(partition)
+    wanted = Wanted(
+        partition,
+        open_ended.first if first is None else first,
+        open_ended.last if last is None else last,
+    )
+    if wanted.first > wanted.last:
+        raise UsageError(f"{text}: ends before it begins; write the lower one first")
+    return wanted
+
+
+def _lines(found: Restored) -> Iterator[str]:
+    from retention.units import format_size
+    from retention.views.words import count
+
+    there = f"; {count(found.already, 'message')} there already" if found.already else ""
+    if found.run is None:
+        yield f"{found.stream}: nothing to bring back{there}"
+        return
+    size = format_size(found.bytes)
+    yield f"{found.stream}: {count(found.messages, 'message')} ({size}) back, from {found.source}{there}"
+    yield f"  run {found.run}"
+    if found.expires_again is None:
+        yield "  no pass can be planned now: what would go again cannot be told"
+    elif found.expires_again:
+        rules = ", ".join(f"{number:,} by {rule}" for rule, number in found.expires_again.items())
+        yield f"  the next pass takes of them: {rules}; change the rules first to keep them"
