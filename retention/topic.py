@@ -11,11 +11,14 @@ from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
 from retention.passes.explain_topic import explain_topic
 from retention.passes.offsets import delete_offset, store_offset
+from retention.passes.topics import refuse_partition
 from retention.rules.segment_removal import delete_segments_request
 from retention.stores.offsets import ReaderKind, reader_of
 from retention.stream import BoundPlan, Instant, Stream
+from retention.views.messages import Selection
 from retention.views.offsets import OffsetInfo, offset_info, offset_infos
-from retention.views.shown import ShownExplanation
+from retention.views.shown import ShownExplanation, ShownMessages
+from retention.views.topic_messages import newest_messages
 from retention.writing.append import Appended, append_identity, batch_identity
 from retention.writing.frames import streaming_sink
 from retention.writing.iggy_import import TopicImported, import_iggy_log
@@ -124,6 +127,17 @@ class Topic(Stream):
             UsageError: there is no such partition, or the count is out of range.
         """
         return self._removal(delete_segments_request(partition, count))
+
+    def newest(self, count: int = 20, partition: int = 0) -> ShownMessages:
+        """The newest messages of a partition, shown with typed user headers; `to_pandas()` makes a data frame of them.
+
+        Raises:
+            UsageError: there is no such partition.
+            DamagedError: a file cannot be read.
+        """
+        refuse_partition(self.opened, partition)
+        found = newest_messages(self.opened, Selection(partition=partition, last=count))
+        return ShownMessages(**vars(found))
 
     def offsets(self) -> list[OffsetInfo]:
         """How far everybody has read who has said so."""

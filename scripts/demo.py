@@ -26,7 +26,7 @@ from retention.units import format_instant, format_size
 from retention.views.display import groups_of, plan_headline, segments_text
 from retention.views.messages import Selection
 from retention.views.state import State
-from scripts import demo_orders, demo_planes
+from scripts import demo_clicks, demo_orders, demo_planes
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"
@@ -144,6 +144,7 @@ def main(directory: Path = ROOT / "demo") -> None:
     compare(directory, lines, stream, report)
     demo_planes.show(directory, table, AS_OF, tell)
     demo_orders.show(directory, tell)
+    demo_clicks.show(directory, AS_OF, tell)
     try_next(directory, report)
 
 

@@ -85,12 +85,15 @@ def messages(
     opened = settings.open().stream(stream)
     from retention.formats.jsonl import message_lines
     from retention.views.messages import Selection
+    from retention.views.topic_messages import topic_lines, topic_text
 
     tables = opened.messages(Selection(partition, subject, from_seq, last))
+    is_topic = opened.opened.config.topic is not None
     if settings.format == "table":
-        put_lines(_message_rows(tables))
+        put_lines(topic_text(tables) if is_topic else _message_rows(tables))
         return
-    lines = (line for table in tables for line in message_lines(table))
+    as_lines = topic_lines if is_topic else message_lines
+    lines = (line for table in tables for line in as_lines(table))
     put_lines(lines if settings.format == "jsonl" else _as_array(lines))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from retention.config.file import Config
 from retention.config.stream import StreamConfig
+from retention.config.topic import TopicStream
 from retention.policy import describe
 from retention.units import format_size, spell_duration
 
@@ -23,7 +26,7 @@ def explain_stream(stream: StreamConfig) -> str:
 
 
 def _facts(stream: StreamConfig) -> list[str]:
-    facts = []
+    facts = list(_left_to_the_server(stream))
     if stream.sealed:
         facts.append("it is sealed: nothing can be published")
     if stream.discard_new_per_subject:
@@ -38,3 +41,9 @@ def _facts(stream: StreamConfig) -> list[str]:
         f"{span}{apart}; removed files stay {spell_duration(stream.grace)}"
     )
     return facts
+
+
+def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:
+    if isinstance(stream, TopicStream) and stream.settings.defaulted:
+        names = ", ".join(stream.settings.defaulted)
+        yield f"left to the server, and kept as it is when the topic is created: {names}"

@@ -28,6 +28,7 @@ from retention.views.display_topic import (
 from retention.views.latest import Latest, latest_headline, shown_rows
 from retention.views.reasons import reason
 from retention.views.state import State
+from retention.views.topic_messages import HEAD, TopicMessages, topic_rows
 from retention.views.topic_stats import TopicStats
 from retention.views.words import brief_instant, count
 
@@ -142,6 +143,12 @@ def _numbers(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 0) 
     """A table of numbers behind so many columns of text."""
     titles = [name.capitalize() for name in head]
     return _table(titles, rows, numbers=set(range(text, len(head))))
+
+
+def messages_html(found: TopicMessages) -> str:
+    """Messages of a topic, with their user headers."""
+    rows = list(topic_rows(found.table))
+    return _card(found.topic, count(len(found), "message"), [_table(HEAD, rows, numbers={0, 1, 3})])
 
 
 def latest_html(latest: Latest) -> str:

@@ -11,6 +11,7 @@ from retention.views.display import explanation_text, report_text, state_text
 from retention.views.display_html import (
     explanation_html,
     latest_html,
+    messages_html,
     report_html,
     state_html,
     stats_html,
@@ -18,6 +19,7 @@ from retention.views.display_html import (
 from retention.views.display_topic import stats_text
 from retention.views.latest import Latest, latest_text
 from retention.views.state import State
+from retention.views.topic_messages import TopicMessages, topic_text
 from retention.views.topic_stats import TopicStats, count_topic, topic_stats
 
 
@@ -59,6 +61,16 @@ class ShownStats(TopicStats):
 
     def _repr_html_(self) -> str:
         return stats_html(self)
+
+
+class ShownMessages(TopicMessages):
+    """Messages of a topic as they are shown."""
+
+    def __repr__(self) -> str:
+        return "\n".join(topic_text([self.table]))
+
+    def _repr_html_(self) -> str:
+        return messages_html(self)
 
 
 def stats_of(topics: Iterable[OpenedStream]) -> ShownStats:

@@ -171,3 +171,34 @@ def test_statistics_of_topics_are_a_table_and_rows(clicks: Commands) -> None:
     assert "total" in clicks.run("stats").stdout
     assert "MISSING" in clicks.run("state").stdout
     assert clicks.run("stats", "nobody").exit_code == 2
+
+
+def test_a_plan_says_what_waits_for_whom(clicks: Commands) -> None:
+    [entry] = clicks.json("plan", NAME)["streams"]
+    [partition] = entry["held"]["partitions"]
+    [reader] = partition["readers"]
+    assert (partition["partition"], reader["name"], reader["offset"]) == (0, "7", 12)
+    assert (reader["segments"], reader["messages"], partition["by_rule"]) == (
+        1,
+        10,
+        {"message_expiry": 10},
+    )
+    assert "waits for consumer 7, which has read up to 12" in clicks.run("plan", NAME).stdout
+
+
+def test_settings_that_cannot_be_read_are_a_finding_and_leave_the_others_alone(
+    clicks: Commands, tmp_path: Path
+) -> None:
+    place = tmp_path / "retention.yaml"
+    config = json.loads(place.read_text())
+    config["topics"].append({"name": "views"})
+    place.write_text(json.dumps(config))
+    kept = tmp_path / "streams" / NAME / "_retention" / "topic.json"
+    kept.write_text("{}")
+    done = clicks.run("state")
+    assert done.exit_code == 5
+    assert "views" in done.stdout
+    assert "the settings that this topic keeps" in done.stderr
+    found = clicks.run("doctor")
+    assert found.exit_code == 6
+    assert "the settings that this topic keeps" in found.stdout

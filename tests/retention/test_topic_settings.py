@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.config import explain_config, load_config
 from retention.config.topic_settings import SETTINGS, TopicSettings, setting_refusals, updated
 from retention.errors import ConfigError, DamagedError, StalePlanError
 from retention.iggy_units import UNLIMITED
@@ -197,3 +198,20 @@ def test_an_update_changes_what_it_names_and_the_same_one_again_nothing(
 def test_a_cap_of_nothing_is_never_taken() -> None:
     [found] = setting_refusals(TopicSettings(UNLIMITED, 0, 2**30), "v8")
     assert found.keys[0] == "max_topic_size"
+
+
+def test_the_words_of_a_configuration_say_what_is_left_to_the_server(tmp_path: Path) -> None:
+    place = tmp_path / "retention.yaml"
+    server = {"message_expiry": "7d"}
+    topics = [
+        {"name": "a", "max_topic_size": "2GiB"},
+        {"name": "b", **dict.fromkeys(SETTINGS, 2**30)},
+    ]
+    place.write_text(json.dumps({"server_defaults": server, "topics": topics}))
+    left, named = explain_config(load_config(place))
+    assert "goes 7 days after its newest message was stored, or when" in left
+    assert (
+        "Left to the server, and kept as it is when the topic is created: message_expiry, segment_size."
+        in left
+    )
+    assert "left to the server" not in named.lower()

@@ -391,6 +391,16 @@ def with_topic(folder: Path, format_: str) -> None:
     import_topic(folder)
 
 
+def with_updated_topic(folder: Path, format_: str) -> None:
+    """A topic whose configuration says something else than when it was created, and nothing of one of its settings."""
+    with_topic(folder, format_)
+    place = folder / "retention.yaml"
+    config = json.loads(place.read_text())
+    del config["topics"][0]["segment_size"]
+    config["topics"][0] |= {"message_expiry": "30s", "max_topic_size": "2GiB"}
+    place.write_text(json.dumps(config), encoding="utf-8")
+
+
 def go_back(folder: Path) -> None:
     """One reader goes back, another one is forgotten."""
     topic = opened_at(folder).topic(TOPIC)
@@ -475,6 +485,7 @@ SCENARIOS["seal-topic"] = Scenario(rolling, apply, TOPIC)
 SCENARIOS["purge-topic"] = Scenario(with_topic, purge_topic, TOPIC)
 SCENARIOS["import-purged"] = Scenario(with_topic_purged, import_topic, TOPIC)
 SCENARIOS["undo-purge-topic"] = Scenario(with_topic_purged, partial(undo_on_topic, "purge"), TOPIC)
+SCENARIOS["update-topic"] = Scenario(with_updated_topic, apply, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)

@@ -111,7 +111,11 @@ def files_of(rows: list[tuple[int, int, int, int]]) -> pa.Table:
 
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12),
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=6, unique=True),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([0, 8, 9, 10, 19, 20, 29, 60])),
+        max_size=6,
+        unique=True,
+    ),
 )
 def test_the_sums_are_those_of_counting_segment_by_segment(
     segments: list[tuple[int, bool]], readers: list[tuple[int, int]]
