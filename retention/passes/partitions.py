@@ -17,7 +17,7 @@ from retention.segments import Inventory
 from retention.units import MICROSECOND
 
 TURN = "retention/turn"
-"""The name under which the log counts the batches that named no partition, beside those of writers."""
+"""Under this name, beside those of writers, the log counts the batches that named no partition."""
 
 
 @dataclass(frozen=True)

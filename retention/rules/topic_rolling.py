@@ -56,7 +56,7 @@ def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[li
     """
     batches = []
     for start, end, size in _cut(sizes, policy):
-        tail = with_room(tail, _time(tail, policy, now_us), policy)
+        tail = _with_room(tail, _time(tail, policy, now_us), policy)
         first_seq, ts_us = tail.next_seq, _time(tail, policy, now_us)
         batches.append(Batch(tail.active.base, start, end, first_seq, ts_us, size))
         tail = _behind(tail, batches[-1], policy)
@@ -94,7 +94,7 @@ def is_aged(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
     return (first_us != 0) & (first_us <= now_us - policy.roll_after_us)
 
 
-def with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Tail:
+def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Tail:
     """The same end of a partition, behind a new segment if a batch of that time must not go into the active one.
 
     Today's server seals before it appends what it finds full when it starts; that of 0.8 looks behind the append.

@@ -22,6 +22,7 @@ from retention.errors import (
     UsageError,
 )
 from retention.opened import OpenedStream
+from retention.passes.partitions import TURN
 from retention.passes.position import Position, locate
 from retention.passes.topics import refuse_topic
 from retention.picking import merged, rows_in_order
@@ -62,6 +63,15 @@ class BatchIdentity:
     batch: int
     also: str | None = None
     """A second name under which the commit keeps the same number."""
+
+    def __post_init__(self) -> None:
+        """Refuse the name under which topics count.
+
+        Raises:
+            UsageError: it is the writer's.
+        """
+        if self.writer == TURN:
+            raise UsageError(f"the writer {TURN} is how topics count turns; name it otherwise")
 
     @property
     def batches(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from xxhash import xxh32_intdigest
 
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.user_headers import parse
+from retention.passes.partitions import TURN
 from tests.support.topics import NAME, SECOND, START, World, line
 
 FORMATS = ("delta", "parquet")
@@ -98,6 +99,11 @@ def test_a_batch_of_a_writer_is_written_once(world: World) -> None:
     assert world.topic.publish([], "app", 8).appended.messages == 0
     assert world.topic.publish([line("b")], "app", 8).appended.duplicate
     assert len(world.rows()) == 1
+
+
+def test_no_writer_takes_the_name_under_which_turns_are_counted(one: World) -> None:
+    with pytest.raises(UsageError, match="how topics count turns"):
+        one.topic.publish([line()], TURN, 7)
 
 
 def test_nothing_published_writes_nothing(world: World) -> None:
