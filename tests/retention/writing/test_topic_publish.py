@@ -168,6 +168,22 @@ def test_a_full_topic_takes_everything_and_the_next_pass_trims_it(one: World) ->
     assert one.topic.plan().plan.by_rule == {"max_topic_size": 2}
 
 
+def test_behind_a_purge_everything_is_published_as_to_a_new_topic(world: World) -> None:
+    lines = [line("a", partition=0), line("b"), line("c", partition=0)]
+    world.topic.publish(lines, writer="w", batch=7)
+    first = world.places()
+    world.topic.publish([line("d")], writer="w", batch=8)
+    world.topic.store_offset(0, "consumer", 1, 1)
+    run = world.topic.purge().apply().run
+    assert (world.places(), world.topic.offsets()) == ([], [])
+    again = world.topic.publish(lines, writer="w", batch=7)
+    assert not again.appended.duplicate
+    assert world.places() == first
+    with pytest.raises(RefusedError, match="epoch|since"):
+        world.warehouse.undo(run)
+    assert world.places() == first
+
+
 def test_after_a_removal_offsets_go_on_and_reading_from_below_begins_at_what_is_kept(
     world: World,
 ) -> None:
