@@ -31,6 +31,7 @@ from retention.segments import NO_RANGES, Claim, Inventory
 from retention.stores import index
 from retention.stores.archives import Origin
 from retention.stores.lease import lease
+from retention.stores.topic_settings import keep_settings
 from retention.writing.append import LEASE_WAIT_S, BatchIdentity, is_repeat
 from retention.writing.bringing import staged
 from retention.writing.from_archives import (
@@ -164,6 +165,7 @@ def restore_as(
     identity = BatchIdentity(_WRITER + _digest(archive, found), 1)
     with removing(target) as run, lease(target.root, "append", target.clock, wait_s=LEASE_WAIT_S):
         target.store.create()
+        keep_settings(target.root, target.config)
         snapshot = target.store.snapshot()
         if is_repeat(snapshot, identity):
             return Restored(
