@@ -133,26 +133,25 @@ def instant_of(dropped: int) -> int:
     return FIRST_NS + dropped * STEP_NS + EXPIRY_S * 10**9
 
 
-def ours(folder: Path, format_: str, segments: int, runs: int) -> Iterator[tuple[float, ...]]:
-    """Seconds of a plan, of a plan and what it says done, and of a plan when nothing is left that is due.
-
-    Each run drops the next part of one half.
-    """
+def ours(folder: Path, format_: str, segments: int, runs: int) -> Iterator[tuple[float, float]]:
+    """Seconds of planning, and of planning and applying, each run dropping the next part of one half."""
     make_topic(folder, format_, segments)
     part = segments // PARTITIONS // (2 * runs)
     for run in range(1, runs + 1):
         instant = instant_of(run * part)
-        due = seconds(partial(_planned, folder, instant, part))
-        applied = seconds(partial(_applied, folder, instant, part))
-        yield due, applied, _quiet(folder, instant)
+        yield (
+            seconds(partial(_planned, folder, instant, part)),
+            seconds(partial(_applied, folder, instant, part)),
+        )
 
 
-def _quiet(folder: Path, instant: int) -> float:
+def quiet(folder: Path, instant: int, runs: int) -> list[float]:
+    """Seconds of planning when everything that is due by then is gone."""
     # Directories that changed a moment ago are not remembered, and what is due only where they are.
     time.sleep(COARSE_NS / 10**9)
     for _ in range(2):
         _planned(folder, instant, 0)
-    return seconds(partial(_planned, folder, instant, 0))
+    return [seconds(partial(_planned, folder, instant, 0)) for _ in range(runs)]
 
 
 def _planned(folder: Path, instant: int, part: int) -> None:
@@ -242,13 +241,14 @@ def main() -> int:
 
 
 def _segments(place: Path, segments: int, runs: int) -> None:
-    part = segments // PARTITIONS // (2 * runs) * PARTITIONS
+    each = segments // PARTITIONS // (2 * runs)
+    part = each * PARTITIONS
     for format_ in ("delta", "parquet"):
-        plans, applies, unchanged = zip(
-            *ours(place / format_, format_, segments, runs), strict=True
-        )
+        folder = place / format_
+        plans, applies = zip(*ours(folder, format_, segments, runs), strict=True)
+        unchanged = quiet(folder, instant_of(each * runs), runs)
         # The other half, in a process of its own.
-        peak = metadata.measure(place / format_, instant_of(segments // PARTITIONS), 1)["peak"]
+        peak = metadata.measure(folder, instant_of(segments // PARTITIONS), 1)["peak"]
         told(f"plan, {format_}", segments, plans, part, peak)
         told(f"plan and apply, {format_}", segments, applies, part)
         told(f"plan when nothing is due, {format_}", segments, unchanged)

@@ -179,7 +179,7 @@ def test_behind_a_purge_everything_is_published_as_to_a_new_topic(world: World) 
     again = world.topic.publish(lines, writer="w", batch=7)
     assert not again.appended.duplicate
     assert world.places() == first
-    with pytest.raises(RefusedError, match="epoch|since"):
+    with pytest.raises(RefusedError, match=r"epoch|since"):
         world.warehouse.undo(run)
     assert world.places() == first
 
