@@ -30,9 +30,10 @@ from retention.views.messages import Selection, read_messages
 from retention.views.nats_export import Exported, export_nats_backup
 from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
 from retention.views.state import state_of
-from retention.writing.append import Appended, append_identity, batch_identity
+from retention.writing.append import Appended
 from retention.writing.frames import append_frame, streaming_sink
 from retention.writing.from_archives import Wanted
+from retention.writing.identity import append_identity, batch_identity
 from retention.writing.imports import Imported, import_nats_backup
 from retention.writing.publish import Published, publish
 from retention.writing.restoring import Restored, restore

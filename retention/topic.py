@@ -19,8 +19,9 @@ from retention.views.messages import Selection
 from retention.views.offsets import OffsetInfo, offset_info, offset_infos
 from retention.views.shown import ShownExplanation, ShownMessages
 from retention.views.topic_messages import newest_messages
-from retention.writing.append import Appended, append_identity, batch_identity
+from retention.writing.append import Appended
 from retention.writing.frames import streaming_sink
+from retention.writing.identity import append_identity, batch_identity
 from retention.writing.iggy_import import TopicImported, import_iggy_log
 from retention.writing.topic_frames import append_frame_to_topic
 from retention.writing.topic_publish import TopicPublished, publish_to_topic

@@ -134,6 +134,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         server = head.server_defaults
         kept = {at: topic.kept_as(topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
+        mistakes += _archive_mistakes(head, {**streams, **topics}, str(document.path))
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     warehouse = located(head.warehouse, str(document.path))
@@ -227,6 +228,23 @@ def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
 def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
     unsaid = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
     return stream.model_copy(update={key: getattr(defaults, key) for key in unsaid})
+
+
+def _archive_mistakes(
+    head: ConfigFile, streams: Mapping[Place, KeepingSettings], beside: str
+) -> Iterator[Mistake]:
+    among = located(head.warehouse, beside) + "/streams"
+    text = "lies among the streams of the warehouse, of which it would be taken for one; write another place"
+
+    def is_among(settings: KeepingSettings) -> bool:
+        place = settings.archive
+        return place is not None and f"{located(place, beside)}/".startswith(f"{among}/")
+
+    if is_among(head.defaults):
+        yield Mistake(("defaults", "archive"), text)
+    for place, stream in streams.items():
+        if is_among(stream) and stream.archive != head.defaults.archive:
+            yield Mistake((*place, "archive"), text)
 
 
 def _archived_at(settings: Settings, beside: str) -> Settings:

@@ -19,10 +19,8 @@ from retention.errors import (
     ConflictError,
     RetentionError,
     StalePlanError,
-    UsageError,
 )
 from retention.opened import OpenedStream
-from retention.passes.partitions import TURN
 from retention.passes.position import Position, locate
 from retention.passes.topics import refuse_topic
 from retention.picking import merged, rows_in_order
@@ -31,14 +29,13 @@ from retention.segments import DataFile
 from retention.staging import PARTITION, Removal, Staged, Staging
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
+from retention.writing.identity import BatchIdentity, is_repeat
 from retention.writing.recorded import commit_removal
 from schemas.files import LOGGED_FILES
 from schemas.messages import FILE_COLUMNS
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
-_WRITER = "append"
-"""The writer that an append has which names none."""
 
 
 def refuse_topic_of(config: StreamConfig) -> None:
@@ -53,55 +50,6 @@ def refuse_topic_of(config: StreamConfig) -> None:
         "publish or append to it, import the logs of an Iggy server with `retention import iggy-log DIR --topic "
         f"{config.name}`, or name a stream",
     )
-
-
-@dataclass(frozen=True)
-class BatchIdentity:
-    """Makes a write exactly once: a batch whose number is not above the writer's last is not written again."""
-
-    writer: str
-    batch: int
-    also: str | None = None
-    """A second name under which the commit keeps the same number."""
-
-    def __post_init__(self) -> None:
-        """Refuse the name under which topics count.
-
-        Raises:
-            UsageError: it is the writer's.
-        """
-        if self.writer == TURN:
-            raise UsageError(f"the writer {TURN} is how topics count turns; name it otherwise")
-
-    @property
-    def batches(self) -> dict[str, int]:
-        """What the commit keeps: names and numbers."""
-        return {name: self.batch for name in (self.writer, self.also) if name is not None}
-
-
-def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """What makes a write exactly once; None if neither is given.
-
-    Raises:
-        UsageError: one is given without the other.
-    """
-    if writer is None and batch is None:
-        return None
-    if writer is None or batch is None:
-        raise UsageError(
-            "a writer and a batch number belong together: the writer's name, and a number that rises with each of its "
-            "batches; give both or neither"
-        )
-    return BatchIdentity(writer, batch)
-
-
-def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """What makes an append exactly once; its writer has a name of its own, if none is given.
-
-    Raises:
-        UsageError: a writer is given without a batch.
-    """
-    return batch_identity(_WRITER if writer is None and batch is not None else writer, batch)
 
 
 @dataclass(frozen=True)
@@ -243,14 +191,6 @@ def append_drafts(
         f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was appended; try again, "
         "or pause the other writers"
     )
-
-
-def is_repeat(snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
-    """Whether the writer has written this batch, or a later one, already."""
-    if identity is None:
-        return False
-    last = snapshot.counters.batches.get(identity.writer)
-    return last is not None and identity.batch <= last
 
 
 @dataclass(frozen=True)

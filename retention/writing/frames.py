@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging
-from retention.writing.append import Appended, BatchIdentity, append, refuse_topic_of
+from retention.writing.append import Appended, append, refuse_topic_of
+from retention.writing.identity import BatchIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

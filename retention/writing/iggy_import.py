@@ -28,7 +28,8 @@ from retention.steps import Step, reached
 from retention.stores.lease import lease
 from retention.stores.offsets import Offsets, OffsetTable, Reader, StoredOffset
 from retention.stores.topic_settings import keep_settings
-from retention.writing.append import LEASE_WAIT_S, BatchIdentity, is_repeat
+from retention.writing.append import LEASE_WAIT_S
+from retention.writing.identity import BatchIdentity, is_repeat
 from retention.writing.iggy_rows import Taken, Taking, taken
 from schemas.files import LOGGED_FILES
 

@@ -21,7 +21,8 @@ from retention.passes.position import FIRST_SEQ, Position
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
-from retention.writing.append import BatchIdentity, append, refuse_topic_of
+from retention.writing.append import append, refuse_topic_of
+from retention.writing.identity import BatchIdentity
 
 _WRITER = "nats-backup/"
 

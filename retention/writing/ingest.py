@@ -10,8 +10,9 @@ from retention import files
 from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.subjects import path_name
-from retention.writing.append import Appended, BatchIdentity
+from retention.writing.append import Appended
 from retention.writing.frames import Append, append_frame
+from retention.writing.identity import BatchIdentity
 from retention.writing.topic_frames import append_frame_to_topic
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging, stage_rows
-from retention.writing.append import Appended, BatchIdentity, append, refuse_topic_of
+from retention.writing.append import Appended, append, refuse_topic_of
 from retention.writing.clamp import clamped
 from retention.writing.door import Answers, Batch, RefusedAtTheDoor, answer
+from retention.writing.identity import BatchIdentity
 from retention.writing.known import Stored
 from retention.writing.recorded import removing
 from retention.writing.rollups import RolledUp, asks_to_roll_up, remove_older

@@ -32,7 +32,7 @@ from retention.stores import index
 from retention.stores.archives import Origin
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
-from retention.writing.append import LEASE_WAIT_S, BatchIdentity, is_repeat
+from retention.writing.append import LEASE_WAIT_S
 from retention.writing.bringing import staged
 from retention.writing.from_archives import (
     Archive,
@@ -44,6 +44,7 @@ from retention.writing.from_archives import (
     parts,
     refuse_other_kind,
 )
+from retention.writing.identity import BatchIdentity, is_repeat
 from retention.writing.recorded import removing
 from schemas.files import FILE_STATS, LOGGED_FILES
 

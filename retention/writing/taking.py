@@ -13,8 +13,9 @@ from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging, numbered, stage_rows
 from retention.writing.admission import Admission, Stalled
-from retention.writing.append import Appended, BatchIdentity, append
+from retention.writing.append import Appended, append
 from retention.writing.carried import mirrored, sourced
+from retention.writing.identity import BatchIdentity
 from retention.writing.known import Stored
 from retention.writing.origin import Origin, Tally, View
 from retention.writing.recorded import removing

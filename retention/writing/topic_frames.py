@@ -23,7 +23,8 @@ from retention.rules.topic_rolling import Batch
 from retention.staging import Staging
 from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND
-from retention.writing.append import Appended, BatchIdentity, Draft, append_drafts
+from retention.writing.append import Appended, Draft, append_drafts
+from retention.writing.identity import BatchIdentity
 from retention.writing.topic_batches import draft_of, rows_of, told_of
 from retention.writing.topic_screen import first_refusal
 

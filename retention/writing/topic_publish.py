@@ -21,8 +21,9 @@ from retention.rules.topic_rolling import with_headers
 from retention.staging import Staging
 from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND
-from retention.writing.append import Appended, BatchIdentity, Draft, append_drafts
+from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.door import Answers
+from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Ack, Published
 from retention.writing.topic_batches import draft_of, stage_send, told_of
 from retention.writing.topic_screen import TopicRefusal, first_refusal, sizes_of

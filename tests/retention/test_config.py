@@ -11,7 +11,7 @@ import pytest
 from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
 from retention.config.server import server_config
 from retention.errors import ConfigError
-from retention.policy import UNLIMITED, HoldRule, Policy
+from retention.policy import UNLIMITED, HoldRule, Policy, describe
 from retention.units import DAY, HOUR, MINUTE, SECOND
 
 WHOLE = """\
@@ -414,3 +414,36 @@ def test_a_hold_is_read_in_the_units_of_the_file() -> None:
     everybody = parse_stream({"name": "A", "hold_for_consumers": {"action": "warn"}}, "test")
     assert everybody.policy().hold == HoldRule(None, "warn", None, None)
     assert "hold_for_consumers" not in server_config(everybody)
+
+
+def test_an_archive_lies_beside_the_file_or_in_a_bucket(tmp_path: Path) -> None:
+    place = tmp_path / "retention.yaml"
+    place.write_text(
+        "defaults: {archive: ../kept}\n"
+        "streams: [{name: A}, {name: B, archive: 's3://lake/kept/'}]\n"
+        "topics: [{name: t}]\n"
+    )
+    config = load_config(place)
+    assert {one.name: one.archive for one in config.streams} == {
+        "A": str(tmp_path.parent / "kept"),
+        "B": "s3://lake/kept",
+        "t": str(tmp_path.parent / "kept"),
+    }
+    assert config.default_stream("NEW").archive == str(tmp_path.parent / "kept")
+    assert config.streams[1].policy().archive == "s3://lake/kept"
+    assert "what goes is copied to s3://lake/kept before" in describe(config.streams[1].policy())
+    assert "archive" not in server_config(config.streams[0])
+
+
+@pytest.mark.parametrize(
+    ("archive", "said"),
+    [("ftp://x", "neither a path nor s3://"), ("./streams/A", "among the streams")],
+)
+def test_an_archive_that_cannot_be_is_refused_with_its_line(
+    tmp_path: Path, archive: str, said: str
+) -> None:
+    place = tmp_path / "retention.yaml"
+    place.write_text(f"streams:\n  - name: A\n    archive: {archive}\n")
+    with pytest.raises(ConfigError, match=said) as refused:
+        load_config(place)
+    assert f"{place}:3: " in str(refused.value)

@@ -12,8 +12,9 @@ from retention.errors import RetentionError, UsageError, VerificationError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.rows import complete
-from retention.writing.append import BatchIdentity, append_rows
+from retention.writing.append import append_rows
 from retention.writing.frames import append_frame, streaming_sink
+from retention.writing.identity import BatchIdentity
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:

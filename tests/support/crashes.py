@@ -48,7 +48,8 @@ from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
 from retention.stores.versions import KEPT
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
-from retention.writing.append import BatchIdentity, append
+from retention.writing.append import append
+from retention.writing.identity import BatchIdentity
 from retention.writing.mirror import carry_over
 from retention.writing.origin import origins_of
 from schemas.files import LOGGED_FILES

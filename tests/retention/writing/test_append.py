@@ -18,7 +18,8 @@ from retention.errors import (
 from retention.opened import OpenedStream
 from retention.rows import complete
 from retention.segments import Counters
-from retention.writing.append import Appended, BatchIdentity, append_rows
+from retention.writing.append import Appended, append_rows
+from retention.writing.identity import BatchIdentity
 from tests.support.plain_store import opened_stream, store_of
 
 

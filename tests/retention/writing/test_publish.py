@@ -9,7 +9,7 @@ import pytest
 from retention import headers
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.opened import OpenedStream
-from retention.writing.append import BatchIdentity
+from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Ack, Published, publish
 from schemas.messages import NEVER
 from tests.support.plain_store import at, configured, opened_stream, store_of

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.consumers.state import from_json
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.segments import DataFile
 from retention.steps import Step, watched_by
 from retention.stores.archives import ArchivedFile, read_manifests
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing import from_archives
 from retention.writing.from_archives import There, Wanted, parts
@@ -265,6 +267,32 @@ def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Wareh
         warehouse.undo(applied)
     with pytest.raises(UsageError, match="removed nothing"):
         warehouse.undo(str(run))
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: str) -> None:
+    """It was hidden in the file that is archived; the archive knows which sequences those are."""
+    billing = {"durable_name": "billing", "ack_policy": "explicit"}
+    rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "archive": "kept"}
+    warehouse = warehouse_with(tmp_path, format_, NOW, consumers=[billing], **rules)
+    stream = warehouse.stream("ORDERS")
+    lay(stream.opened, even_segments(2, 10))
+    needed = [3, 4, 9, *range(11, 21)]
+    places = {"consumer_seq": 20, "stream_seq": 20}
+    floor = {"consumer_seq": 2, "stream_seq": 2}
+    pending = {str(seq): {"Sequence": seq, "Timestamp": START} for seq in needed}
+    state = from_json({"delivered": places, "ack_floor": floor, "pending": pending})
+    record = ConsumerRecord("billing", billing, state)
+    ConsumerTable(stream.opened.root).update("billing", lambda _: record)
+    stream.plan(AS_OF).apply()
+    assert seqs(held(warehouse)) == needed
+    stream.purge().apply()
+    found = stream.restore()
+    assert (found.messages, found.already) == (len(needed), 0)
+    assert seqs(held(warehouse)) == needed
+    new = warehouse.new_stream("BACK")
+    assert stream.restore(wanted=Wanted(first=4, last=11), into=new).messages == 3
+    assert seqs(held(warehouse, "BACK")) == [4, 9, 11]
 
 
 RANGES = st.lists(st.sets(st.integers(0, 40), min_size=1), min_size=1, max_size=5)

@@ -12,7 +12,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import History, history_of
 from retention.stores.lease import lease
 from retention.writing import recorded, rollups
-from retention.writing.append import BatchIdentity
+from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Published, publish
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.plain_store import opened_stream, store_of

@@ -16,7 +16,7 @@ from retention.passes.guards import Guards
 from retention.passes.run import apply_now
 from retention.stream_consumers import StreamConsumers
 from retention.writing import wanted
-from retention.writing.append import BatchIdentity
+from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Published, publish
 from retention.writing.wanted import wanted_by_somebody
 from tests.support.laying import SECOND, START, warehouse_with
