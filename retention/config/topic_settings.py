@@ -87,8 +87,13 @@ def setting_refusals(settings: TopicSettings, profile: Profile) -> Iterator[Refu
             None,
         )
     if cap < size:
+        unsaid = (
+            ", or the segment_size that the topic has"
+            if "segment_size" in settings.defaulted
+            else ""
+        )
         yield refusal(
             "max_topic_size segment_size",
-            f"{cap} is less than one segment of {size}; write at least that, or unlimited",
+            f"{cap} is less than one segment of {size}; write at least that, or unlimited{unsaid}",
             None,
         )

@@ -117,6 +117,12 @@ def test_the_segment_size_is_settled_when_the_topic_is_created(tmp_path: Path) -
     assert "segment_size: 2097152, or remove it" in str(refused.value)
     with pytest.raises(ConfigError, match="1048576 is less than one segment of 2097152"):
         lake.topic({"segment_size": "1MiB"}, max_topic_size="1MiB")
+    with pytest.raises(ConfigError, match="or unlimited, or the segment_size that the topic has"):
+        lake.topic(max_topic_size="4MiB")
+    assert (
+        lake.topic(max_topic_size="4MiB", segment_size="2MiB").opened.config.segment_size
+        == 2 * 2**20
+    )
 
 
 def test_a_server_of_08_has_one_segment_size_for_all_topics(tmp_path: Path) -> None:

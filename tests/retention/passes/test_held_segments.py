@@ -141,3 +141,14 @@ def test_the_sums_are_those_of_counting_segment_by_segment(
             assert (reader.segments, reader.messages) == (len(ahead), sum(row[3] for row in ahead))
             assert reader.segments
     assert held_segments_from_json(json.loads(json.dumps(held.as_json()))) == held
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_plan_says_what_is_held_also_if_nothing_goes(format_: str, tmp_path: Path) -> None:
+    topic = opened_at(tmp_path, format_, message_expiry="1s").topic(NAME)
+    topic.store_offset(1, "group", 3, 0)
+    topic.plan().apply()
+    told = [held_of(topic.plan()) for _ in range(3)]
+    assert topic.plan().plan.is_empty
+    assert told[0].segments == 2
+    assert told == told[:1] * 3
