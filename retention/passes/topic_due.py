@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from retention.opened import OpenedStream
-from retention.passes.audience import pins_as_json
+from retention.passes.audience import Pin, pins_as_json
 from retention.passes.held import HeldSegments
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.topics import TopicLook, look_at_topic, pins_of
@@ -43,9 +44,11 @@ def _remembered(
 ) -> tuple[Plan, Mapping[int, int]] | None:
     """The plan that takes nothing, where the table and the stored offsets are those of which that is known."""
     policy = opened.config.policy()
-    pins = pins_of(OffsetTable(opened.root).read())
-    quiet = due.recall(opened.root, mark, policy, pins_as_json(pins))
+    quiet = due.recall(opened.root, mark, policy)
     if quiet is None or quiet.due_ns <= as_of_ns:
+        return None
+    pins = pins_of(OffsetTable(opened.root).read())
+    if quiet.rests_on != _said(pins):
         return None
     plan = replace(
         empty_plan(opened.name, as_of_ns, policy),
@@ -69,5 +72,10 @@ def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicL
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
     if plan.as_of_ns < instant:
         next_seq = dict(seen.inventory.counters.next_seq)
-        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq)
-        due.keep(opened.root, mark, plan.policy, quiet, pins_as_json(plan.consumers))
+        rests_on = _said(pins_of(seen.offsets))
+        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq, rests_on=rests_on)
+        due.keep(opened.root, mark, plan.policy, quiet)
+
+
+def _said(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(pins_as_json(pins) or ())

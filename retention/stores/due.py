@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from retention.policy import Policy
 from retention.ports import Mark
 from retention.steps import Step, reached
 
-_EDITION = 4
+_EDITION = 3
 """Of the rules: raised when they come to decide otherwise, so that nothing foretold before counts."""
 
 
@@ -29,30 +29,26 @@ class Quiet:
     next_seq: Mapping[int, int]
     foretold: tuple[Mapping[str, int], ...] = ()
     """What is due at later instants; its meaning is the planner's."""
+    rests_on: tuple[Mapping[str, Any], ...] = ()
+    """What else must be as it was, such as stored offsets; its meaning is the planner's."""
 
 
-Pins = Sequence[Mapping[str, Any]] | None
-"""The consumers or stored offsets that the state rests on; None: it rests on none."""
-
-
-def recall(root: str, mark: Mark, policy: Policy, pins: Pins = None) -> Quiet | None:
+def recall(root: str, mark: Mark, policy: Policy) -> Quiet | None:
     """What is remembered of exactly this state under this policy by these rules; None if nothing or in doubt."""
     content = files.read_bytes(_place(root))
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         said: dict[str, Any] = json.loads(content or b"")
-        if said["check"] == _check(said["of"], said["quiet"]) and said["of"] == _of(
-            mark, policy, pins
-        ):
+        if said["check"] == _check(said["of"], said["quiet"]) and said["of"] == _of(mark, policy):
             quiet = said["quiet"]
             next_seq = {int(partition): seq for partition, seq in quiet["next_seq"].items()}
-            foretold = tuple(quiet["foretold"])
-            return Quiet(**(quiet | {"next_seq": next_seq, "foretold": foretold}))
+            lists = {name: tuple(quiet[name]) for name in ("foretold", "rests_on")}
+            return Quiet(**(quiet | {"next_seq": next_seq} | lists))
     return None
 
 
-def keep(root: str, mark: Mark, policy: Policy, quiet: Quiet, pins: Pins = None) -> None:
+def keep(root: str, mark: Mark, policy: Policy, quiet: Quiet) -> None:
     """Remember it; where nothing can be written, nothing is."""
-    of = _of(mark, policy, pins)
+    of = _of(mark, policy)
     held = asdict(quiet) | {"next_seq": {str(key): seq for key, seq in quiet.next_seq.items()}}
     content = {"of": of, "quiet": held, "check": _check(of, held)}
     with suppress(OSError):
@@ -60,8 +56,8 @@ def keep(root: str, mark: Mark, policy: Policy, quiet: Quiet, pins: Pins = None)
         reached(Step.DUE_KEPT)
 
 
-def _of(mark: Mark, policy: Policy, pins: Pins) -> dict[str, Any]:
-    return {"mark": asdict(mark), "policy": policy.as_json(), "pins": pins, "edition": _EDITION}
+def _of(mark: Mark, policy: Policy) -> dict[str, Any]:
+    return {"mark": asdict(mark), "policy": policy.as_json(), "edition": _EDITION}
 
 
 def _check(*parts: object) -> str:
