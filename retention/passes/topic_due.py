@@ -56,6 +56,7 @@ def _remembered(
         version=mark.version,
         segments=SegmentCounts(kept=quiet.segments),
         consumers=pins,
+        epoch=quiet.epoch,
         held_segments=HeldSegments() if topic.respect_consumer_offsets else None,
     )
     return plan, quiet.next_seq
@@ -71,9 +72,15 @@ def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicL
     due_us = next_due(seen.found, topic)
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
     if plan.as_of_ns < instant:
-        next_seq = dict(seen.inventory.counters.next_seq)
-        rests_on = _said(pins_of(seen.offsets))
-        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq, rests_on=rests_on)
+        counters, rests_on = seen.inventory.counters, _said(pins_of(seen.offsets))
+        quiet = due.Quiet(
+            plan.table_id,
+            instant,
+            plan.segments.kept,
+            dict(counters.next_seq),
+            rests_on=rests_on,
+            epoch=counters.epoch,
+        )
         due.keep(opened.root, mark, plan.policy, quiet)
 
 

@@ -31,6 +31,8 @@ class Quiet:
     """What is due at later instants; its meaning is the planner's."""
     rests_on: tuple[Mapping[str, Any], ...] = ()
     """What else must be as it was, such as stored offsets; its meaning is the planner's."""
+    epoch: int = 0
+    """In which its sequences count."""
 
 
 def recall(root: str, mark: Mark, policy: Policy) -> Quiet | None:

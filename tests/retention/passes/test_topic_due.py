@@ -104,6 +104,15 @@ def test_whatever_changes_makes_it_be_opened_again(tmp_path: Path, warehouse: Wa
     assert is_opened(again.topic(NAME))
 
 
+def test_what_is_remembered_is_of_the_epoch(warehouse: Warehouse, topic: Topic) -> None:
+    topic.purge().apply()
+    import_logs(warehouse, Path(warehouse.location))
+    first, second = planned(topic), planned(topic)
+    assert second.snapshot is None
+    assert second.plan.epoch == first.plan.epoch > 0
+    assert second.plan.plan_id == first.plan.plan_id
+
+
 def test_a_pass_over_a_quiet_topic_is_recorded(warehouse: Warehouse) -> None:
     for _ in range(2):
         [outcome] = warehouse.apply([NAME], NOW, Guards())
