@@ -91,14 +91,16 @@ def _published(directory: Path) -> Stream:
 
 
 def _worked(directory: Path) -> tuple[list[int], list[dict[str, Any]]]:
-    """Let both workers begin, and kill the slow one: what that one was given, and what the other's batches came to."""
-    with _worker(directory, "--slow") as slow, _worker(directory) as quick:
+    """Let the slow worker begin, then the other, and kill the first: what it was given, and the batches of the other."""
+    with _worker(directory, "--slow") as slow:
         try:
             lost = next(_lines(slow))["given"]
-            first = next(_lines(quick))
+            with _worker(directory) as quick:
+                first = next(_lines(quick))
+                slow.kill()
+                return lost, [first, *_lines(quick)]
         finally:
             slow.kill()
-        return lost, [first, *_lines(quick)]
 
 
 def _worker(directory: Path, *options: str) -> subprocess.Popen[str]:
