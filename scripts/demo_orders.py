@@ -91,7 +91,7 @@ def _published(directory: Path) -> Stream:
 
 
 def _worked(directory: Path) -> tuple[list[int], list[dict[str, Any]]]:
-    """Let the slow worker begin, then the other, and kill the first: what it was given, and the batches of the other."""
+    """Let the slow worker begin, then the other, and kill the first: what that got, and the batches of the other."""
     with _worker(directory, "--slow") as slow:
         try:
             lost = next(_lines(slow))["given"]
