@@ -119,7 +119,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
             nearest valid choice`.
     """
     document = read_document(path, content)
-    mistakes = list(document.mistakes)
+    mistakes, beside = list(document.mistakes), str(document.path)
     if not isinstance(document.values, dict):
         raise ConfigError(f"{path}:1: is no mapping; begin with `warehouse:` and `streams:`")
     _lift_single_stream(document)
@@ -131,15 +131,16 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         topics = {at: _with_defaults(topic, head.defaults) for at, topic in topics.items()}
         streams = {at: _with_defaults(stream, head.defaults) for at, stream in streams.items()}
         mistakes += _format_mistakes(head, {**streams, **topics})
+        mistakes += _archive_mistakes(head, {**streams, **topics}, beside)
+        streams = {at: _archived_at(stream, beside) for at, stream in streams.items()}
+        topics = {at: _archived_at(topic, beside) for at, topic in topics.items()}
         server = head.server_defaults
         kept = {at: topic.kept_as(topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
-        mistakes += _archive_mistakes(head, {**streams, **topics}, str(document.path))
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
-    warehouse = located(head.warehouse, str(document.path))
-    found = [_archived_at(one, str(document.path)) for one in (*streams.values(), *kept.values())]
-    return Config(warehouse, tuple(found), _archived_at(head.defaults, str(document.path)))
+    found = (*streams.values(), *kept.values())
+    return Config(located(head.warehouse, beside), found, _archived_at(head.defaults, beside))
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
