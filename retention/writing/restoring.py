@@ -285,8 +285,8 @@ def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
 
 
 def _digest(archive: Archive, found: Sequence[Part]) -> str:
-    """What tells one bringing back from every other."""
-    digest = hashlib.sha256(archive.directory.encode())
+    """What tells one bringing back from every other, wherever the archive lies."""
+    digest = hashlib.sha256(f"{archive.origin.stream}/{archive.origin.name}/".encode())
     for part in found:
         digest.update(f"{part.copy.path}/{part.messages}/".encode())
         digest.update(b"" if part.removed is None else part.removed.tobytes())
