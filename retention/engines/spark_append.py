@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -19,15 +16,13 @@ from retention import rows
 from retention.apart import write_apart
 from retention.engines.spark_columns import ARRIVING, arriving
 from retention.engines.spark_source import Source, checked
-from retention.errors import RetentionError, VerificationError
+from retention.engines.spark_tasks import PART_BITS, KeptFrame, Task, answer, changed, outcomes
+from retention.errors import RetentionError
 from retention.rules.rolling import Active, RollRule, roll
 from retention.segments import DataFile
 from retention.staging import Staged, Staging, described, numbered
 
 _SHARE = "part long, base long, messages long, bytes long"
-_OUTCOME = "outcome binary"
-_PART_BITS = 33
-"""`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +35,7 @@ class Share:
     bytes: int
 
 
-class SortedFrame:
+class SortedFrame(KeptFrame):
     """The rows of a DataFrame in the order of their sequences, kept between attempts to commit them.
 
     That order is by `ts_ns`, then subject, headers and payload; however the frame is partitioned, the same rows get
@@ -49,19 +44,7 @@ class SortedFrame:
 
     def __init__(self, frame: DataFrame, storage: rows.Storage, now_ns: int) -> None:
         self._storage: rows.Storage = storage
-        placed = arriving(frame, now_ns).sort(*ARRIVING).persist(StorageLevel.MEMORY_AND_DISK)
-        self._sorted = placed
-
-    def __enter__(self) -> SortedFrame:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._sorted.unpersist()
+        super().__init__(arriving(frame, now_ns).sort(*ARRIVING))
 
     def stage(
         self, staging: Staging, active: Active | None, rule: RollRule, next_seq: int
@@ -105,21 +88,15 @@ class SortedFrame:
         if not placed:
             return []
         numbered_parts = self._sorted.select(F.spark_partition_id().alias("part"), *ARRIVING)
-        received = numbered_parts.mapInArrow(_writer(placed, self._storage), _OUTCOME).toArrow()
-        outcomes = [pickle.loads(one) for one in received["outcome"].to_pylist()]  # noqa: S301  (our own)
-        for outcome in outcomes:
-            if isinstance(outcome, RetentionError):
-                raise outcome
+        written = outcomes(numbered_parts, _writer(placed, self._storage))
         shares = sum(len(shares) for shares in placed.values())
-        if len(outcomes) != shares:
-            raise changed(f"{len(outcomes)} of {shares} parts were written")
-        stats = [one for written in outcomes for one in written]
+        if len(written) != shares:
+            raise changed(f"{len(written)} of {shares} parts were written")
+        stats = [one for share in written for one in share]
         return sorted(stats, key=lambda one: one["min_seq"])
 
 
-def _roller(
-    active: Active | None, rule: RollRule, next_seq: int, storage: rows.Storage
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _roller(active: Active | None, rule: RollRule, next_seq: int, storage: rows.Storage) -> Task:
     """The task that sees every row's time and lengths, in order."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,7 +118,7 @@ def _shares(
     open_share: tuple[int, int] | None = None
     messages = size = 0
     for batch in batches:
-        parts = batch["place"].to_numpy() >> _PART_BITS
+        parts = batch["place"].to_numpy() >> PART_BITS
         subject, blocks, payload = (batch[name] for name in ("subject", "headers", "payload"))
         sizes = np.asarray(rows.accounted(subject, blocks, payload, storage))
         seqs = np.arange(next_seq, next_seq + len(sizes))
@@ -166,16 +143,13 @@ def _runs(parts: np.ndarray, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield from pairwise(edges)
 
 
-def _writer(
-    placed: dict[int, list[Share]], storage: rows.Storage
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writer(placed: dict[int, list[Share]], storage: rows.Storage) -> Task:
     """The task that writes one partition's files."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = Source(batches)
         for outcome in _outcomes(source, placed.get(source.part, []), storage):
-            column = pa.array([pickle.dumps(outcome)], pa.binary())
-            yield pa.RecordBatch.from_arrays([column], names=["outcome"])
+            yield answer(outcome)
 
     return run
 
@@ -203,11 +177,3 @@ def _write_share(source: Source, share: Share, storage: rows.Storage) -> list[di
         "max_seq": share.first_seq + share.messages - 1,
     }
     return described(written, wrote)
-
-
-def changed(how: str) -> VerificationError:
-    """That a DataFrame did not give the same rows twice."""
-    return VerificationError(
-        f"{how}: the DataFrame did not give the same rows twice; nothing was committed; give one that "
-        "does, such as one that was saved first"
-    )

@@ -36,14 +36,27 @@ def arriving(frame: DataFrame, now_ns: int) -> DataFrame:
 
 
 def _column(frame: DataFrame, name: str, *kinds: type[T.DataType]) -> Column:
+    takes = "an append takes subject and payload, and if there are headers and ts_ns or time"
+    return column(frame, name, takes, *kinds)
+
+
+def column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
+    """A column of a frame.
+
+    Args:
+        frame: the caller's.
+        name: the column's.
+        takes: what an append takes, for the error.
+        kinds: of which types it may be.
+
+    Raises:
+        UsageError: it is missing or of another type.
+    """
     found = _type_of(frame, name)
     if not isinstance(found, kinds):
         wanted = " or ".join(kind.typeName() for kind in kinds)
         given = "missing" if found is None else f"a {found.simpleString()}"
-        raise UsageError(
-            f"the column {name} is {given}; an append takes subject and payload, and if there are headers and ts_ns or "
-            f"time; give {name} as {wanted}"
-        )
+        raise UsageError(f"the column {name} is {given}; {takes}; give {name} as {wanted}")
     return F.col(f"`{name}`")
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from retention import parquet_files
-from retention.engines.spark_append import changed
 from retention.engines.spark_source import Source
+from retention.engines.spark_tasks import PART_BITS, KeptFrame, Task, answer, changed, outcomes
 from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
 from retention.errors import RetentionError
 from retention.rules.spans import Array
@@ -29,13 +26,8 @@ from retention.segments import DataFile
 from retention.staging import Staging, described
 from retention.topic_policy import TopicPolicy
 
-_OUTCOME = "outcome binary"
-_PART_BITS = 33
-"""`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
-
 Completing = Callable[[pa.Table, int, Sequence[Batch], Array], pa.Table]
 """Rows of `FILE_COLUMNS`: of rows `COLUMNS`, their partition, their batches, and the bytes they are counted with."""
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ class Share:
         }
 
 
-class TopicFrame:
+class TopicFrame(KeptFrame):
     """The rows of a DataFrame by the partitions that they go to, kept between attempts to commit them.
 
     Those of one partition are in order of the producer's time, then id, headers and payload, however the frame is
@@ -66,19 +58,7 @@ class TopicFrame:
 
     def __init__(self, frame: DataFrame, policy: TopicPolicy, now_ns: int) -> None:
         self._policy = policy
-        rows = addressed(frame, policy.partitions, now_ns).sort(*ADDRESSED)
-        self._sorted = rows.persist(StorageLevel.MEMORY_AND_DISK)
-
-    def __enter__(self) -> TopicFrame:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._sorted.unpersist()
+        super().__init__(addressed(frame, policy.partitions, now_ns).sort(*ADDRESSED))
 
     def lay(self, ends: TopicEnds) -> tuple[list[Piece], TopicEnds]:
         """Where the rows go, in their order, and where the partitions end then.
@@ -93,7 +73,7 @@ class TopicFrame:
         place = F.monotonically_increasing_id().alias("place")
         narrow = self._sorted.select(place, "address", *lengths)
         ordered = narrow.coalesce(1).sortWithinPartitions("place")
-        [laid] = _outcomes(ordered, _layer(ends, self._policy)) or [([], ends)]
+        [laid] = outcomes(ordered, _layer(ends, self._policy)) or [([], ends)]
         return laid
 
     def write(
@@ -112,7 +92,7 @@ class TopicFrame:
         if not placed:
             return []
         rows = self._sorted.select(F.spark_partition_id().alias("part"), *COLUMNS)
-        written = _outcomes(rows, _writer(placed, self._policy, completing))
+        written = outcomes(rows, _writer(placed, self._policy, completing))
         shares = sum(map(len, placed.values()))
         if len(written) != shares:
             raise changed(f"{len(written)} of {shares} parts were written")
@@ -123,25 +103,6 @@ def _place(piece: Piece) -> tuple[int, int, int]:
     return piece.part, piece.partition, piece.batch.base
 
 
-def _outcomes(frame: DataFrame, task: Task) -> list[Any]:
-    """What tasks over a frame answer.
-
-    Raises:
-        RetentionError: the first that one of them answered.
-    """
-    received = frame.mapInArrow(task, _OUTCOME).toArrow()
-    outcomes = [pickle.loads(one) for one in received["outcome"].to_pylist()]  # noqa: S301  (our own)
-    for outcome in outcomes:
-        if isinstance(outcome, RetentionError):
-            raise outcome
-    return outcomes
-
-
-def _answer(outcome: Any) -> pa.RecordBatch:
-    column = pa.array([pickle.dumps(outcome)], pa.binary())
-    return pa.RecordBatch.from_arrays([column], names=["outcome"])
-
-
 def _layer(ends: TopicEnds, policy: TopicPolicy) -> Task:
     """The task that sees every row's address and lengths, in order."""
 
@@ -150,12 +111,12 @@ def _layer(ends: TopicEnds, policy: TopicPolicy) -> Task:
         found: list[Piece] = []
         for batch in batches:
             if batch.num_rows:
-                parts = batch["place"].to_numpy() >> _PART_BITS
+                parts = batch["place"].to_numpy() >> PART_BITS
                 headers, payload = (batch[name].to_numpy() for name in ("headers", "payload"))
                 sizes = record_sizes(headers, payload, policy)
                 found += laying.take(batch["address"].to_numpy(), parts, sizes)
         found += laying.rest()
-        yield _answer((found, ends))
+        yield answer((found, ends))
 
     return run
 
@@ -170,11 +131,11 @@ def _writer(placed: Mapping[int, list[Share]], policy: TopicPolicy, completing: 
                 parquet_files.write_messages(
                     share.file.location, _completed(source, share, policy, completing)
                 )
-                yield from map(_answer, described([share.file], share.wrote))
+                yield from map(answer, described([share.file], share.wrote))
             if not source.is_spent:
                 raise changed("more rows came than were counted")
         except RetentionError as error:
-            yield _answer(error)
+            yield answer(error)
 
     return run
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from retention.errors import UsageError
+from retention.engines.spark_columns import column
 from retention.rules.partitioning import IN_TURN, addresses
 
 ADDRESSED = ("address", "origin_ts_ns", "id", "headers", "payload")
@@ -74,12 +74,5 @@ def _optional(frame: DataFrame, name: str, stored_as: str, *kinds: type[T.DataTy
 
 
 def _column(frame: DataFrame, name: str, *kinds: type[T.DataType]) -> Column:
-    found = frame.schema[name].dataType if name in frame.columns else None
-    if not isinstance(found, kinds):
-        wanted = " or ".join(kind.typeName() for kind in kinds)
-        given = "missing" if found is None else f"a {found.simpleString()}"
-        raise UsageError(
-            f"the column {name} is {given}; an append to a topic takes payload, and if there are partition or key, id, "
-            f"headers and origin_ts_ns; give {name} as {wanted}"
-        )
-    return F.col(f"`{name}`")
+    takes = "an append to a topic takes payload, and if there are partition or key, id, headers and origin_ts_ns"
+    return column(frame, name, takes, *kinds)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +15,7 @@ from retention import parquet_files
 from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals
 from retention.passes.partitions import TURN, TopicPosition
+from retention.ports import Snapshot
 from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_rolling import Batch
@@ -98,6 +100,25 @@ def wrote(rows: pa.Table) -> dict[str, int]:
         "min_seq": rows["seq"][0].as_py(),
         "max_seq": rows["seq"][-1].as_py(),
     }
+
+
+@dataclass(frozen=True)
+class TopicAttempt:
+    """One try to append to a topic, from where it stands."""
+
+    position: TopicPosition
+    stage: Callable[[TopicPosition, Staging], Draft]
+    """Writes the messages behind the position."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.position.snapshot
+
+    def nothing(self) -> Appended:
+        return told_of(self.position)
+
+    def draft(self, staging: Staging) -> Draft:
+        return self.stage(self.position, staging)
 
 
 def draft_of(position: TopicPosition, ends: TopicEnds, stats: Sequence[dict[str, Any]]) -> Draft:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from retention.formats.iggy.user_headers import parse
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.ports import Snapshot
 from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_rolling import Batch
@@ -25,13 +23,11 @@ from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND
 from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.identity import BatchIdentity
-from retention.writing.topic_batches import draft_of, rows_of, told_of
+from retention.writing.topic_batches import TopicAttempt, draft_of, rows_of
 from retention.writing.topic_screen import first_refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from retention.engines.spark_topic import TopicFrame
 
 
 def append_frame_to_topic(
@@ -57,35 +53,17 @@ def append_frame_to_topic(
     from retention.engines.spark_topic import TopicFrame
 
     policy = topic_of(opened).policy()
+    completing = partial(completed_rows, opened.name, policy)
     with TopicFrame(frame, policy, opened.clock()) as rows:
-        return append_drafts(
-            opened, lambda: _FrameAttempt(opened, locate_topic(opened), rows), identity
-        )
 
+        def stage(position: TopicPosition, staging: Staging) -> Draft:
+            tails = {number: position.tail(number) for number in range(policy.partitions)}
+            now_us = opened.clock() // MICROSECOND
+            before = TopicEnds(tails.__getitem__, position.turn, policy, now_us)
+            pieces, ends = rows.lay(before)
+            return draft_of(position, ends, rows.write(pieces, staging, completing))
 
-@dataclass(frozen=True)
-class _FrameAttempt:
-    """One try to append a DataFrame."""
-
-    opened: OpenedStream
-    position: TopicPosition
-    rows: TopicFrame
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.position.snapshot
-
-    def nothing(self) -> Appended:
-        return told_of(self.position)
-
-    def draft(self, staging: Staging) -> Draft:
-        policy = topic_of(self.opened).policy()
-        tails = {number: self.position.tail(number) for number in range(policy.partitions)}
-        now_us = self.opened.clock() // MICROSECOND
-        before = TopicEnds(tails.__getitem__, self.position.turn, policy, now_us)
-        pieces, ends = self.rows.lay(before)
-        completing = partial(completed_rows, self.opened.name, policy)
-        return draft_of(self.position, ends, self.rows.write(pieces, staging, completing))
+        return append_drafts(opened, lambda: TopicAttempt(locate_topic(opened), stage), identity)
 
 
 def completed_rows(

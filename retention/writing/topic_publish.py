@@ -13,7 +13,6 @@ from retention.formats.iggy.lines import parse_sent
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.ports import Snapshot
 from retention.rules.partitioning import addresses
 from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
@@ -21,11 +20,11 @@ from retention.rules.topic_rolling import with_headers
 from retention.staging import Staging
 from retention.topic_policy import TopicPolicy
 from retention.units import MICROSECOND
-from retention.writing.append import Appended, Draft, append_drafts
+from retention.writing.append import Draft, append_drafts
 from retention.writing.door import Answers
 from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Ack, Published
-from retention.writing.topic_batches import draft_of, stage_send, told_of
+from retention.writing.topic_batches import TopicAttempt, draft_of, stage_send
 from retention.writing.topic_screen import TopicRefusal, first_refusal, sizes_of
 
 
@@ -84,7 +83,9 @@ def publish_to_topic(
     if refusal is not None:
         raise _error(opened.name, sent, refusal)
     sending = _Sending(opened, sent, policy)
-    appended = append_drafts(opened, sending.begin, identity)
+    appended = append_drafts(
+        opened, lambda: TopicAttempt(locate_topic(opened), sending.stage), identity
+    )
     answers, partitions = sending.answers, sending.partitions
     if appended.duplicate:
         answers, partitions = Answers.plain(0, 0), partitions[:0]
@@ -103,10 +104,6 @@ class _Sending:
         self.answers = Answers.plain(0, sent.num_rows)
         self.partitions = np.zeros(sent.num_rows, dtype=np.int64)
 
-    def begin(self) -> _TopicAttempt:
-        """Look where the topic stands."""
-        return _TopicAttempt(locate_topic(self._opened), self)
-
     def stage(self, position: TopicPosition, staging: Staging) -> Draft:
         """Write the messages behind a position, those of one address together, in the order of the lines."""
         now_us = self._opened.clock() // MICROSECOND
@@ -122,24 +119,6 @@ class _Sending:
             place = self._opened.name, partition
             stats += stage_send(staging, self._sent.take(pa.array(rows)), place, batches, counted)
         return draft_of(position, ends, stats)
-
-
-@dataclass(frozen=True)
-class _TopicAttempt:
-    """One try to append to a topic."""
-
-    position: TopicPosition
-    sending: _Sending
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.position.snapshot
-
-    def nothing(self) -> Appended:
-        return told_of(self.position)
-
-    def draft(self, staging: Staging) -> Draft:
-        return self.sending.stage(self.position, staging)
 
 
 def _error(topic: str, sent: pa.Table, refusal: TopicRefusal) -> RefusedError:
