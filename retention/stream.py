@@ -174,10 +174,8 @@ class Stream:
             RefusedError: the broker would refuse a message.
         """
         identity = batch_identity(writer, batch)
-        if isinstance(lines, Path):
-            with opened_lines(lines) as source:
-                return publish(self.opened, source, identity)
-        return publish(self.opened, lines, identity)
+        with opened_lines(lines) as source:
+            return publish(self.opened, source, identity)
 
     def append(
         self, frame: DataFrame, writer: str | None = None, batch_id: int | None = None

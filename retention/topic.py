@@ -66,10 +66,8 @@ class Topic(Stream):
             RefusedError: a server would refuse a message.
         """
         identity = batch_identity(writer, batch)
-        if isinstance(lines, Path):
-            with opened_lines(lines) as source:
-                return publish_to_topic(self.opened, source, identity)
-        return publish_to_topic(self.opened, lines, identity)
+        with opened_lines(lines) as source:
+            return publish_to_topic(self.opened, source, identity)
 
     def append(
         self, frame: DataFrame, writer: str | None = None, batch_id: int | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -55,10 +54,7 @@ def publish(
     warehouse = settings.open()
     from retention.formats.jsonl import opened_lines
 
-    source: AbstractContextManager[IO[bytes]] = (
-        nullcontext(sys.stdin.buffer) if file == "-" else opened_lines(Path(file))
-    )
-    with source as lines:
+    with opened_lines(sys.stdin.buffer if file == "-" else Path(file)) as lines:
         published = warehouse.new_stream(stream).publish(lines, writer, batch)
     if settings.format == "table":
         put_lines([_sentence(published, batch)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -205,16 +206,20 @@ def _json_problem(error: json.JSONDecodeError) -> str:
     return f"it is not JSON ({error.msg} at column {error.colno})"
 
 
-def opened_lines(path: Path) -> IO[bytes]:
-    """A file of lines, opened.
+def opened_lines(
+    lines: Iterable[bytes | str] | Path,
+) -> AbstractContextManager[Iterable[bytes | str]]:
+    """Lines as they are, or those of a file, opened.
 
     Raises:
         UsageError: it cannot be.
     """
+    if not isinstance(lines, Path):
+        return nullcontext(lines)
     try:
-        return path.open("rb")
+        return lines.open("rb")
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
+            f"{lines}: cannot be read ({error.strerror}); nothing was published; name a file of JSON lines, or - for "
             "standard input"
         ) from error
