@@ -167,7 +167,7 @@ def _by_streams(folder: Path, streams: int, runs: int) -> None:
 def main() -> None:
     """Make streams, measure, and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.metadata", description=__doc__)
-    parser.add_argument("--segments", type=int, nargs="*", default=[10_000, 100_000])
+    parser.add_argument("--segments", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--streams", type=int, nargs="*", default=[1_000])
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()

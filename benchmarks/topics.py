@@ -247,10 +247,14 @@ def _segments(place: Path, segments: int, runs: int) -> None:
         folder = place / format_
         plans, applies = zip(*ours(folder, format_, segments, runs), strict=True)
         unchanged = quiet(folder, instant_of(each * runs), runs)
-        # The other half, in a process of its own.
-        peak = metadata.measure(folder, instant_of(segments // PARTITIONS), 1)["peak"]
+        # The other half: planned in a process of its own, and dropped at once.
+        end = instant_of(segments // PARTITIONS)
+        peak = metadata.measure(folder, end, 1)["peak"]
+        rest = segments // PARTITIONS - each * runs
+        at_once = seconds(partial(_applied, folder, end, rest))
         told(f"plan, {format_}", segments, plans, part, peak)
         told(f"plan and apply, {format_}", segments, applies, part)
+        told(f"plan and apply the rest at once, {format_}", segments, [at_once], rest * PARTITIONS)
         told(f"plan when nothing is due, {format_}", segments, unchanged)
     deletes = list(partition_deletes(place / "delta-rs", segments, runs))
     told("delta-rs deletes partitions", segments, deletes, part)
