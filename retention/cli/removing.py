@@ -156,6 +156,8 @@ def _meant_nothing(report: Report, request: Request) -> str:
     from retention.rules.segment_removal import DeleteSegments
 
     if isinstance(request, DeleteSegments):
+        if not (report.held and report.held["segments"]):
+            return "none is sealed"
         return f"no sealed segment is free; `retention offset ls {report.stream}` tells who has not read on"
     return "it means no message that is there"
 

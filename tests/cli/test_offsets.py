@@ -76,11 +76,18 @@ def test_segments_are_deleted_by_command_recorded_and_undone(clicks: Commands) -
     [entry] = clicks.json("delete-segments", NAME, 0, 2, "--yes")["streams"]
     assert (entry["removed_messages"], entry["by_rule"]) == (10, {"delete_segments": 10})
     done = clicks.run("delete-segments", NAME, 0, 1, "--yes")
-    assert "nothing went: delete_segments of partition 0, the oldest 1" in done.stdout
+    assert "the oldest 1: no sealed segment is free; `retention offset ls clicks`" in done.stdout
     [record] = [one for one in clicks.json("history") if one["removed_messages"]]
     assert "delete_segments 10" in clicks.run("history").stdout
     assert clicks.json("undo", record["run"])["restored_messages"] == 10
     assert clicks.json("state", NAME)[0]["messages"] == 40
+
+
+def test_where_only_the_active_segment_is_left_nobody_is_looked_for(clicks: Commands) -> None:
+    clicks.json("offset", "delete", NAME, 0, 7)
+    clicks.json("delete-segments", NAME, 0, 3, "--yes")
+    done = clicks.run("delete-segments", NAME, 0, 1, "--yes")
+    assert "delete_segments of partition 0, the oldest 1: none is sealed\n" in done.stdout
 
 
 def test_an_estimate_of_a_topic_is_exact(clicks: Commands) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import groupby
@@ -13,13 +12,12 @@ from retention.consumers.state import from_json
 from retention.passes.interests import interest_of
 from retention.rules.release import released
 from retention.stores.consumers import ConsumerRecord
-from tests.support.cases import matrix
+from tests.support.cases import judged_by, matrix, shares
 from tests.support.interest_cases import Case, bring_in, left_in, load_cases, warehouse_of
 
-EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
 CASES = load_cases()
 BY_ID = {case.id: case for case in CASES}
-SHARE = {"local": CASES, "spark": CASES if EVERYTHING else CASES[::10]}
+SHARE = shares(CASES)
 UNMATCHED = ("keep", "remove")
 
 Judged = Callable[[str, str], dict[str, dict[str, Any]]]
@@ -51,7 +49,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     def once(format_: str, engine: str) -> dict[str, dict[str, Any]]:
         folder = tmp_path_factory.mktemp(f"{format_}-{engine}")
         found: dict[str, dict[str, Any]] = {}
-        for batch, cases in groupby(SHARE[engine], lambda case: case.id.rpartition("-")[0]):
+        for batch, cases in groupby(
+            SHARE[format_, engine], lambda case: case.id.rpartition("-")[0]
+        ):
             # Names and subjects are distinct in a batch only.
             found |= judge(folder / batch, list(cases), format_, engine)
         return found
@@ -94,4 +94,5 @@ def test_a_pass_leaves_what_consumers_need(
 
 def test_all_cases_are_judged() -> None:
     assert len(CASES) == 318
-    assert len(SHARE["spark"]) >= 30
+    assert judged_by(SHARE, "local") == 318
+    assert judged_by(SHARE, "spark") >= 30

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cases import matrix
+from tests.support.cases import judged_by, matrix, shares
 from tests.support.update_cases import (
     Case,
     bring_in,
@@ -21,10 +20,9 @@ from tests.support.update_cases import (
 T = 1_795_300_000_123_456_789
 """The instant to which all cases are shifted, so that one pass judges them."""
 
-EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
 CASES = load_cases()
 BY_ID = {case.id: case for case in CASES}
-SHARE = {"local": CASES, "spark": CASES if EVERYTHING else CASES[::10]}
+SHARE = shares(CASES)
 AT_THEIR_OWN_INSTANTS = CASES[3::15]
 
 Judged = Callable[[str, str], dict[str, dict[str, Any]]]
@@ -57,7 +55,7 @@ def judge(folder: Path, cases: Sequence[Case], format_: str, engine: str) -> dic
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     @cache
     def once(format_: str, engine: str) -> dict[str, dict[str, Any]]:
-        cases = [case.at(T) for case in SHARE[engine]]
+        cases = [case.at(T) for case in SHARE[format_, engine]]
         return judge(tmp_path_factory.mktemp(f"{format_}-{engine}"), cases, format_, engine)
 
     return once
@@ -94,6 +92,7 @@ def test_cases_at_their_own_instants_end_as_the_server_ended(tmp_path: Path, for
         assert left_in(warehouse, case.id) == expected(case)
 
 
-def test_the_share_that_spark_judges_is_large_enough_to_mean_something() -> None:
+def test_all_cases_are_judged() -> None:
     assert len(CASES) == 600
-    assert len(SHARE["spark"]) >= 60
+    assert judged_by(SHARE, "local") == 600
+    assert judged_by(SHARE, "spark") >= 60

@@ -47,7 +47,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda content: content[: len(content) // 2],
     "without its last byte": lambda content: content[:-1],
 }
-OFTEN = ("middle byte", "half")
+OFTEN = (("delta", "middle byte"), ("parquet", "half"))
+FORMATS = ("delta", "parquet")
 COMMON = {
     "monday",
     "monday.files.parquet",
@@ -107,7 +108,7 @@ def ledgers() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=["delta", "parquet"])
+@pytest.fixture(scope="module", params=FORMATS)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp(str(request.param))
 
@@ -203,7 +204,11 @@ def test_the_kinds_of_files_are_the_known_ones(made: Made) -> None:
     assert kinds == COMMON | logs
 
 
-@pytest.mark.parametrize("damage", [name for name in DAMAGES if ALL or name in OFTEN])
+@pytest.mark.parametrize(
+    ("made", "damage"),
+    [(format_, name) for format_ in FORMATS for name in DAMAGES] if ALL else OFTEN,
+    indirect=["made"],
+)
 def test_damage_to_any_file_is_refused_or_mended(made: Made, damage: str) -> None:
     wrong = [
         f"{path}: {' '.join(trial.words)}: {said}"

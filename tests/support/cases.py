@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -13,6 +14,10 @@ import pytest
 
 from retention.formats.nats_backup import RAW_ROWS
 from retention.warehouse import Warehouse, open_warehouse
+
+EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
+"""Whether every engine judges every case on every format."""
+FORMATS = ("delta", "parquet")
 
 
 class Named(Protocol):
@@ -61,11 +66,27 @@ def warehouse_with(
     )
 
 
-def matrix(share: Mapping[str, Sequence[SomeCase]]) -> list[Any]:
-    """A parameter set (format, engine, case) for each case that an engine judges, on either format."""
+def shares(cases: Sequence[SomeCase]) -> dict[tuple[str, str], Sequence[SomeCase]]:
+    """The cases by format and engine: between them, the formats see all of them on `local` and a tenth on `spark`."""
+    if EVERYTHING:
+        return {(one, engine): cases for one in FORMATS for engine in ("local", "spark")}
+    tenth = cases[::10]
+    return {
+        (format_, engine): some[at :: len(FORMATS)]
+        for engine, some in (("local", cases), ("spark", tenth))
+        for at, format_ in enumerate(FORMATS)
+    }
+
+
+def matrix(share: Mapping[tuple[str, str], Sequence[SomeCase]]) -> list[Any]:
+    """A parameter set (format, engine, case) for each case that is judged there."""
     return [
         pytest.param(format_, engine, case.id, marks=[pytest.mark.spark] * (engine == "spark"))
-        for engine, cases in share.items()
-        for format_ in ("delta", "parquet")
+        for (format_, engine), cases in share.items()
         for case in cases
     ]
+
+
+def judged_by(share: Mapping[tuple[str, str], Sequence[SomeCase]], engine: str) -> int:
+    """How many cases an engine judges, on whatever format."""
+    return len({case.id for (_, one), cases in share.items() if one == engine for case in cases})

@@ -1,4 +1,4 @@
-"""Laws: properties that hold in every small world; tried on 500 of them, or on what LAW_EXAMPLES says."""
+"""Laws: properties that hold in every small world; tried on 100 of them, or on what LAW_EXAMPLES says."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def law(test: Test) -> Test:
-    """Mark a property as a law (`make check` tries fewer examples than `make test`)."""
-    examples = int(os.environ.get("LAW_EXAMPLES", "500"))
+    """Mark a property as a law (`make laws` tries more examples)."""
+    examples = int(os.environ.get("LAW_EXAMPLES", "100"))
     return pytest.mark.law(settings(max_examples=examples, deadline=None)(test))
