@@ -84,8 +84,8 @@ def surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
     try:
         for batch in _batches(source, _groups_left(source, gone)):
             goes = in_ranges(batch.column("seq").to_numpy(), gone)
-            kept = _with_time(pa.Table.from_batches([batch])).filter(pa.array(~goes))
-            if held.takes(kept):
+            kept = batch.filter(pa.array(~goes)) if goes.any() else batch
+            if held.takes(_with_time(pa.Table.from_batches([kept]))):
                 yield held.emptied()
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error

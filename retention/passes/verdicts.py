@@ -209,14 +209,17 @@ def _merged(ranges: pa.Table) -> pa.Table:
 
 def _spread(files: pa.Table, known: _ByMetadata) -> Array:
     """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
-    of_file = known.spans.span_of_file
-    rule_ends = np.cumsum(known.by_rule, axis=1)[of_file]
+    goes = np.flatnonzero(known.by_rule.sum(axis=1)[known.spans.span_of_file])
+    of_file = known.spans.span_of_file[goes]
+    rule_ends = np.cumsum(known.by_rule[of_file], axis=1)
     messages = files["messages"].to_numpy()
-    file_ends = np.cumsum(messages)
+    file_ends = np.cumsum(messages)[goes]
     before_span = (np.cumsum(known.spans.messages) - known.spans.messages)[of_file]
-    ends = (file_ends - before_span)[:, None]
-    reached = np.minimum(rule_ends, ends) - np.minimum(rule_ends, ends - messages[:, None])
-    return np.diff(reached, axis=1, prepend=0)
+    ends, messages = (file_ends - before_span)[:, None], messages[goes, None]
+    reached = np.minimum(rule_ends, ends) - np.minimum(rule_ends, ends - messages)
+    shares = np.zeros((files.num_rows, known.by_rule.shape[1]), dtype=np.int64)
+    shares[goes] = np.diff(reached, axis=1, prepend=0)
+    return shares
 
 
 def _sealed_and_spent(inventory: Inventory, losses: _Losses) -> Array:

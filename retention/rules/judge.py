@@ -96,14 +96,9 @@ def answer(span: SpanRows, question: Question) -> Answer:
 
 def removed_ranges(span: SpanRows, verdicts: Array) -> pa.Table:
     """The removed sequences of a span as ranges, file by file; shape `REMOVED_RANGES`."""
-    parts, rows = [REMOVED_RANGES.empty_table()], span.rows.select(["seq", "size"])
-    for number in np.unique(span.file_of_row).tolist():
-        mine = span.file_of_row == number
-        ranges = ranges_of(rows.filter(pa.array(mine)), verdicts[mine])
-        numbers = pa.array(np.full(ranges.num_rows, number), pa.int64())
-        numbered = ranges.add_column(0, "file", numbers)
-        parts.append(numbered.select(REMOVED_RANGES.names).cast(REMOVED_RANGES))
-    return pa.concat_tables(parts)
+    gone = np.flatnonzero(verdicts != STAYS)
+    gone = gone[np.argsort(span.file_of_row[gone], kind="stable")]
+    return _ranges(span.rows, verdicts, gone, span.file_of_row[gone])
 
 
 def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
@@ -155,18 +150,23 @@ def ranges_of(rows: pa.Table, verdicts: Array) -> pa.Table:
         `messages`, `bytes`, ascending.
     """
     gone = np.flatnonzero(verdicts != STAYS)
-    seqs, rules = rows["seq"].to_numpy()[gone], verdicts[gone]
-    sizes = rows["size"].to_numpy()[gone]
+    return _ranges(rows, verdicts, gone, np.zeros_like(gone)).drop_columns("file")
+
+
+def _ranges(rows: pa.Table, verdicts: Array, gone: Array, files: Array) -> pa.Table:
+    """The ranges of the rows `gone`, each of which is in one of `files`; shape `REMOVED_RANGES`."""
+    seqs, sizes = (rows[name].to_numpy()[gone] for name in ("seq", "size"))
+    rules = verdicts[gone]
     begins = np.ones(len(gone), dtype=bool)
-    begins[1:] = (np.diff(seqs) != 1) | (np.diff(rules) != 0)
+    begins[1:] = (np.diff(seqs) != 1) | (np.diff(rules) != 0) | (np.diff(files) != 0)
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(gone)) - 1 if len(gone) else starts
-    return pa.table(
-        {
-            "rule": pa.array(rules[starts], pa.int8()),
-            "first_seq": pa.array(seqs[starts], pa.int64()),
-            "last_seq": pa.array(seqs[ends], pa.int64()),
-            "messages": pa.array(ends - starts + 1, pa.int64()),
-            "bytes": pa.array(np.add.reduceat(sizes, starts) if len(gone) else sizes, pa.int64()),
-        }
-    )
+    ranges = {
+        "file": files[starts],
+        "rule": rules[starts],
+        "first_seq": seqs[starts],
+        "last_seq": seqs[ends],
+        "messages": ends - starts + 1,
+        "bytes": np.add.reduceat(sizes, starts) if len(gone) else sizes,
+    }
+    return pa.table(ranges, schema=REMOVED_RANGES)

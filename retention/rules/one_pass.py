@@ -90,7 +90,8 @@ class OnePass:
         counts[:, RULES.index(MAX_MSGS_PER_SUBJECT)] = np.where(self.below, 0, own)
         counts[:, RULES.index(MAX_AGE)] = np.where(~self.below & aged, left - own, 0)
         counts[:, RULES.index(MSG_TTL)] = np.where(~self.below & ~aged, left - own, 0)
-        return counts * whole[:, None]
+        counts *= whole[:, None]
+        return counts
 
 
 def one_pass(spans: Spans, policy: Policy, as_of_ns: int, beyond: Beyond | None) -> OnePass:
