@@ -83,9 +83,7 @@ def surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
     held, gone = Held(), task.gone
     try:
         for batch in _batches(source, _groups_left(source, gone)):
-            goes = in_ranges(batch.column("seq").to_numpy(), gone)
-            kept = batch.filter(pa.array(~goes)) if goes.any() else batch
-            if held.takes(_with_time(pa.Table.from_batches([kept]))):
+            if held.takes(_without(batch, gone)):
                 yield held.emptied()
     except (OSError, pa.ArrowException) as error:
         raise damaged(task.source, error) from error
@@ -100,6 +98,12 @@ def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBat
         fitting = DECODED_BYTES * found.num_rows // max(found.total_byte_size, 1)
         rows = min(max(fitting, 1), ROW_GROUP_ROWS)
         yield from source.iter_batches(rows, row_groups=[group], columns=COLUMNS)
+
+
+def _without(batch: pa.RecordBatch, gone: np.ndarray) -> pa.Table:
+    rows = _with_time(pa.Table.from_batches([batch]))
+    goes = in_ranges(batch.column("seq").to_numpy(), gone)
+    return rows.filter(pa.array(~goes)) if goes.any() else rows
 
 
 def _with_time(rows: pa.Table) -> pa.Table:

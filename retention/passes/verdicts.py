@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.passes.audience import Pin
+from retention.passes.file_losses import ByMetadata, FileLosses, file_losses, with_released
 from retention.passes.left import Left
 from retention.passes.plan import Plan, SegmentCounts
 from retention.policy import Policy
@@ -17,32 +18,9 @@ from retention.rules import RULES
 from retention.rules.judge import STAYS, Answer, settled
 from retention.rules.one_pass import OnePass
 from retention.rules.removal import Removal
-from retention.rules.spans import Array, Spans
+from retention.rules.spans import Array
 from retention.segments import Inventory
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES
-
-
-@dataclass(frozen=True)
-class _ByMetadata:
-    """What metadata decided, spans of which rows had to be asked left out."""
-
-    spans: Spans
-    whole: Array
-    """Spans that go whole; a mask."""
-    by_rule: Array
-    """Messages that each rule takes of them; shape (spans, rules)."""
-
-
-@dataclass(frozen=True)
-class _Losses:
-    """What each of some files loses."""
-
-    messages: Array
-    bytes: Array
-    by_rule: Array
-    """Shape (files, rules)."""
-    ranges: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number among those files."""
 
 
 def make_plan(
@@ -63,11 +41,11 @@ def make_plan(
     """
     inventory = left.inventory
     stopped_at = stop_of(answers)
-    known = _ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
+    known = ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
     parts = [reached(one, stopped_at) for one in _in_order(answers)]
-    losses = _with_released(left, policy, _losses(left.files, known, parts))
+    losses = with_released(left, policy, file_losses(left.files, known, parts))
     if policy.whole_segments:
-        losses = _only(losses, _sealed_and_spent(inventory, losses))
+        losses = losses.only(_sealed_and_spent(inventory, losses))
     stays = _waiting(inventory, policy, losses)
     plan = _plan(inventory, policy, as_of_ns, losses, answers, stays)
     return replace(plan, read=plan.read + left.read)
@@ -81,8 +59,8 @@ def make_removal(
     answers: Sequence[Answer],
 ) -> Plan:
     """Put together what metadata decided of a removal that was asked for and what rows answered."""
-    known = _ByMetadata(removal.spans, removal.whole, removal.by_rule)
-    losses = _losses(inventory.files, known, [one.removed for one in _in_order(answers)])
+    known = ByMetadata(removal.spans, removal.whole, removal.by_rule)
+    losses = file_losses(inventory.files, known, [one.removed for one in _in_order(answers)])
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
     return replace(plan, request=removal.request)
 
@@ -102,7 +80,7 @@ def make_topic_plan(
     goes = rules != STAYS
     messages, size = (inventory.files[name].to_numpy() for name in ("messages", "bytes"))
     by_rule = np.where(np.arange(len(RULES)) == rules[:, None], messages[:, None], 0)
-    losses = _Losses(
+    losses = FileLosses(
         np.where(goes, messages, 0), np.where(goes, size, 0), by_rule, REMOVED_RANGES.empty_table()
     )
     return replace(_plan(inventory, policy, as_of_ns, losses, ()), consumers=pins)
@@ -116,7 +94,7 @@ def _plan(
     inventory: Inventory,
     policy: Policy,
     as_of_ns: int,
-    losses: _Losses,
+    losses: FileLosses,
     answers: Sequence[Answer],
     stays: Array | None = None,
 ) -> Plan:
@@ -152,36 +130,6 @@ def reached(answer: Answer, stopped_at: int | None) -> pa.Table:
     return _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
 
 
-def _losses(files: pa.Table, known: _ByMetadata, parts: Sequence[pa.Table]) -> _Losses:
-    """Share out among files what spans lose; `parts` have the shape `REMOVED_RANGES`."""
-    goes_whole = known.whole[known.spans.span_of_file]
-    by_rule = _spread(files, known)
-    lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
-    lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
-    ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
-    at, rules = ranges["file"].to_numpy(), ranges["rule"].to_numpy()
-    np.add.at(by_rule, (at, rules), ranges["messages"].to_numpy())
-    np.add.at(lost_messages, at, ranges["messages"].to_numpy())
-    np.add.at(lost_bytes, at, ranges["bytes"].to_numpy())
-    return _Losses(lost_messages, lost_bytes, by_rule, ranges)
-
-
-def _with_released(left: Left, policy: Policy, losses: _Losses) -> _Losses:
-    """What the files of the inventory lose, given what those lose of which something is left."""
-    stored = left.inventory.files
-    if len(left.numbers) == stored.num_rows and not left.released.num_rows:
-        return losses
-    messages, lost_bytes = (stored[name].to_numpy().copy() for name in ("messages", "bytes"))
-    messages[left.numbers] += losses.messages - left.files["messages"].to_numpy()
-    lost_bytes[left.numbers] += losses.bytes - left.files["bytes"].to_numpy()
-    by_rule = np.zeros((stored.num_rows, len(RULES)), dtype=np.int64)
-    by_rule[left.numbers] = losses.by_rule
-    by_rule[:, RULES.index(policy.retention)] = messages - by_rule.sum(axis=1)
-    numbers = pa.array(left.numbers[losses.ranges["file"].to_numpy()], pa.int64())
-    numbered = losses.ranges.set_column(0, REMOVED_RANGES.field("file"), numbers)
-    return _Losses(messages, lost_bytes, by_rule, pa.concat_tables([numbered, left.released]))
-
-
 def _settled(ranges: pa.Table, *, reached: bool) -> pa.Table:
     rules = settled(ranges["rule"].to_numpy(), reached=reached)
     if np.array_equal(rules, ranges["rule"].to_numpy()):
@@ -207,22 +155,7 @@ def _merged(ranges: pa.Table) -> pa.Table:
     return pa.table(merged).cast(REMOVED_RANGES)
 
 
-def _spread(files: pa.Table, known: _ByMetadata) -> Array:
-    """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
-    goes = np.flatnonzero(known.by_rule.sum(axis=1)[known.spans.span_of_file])
-    of_file = known.spans.span_of_file[goes]
-    rule_ends = np.cumsum(known.by_rule[of_file], axis=1)
-    messages = files["messages"].to_numpy()
-    file_ends = np.cumsum(messages)[goes]
-    before_span = (np.cumsum(known.spans.messages) - known.spans.messages)[of_file]
-    ends, messages = (file_ends - before_span)[:, None], messages[goes, None]
-    reached = np.minimum(rule_ends, ends) - np.minimum(rule_ends, ends - messages)
-    shares = np.zeros((files.num_rows, known.by_rule.shape[1]), dtype=np.int64)
-    shares[goes] = np.diff(reached, axis=1, prepend=0)
-    return shares
-
-
-def _sealed_and_spent(inventory: Inventory, losses: _Losses) -> Array:
+def _sealed_and_spent(inventory: Inventory, losses: FileLosses) -> Array:
     """Files of sealed segments that lose every message; a mask."""
     number, _ = segment_numbers(inventory.files)
     messages = inventory.files["messages"].to_numpy()
@@ -234,16 +167,7 @@ def _sealed_and_spent(inventory: Inventory, losses: _Losses) -> Array:
     return (left[number] == 0) & (inventory.files["segment"].to_numpy() < open_base)
 
 
-def _only(losses: _Losses, wanted: Array) -> _Losses:
-    return _Losses(
-        messages=np.where(wanted, losses.messages, 0),
-        bytes=np.where(wanted, losses.bytes, 0),
-        by_rule=np.where(wanted[:, None], losses.by_rule, 0),
-        ranges=losses.ranges.filter(pa.array(wanted[losses.ranges["file"].to_numpy()])),
-    )
-
-
-def _planned(files: pa.Table, losses: _Losses, touched: Array, actions: Array) -> pa.Table:
+def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array) -> pa.Table:
     planned = files.take(pa.array(touched))
     columns = {
         "action": actions[touched],
@@ -263,7 +187,7 @@ def _ranges_of_parts(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Ta
     return wanted.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
 
 
-def _waiting(inventory: Inventory, policy: Policy, losses: _Losses) -> Array:
+def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:
     """Files that lose only what is released, in segments of which too little is released yet; a mask."""
     files = inventory.files
     messages, size = (files[name].to_numpy() for name in ("messages", "bytes"))

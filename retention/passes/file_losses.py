@@ -1,0 +1,92 @@
+"""What each file loses: what spans lose is shared out among their files, and what consumers let go of is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from retention.passes.left import Left
+from retention.policy import Policy
+from retention.rules import RULES
+from retention.rules.spans import Array, Spans
+from schemas.plan import REMOVED_RANGES
+
+
+@dataclass(frozen=True)
+class ByMetadata:
+    """What metadata decided, spans of which rows had to be asked left out."""
+
+    spans: Spans
+    whole: Array
+    """Spans that go whole; a mask."""
+    by_rule: Array
+    """Messages that each rule takes of them; shape (spans, rules)."""
+
+
+@dataclass(frozen=True)
+class FileLosses:
+    """What each of some files loses."""
+
+    messages: Array
+    bytes: Array
+    by_rule: Array
+    """Shape (files, rules)."""
+    ranges: pa.Table
+    """Shape `REMOVED_RANGES`, `file` being a row number among those files."""
+
+    def only(self, wanted: Array) -> FileLosses:
+        """The same where `wanted` holds, nothing elsewhere."""
+        return FileLosses(
+            messages=np.where(wanted, self.messages, 0),
+            bytes=np.where(wanted, self.bytes, 0),
+            by_rule=np.where(wanted[:, None], self.by_rule, 0),
+            ranges=self.ranges.filter(pa.array(wanted[self.ranges["file"].to_numpy()])),
+        )
+
+
+def file_losses(files: pa.Table, known: ByMetadata, parts: Sequence[pa.Table]) -> FileLosses:
+    """Share out among files what spans lose; `parts` have the shape `REMOVED_RANGES`."""
+    goes_whole = known.whole[known.spans.span_of_file]
+    by_rule = _spread(files, known)
+    lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
+    lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
+    ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
+    at, rules = ranges["file"].to_numpy(), ranges["rule"].to_numpy()
+    np.add.at(by_rule, (at, rules), ranges["messages"].to_numpy())
+    np.add.at(lost_messages, at, ranges["messages"].to_numpy())
+    np.add.at(lost_bytes, at, ranges["bytes"].to_numpy())
+    return FileLosses(lost_messages, lost_bytes, by_rule, ranges)
+
+
+def _spread(files: pa.Table, known: ByMetadata) -> Array:
+    """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
+    goes = np.flatnonzero(known.by_rule.sum(axis=1)[known.spans.span_of_file])
+    of_file = known.spans.span_of_file[goes]
+    rule_ends = np.cumsum(known.by_rule[of_file], axis=1)
+    messages = files["messages"].to_numpy()
+    file_ends = np.cumsum(messages)[goes]
+    before_span = (np.cumsum(known.spans.messages) - known.spans.messages)[of_file]
+    ends, messages = (file_ends - before_span)[:, None], messages[goes, None]
+    reached = np.minimum(rule_ends, ends) - np.minimum(rule_ends, ends - messages)
+    shares = np.zeros((files.num_rows, known.by_rule.shape[1]), dtype=np.int64)
+    shares[goes] = np.diff(reached, axis=1, prepend=0)
+    return shares
+
+
+def with_released(left: Left, policy: Policy, losses: FileLosses) -> FileLosses:
+    """What the files of the inventory lose, given what those lose of which something is left."""
+    stored = left.inventory.files
+    if len(left.numbers) == stored.num_rows and not left.released.num_rows:
+        return losses
+    messages, lost_bytes = (stored[name].to_numpy().copy() for name in ("messages", "bytes"))
+    messages[left.numbers] += losses.messages - left.files["messages"].to_numpy()
+    lost_bytes[left.numbers] += losses.bytes - left.files["bytes"].to_numpy()
+    by_rule = np.zeros((stored.num_rows, len(RULES)), dtype=np.int64)
+    by_rule[left.numbers] = losses.by_rule
+    by_rule[:, RULES.index(policy.retention)] = messages - by_rule.sum(axis=1)
+    numbers = pa.array(left.numbers[losses.ranges["file"].to_numpy()], pa.int64())
+    numbered = losses.ranges.set_column(0, REMOVED_RANGES.field("file"), numbers)
+    return FileLosses(messages, lost_bytes, by_rule, pa.concat_tables([numbered, left.released]))
