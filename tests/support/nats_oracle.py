@@ -208,14 +208,14 @@ def server(settings: str = "", store: Path | None = None) -> Iterator[Nats]:
     """A server with JetStream on the loopback interface.
 
     Args:
-        settings: what its configuration file holds.
+        settings: what its configuration file says of it.
         store: the directory that it keeps streams in, where another server may have left some; a temporary one, if not
             given.
     """
     with tempfile.TemporaryDirectory() as directory, asyncio.Runner() as runner:
         workdir = Path(directory)
         binary = Path(sys.executable).parent / "nats-server"
-        (workdir / "settings").write_text(settings)
+        (workdir / "settings").write_text(f"server_name: oracle\n{settings}")
         options = ["-c", f"{workdir}/settings", "-a", "127.0.0.1", "-p", "-1", "-js"]
         places = [
             "-sd",
