@@ -29,22 +29,32 @@ EACH_STREAM = 24
 END = 1_800_000_000 * 10**9
 SPAN = 60 * 86_400 * 10**9
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_ASK = """
+_BEFORE = """
 import sys, time
 from pathlib import Path
 from retention.lean import spare_pandas
 spare_pandas()
-import retention.warehouse, retention.stores.delta, pyarrow.parquet
-place, instant = sys.argv[1], int(sys.argv[2])
+import deltalake, retention.warehouse, retention.stores.delta, pyarrow.parquet
+place, instant = Path(sys.argv[1]), int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
-outcomes = retention.warehouse.open_warehouse(Path(place)).plan([], instant)
+"""
+_AFTER = """
 seconds, processor = time.perf_counter() - before, time.process_time() - processor
-for outcome in outcomes:
-    assert outcome.error is None, outcome.error
 status = Path("/proc/self/status").read_text()
 peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
-print(seconds, processor, peak, sum(outcome.value.segments.dropped for outcome in outcomes))
+print(seconds, processor, peak, dropped)
 """
+PLAN = """
+outcomes = retention.warehouse.open_warehouse(place).plan([], instant)
+for outcome in outcomes:
+    assert outcome.error is None, outcome.error
+dropped = sum(outcome.value.segments.dropped for outcome in outcomes)
+"""
+OPEN = """
+deltalake.DeltaTable(place / "streams/BIG/messages")
+dropped = 0
+"""
+"""The floor of a first pass: what reads the same log, and does nothing with it."""
 
 
 def make_stream(folder: Path, segments: int) -> None:
@@ -113,11 +123,11 @@ def _files(segments: int) -> pa.Table:
     return pa.table({name: columns[name] for name in FILE_STATS.names}).cast(FILE_STATS)
 
 
-def measure(folder: Path, instant: int, runs: int) -> dict[str, float]:
+def measure(folder: Path, instant: int, runs: int, what: str = PLAN) -> dict[str, float]:
     """Plan in new processes; medians of seconds and processor seconds beyond imports, and of the peak in MiB."""
     told = [
         subprocess.run(
-            [sys.executable, "-c", _ASK, str(folder), str(instant)],
+            [sys.executable, "-c", _BEFORE + what + _AFTER, str(folder), str(instant)],
             check=True,
             stdout=subprocess.PIPE,
             text=True,
@@ -145,10 +155,21 @@ def _told(what: str, due: str, done: dict[str, float]) -> None:
     )
 
 
+def _first(folder: Path, instant: int, runs: int) -> dict[str, float]:
+    """As `measure`, each time as if no pass had ever been made."""
+    told = []
+    for _ in range(runs):
+        forget(folder)
+        told.append(measure(folder, instant, 1))
+    return {name: statistics.median(one[name] for one in told) for name in told[0]}
+
+
 def _by_segments(folder: Path, segments: int, runs: int) -> None:
     make_stream(folder, segments)
     due = instants(segments)
-    _told(f"{segments:,}", "ten segments, first pass", measure(folder, due["ten segments"], 1))
+    opened = measure(folder, 0, runs, OPEN)
+    _told(f"{segments:,}", "(the table opened by deltalake, no more)", opened)
+    _told(f"{segments:,}", "ten segments, first pass", _first(folder, due["ten segments"], runs))
     measure(folder, due["nothing, as an earlier pass found"], 1)
     for what, instant in due.items():
         _told(f"{segments:,}", what, measure(folder, instant, runs))
