@@ -40,7 +40,8 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
 
     Files that were written together, apart by deadline, need not be, nor those that were found clean before.
     """
-    overlapping = _of_strangers(overlapping)
+    if overlapping.num_rows:
+        overlapping = _of_strangers(overlapping)
     if not overlapping.num_rows:
         return []
     keys = np.stack([overlapping[name].to_numpy() for name in ("partition", "segment")])
