@@ -81,6 +81,13 @@ def open_input(location: str) -> pa.NativeFile:
         return pa.OSFile(location, "rb")
 
 
+def pieces(location: str, size: int) -> Iterator[bytes]:
+    """The content, at most `size` bytes at a time."""
+    with telling(location, FileNotFoundError), open_input(location) as source:
+        while piece := source.read(size):
+            yield piece
+
+
 def read_bytes(location: str) -> bytes | None:
     """The whole content, None if there is no such file."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from retention import files
 from retention.engines.choice import Engines
 from retention.errors import VerificationError
 from retention.opened import OpenedStream
-from retention.parquet_files import open_messages
+from retention.parquet_files import damaged, open_messages
 from retention.ports import Snapshot
 from retention.rules import RULES
 from retention.segments import DataFile, ReadCount
@@ -77,6 +77,11 @@ class Keeping:
     source: DataFile
     target: str
 
+    @property
+    def copy(self) -> DataFile:
+        """The file as it is to be read from the archive."""
+        return replace(self.source, location=self.target, later=None)
+
 
 def archive(
     opened: OpenedStream, leaving: Leaving, snapshot: Snapshot, engines: Engines
@@ -120,22 +125,26 @@ def kept(task: Keeping) -> str:
     """
     source = task.source
     wanted = _same(task) or _copied(task)
-    if digest_of(task.target) != wanted:
+    if digest_of(task.copy) != wanted:
         raise VerificationError(
             f"{task.target}: this copy of {source.location}, read back, is another file; nothing was removed; check "
             "the archive's storage, then try again"
         )
-    open_messages(replace(source, location=task.target, later=None))
+    open_messages(task.copy)
     reached(Step.ARCHIVE_COPIED)
     return wanted
 
 
-def digest_of(location: str) -> str:
-    """The SHA-256 of a file, read a piece at a time."""
+def digest_of(file: DataFile) -> str:
+    """The SHA-256 of a data file, read a piece at a time.
+
+    Raises:
+        DamagedError: it is missing.
+        StorageError: it cannot be read.
+    """
     digest = hashlib.sha256()
-    with files.open_input(location) as source:
-        while piece := source.read(PIECE_BYTES):
-            digest.update(piece)
+    for piece in _pieces(file):
+        digest.update(piece)
     return digest.hexdigest()
 
 
@@ -144,18 +153,25 @@ def _same(task: Keeping) -> str | None:
     length = files.length(task.source.location)
     if length is None or files.length(task.target) != length:
         return None
-    wanted = digest_of(task.source.location)
-    return wanted if digest_of(task.target) == wanted else None
+    wanted = digest_of(task.source)
+    return wanted if digest_of(task.copy) == wanted else None
 
 
 def _copied(task: Keeping) -> str:
     """Copy a file; the digest of what was read."""
     digest = hashlib.sha256()
-    with files.open_input(task.source.location) as source, files.create(task.target) as sink:
-        while piece := source.read(PIECE_BYTES):
+    with files.create(task.target) as sink:
+        for piece in _pieces(task.source):
             digest.update(piece)
             sink.write(piece)
     return digest.hexdigest()
+
+
+def _pieces(file: DataFile) -> Iterator[bytes]:
+    try:
+        yield from files.pieces(file.location, PIECE_BYTES)
+    except FileNotFoundError as error:
+        raise damaged(file, error) from error
 
 
 def _archived(row: Mapping[str, Any], source: DataFile, sha256: str) -> ArchivedFile:

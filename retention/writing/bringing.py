@@ -71,7 +71,7 @@ def brought(task: Bringing) -> Copied:
         DamagedError: the copy is not what was archived.
     """
     source, [target] = task.copy.source, task.copy.targets
-    if digest_of(source.location) != task.sha256:
+    if digest_of(source) != task.sha256:
         raise DamagedError(
             f"{source.location}: this copy of an archive is not what was copied (its SHA-256 differs from the "
             "manifest's); nothing was changed; restore it from a copy of the archive"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from retention import files
+from retention.errors import StorageError
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -82,6 +83,11 @@ def test_what_is_missing_is_told_and_not_raised(tmp_path: Path) -> None:
     files.delete([place])
     with pytest.raises(FileNotFoundError):
         files.stat(place)
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_named() -> None:
+    with pytest.raises(StorageError, match="/proc/self/mem: Input/output error"):
+        list(files.pieces("/proc/self/mem", 10))
 
 
 def test_moves_that_were_made_before_are_passed_over(tmp_path: Path) -> None:

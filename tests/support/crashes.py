@@ -39,7 +39,7 @@ from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
 from retention.stores import delta_outlook, parquet_walk
-from retention.stores.archives import place_of, read_manifests
+from retention.stores.archives import read_manifests
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
@@ -559,7 +559,7 @@ def _kept(folder: Path, stream: str) -> list[str]:
     for directory in (folder / "archive" / stream).glob("*"):
         for manifest in read_manifests(str(directory)):
             for one in manifest.files:
-                assert digest_of(place_of(str(directory), one.path)) == one.sha256
+                assert digest_of(one.data_file(str(directory))) == one.sha256
                 named.add(f"{one.segment}/{one.min_seq}")
     return sorted(named)
 

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from retention.engines import local
 from retention.errors import RetentionError
 from retention.passes.orphans import orphans
 from retention.passes.outcomes import code_of, sentence_of
@@ -79,7 +81,8 @@ def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> 
     plan = tuple(Fault(one[0], one[1], Kind(one[2])) for one in case["plan"])
     storage = Storage(folder, plan, case.get("slow_s", 0.0))
     answer, error = None, None
-    with storage.watching():
+    # One task after another: the call that fails is known by its number.
+    with storage.watching(), patch.object(local, "_THREADS", 1):
         try:
             answer = act(folder)
         except Exception as raised:  # whatever it is, it is looked at
