@@ -59,7 +59,7 @@ def opened(location: str, size: int) -> Iterator[Source]:
         file = files.open_input(location)
     except FileNotFoundError as error:
         raise _changed(location, _GONE) from error
-    with file:
+    with telling(location), file:
         yield Source(location, size, file)
 
 
