@@ -76,8 +76,14 @@ class FileVersions:
         reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:
+        """What is there, ascending; a listing may come late, so what follows it is asked for by name."""
         names = (name.partition(".")[0] for name in files.names(self.directory))
-        return sorted(int(name) for name in names if len(name) == _DIGITS and name.isdigit())
+        numbers = sorted(int(name) for name in names if len(name) == _DIGITS and name.isdigit())
+        following = (numbers[-1] if numbers else 0) + 1
+        while files.length(self._place(following)) is not None:
+            numbers.append(following)
+            following += 1
+        return numbers
 
     def _place(self, number: int) -> str:
         return files.join(self.directory, f"{number:0{_DIGITS}d}.json")

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from retention import files
 from retention.stores.versions import KEPT, FileVersions
 
 
@@ -56,3 +59,17 @@ def test_files_of_others_are_no_versions(tmp_path: Path) -> None:
     for name in ("notes.txt", "9.json", ".00000000000000000009.json.x.tmp"):
         (tmp_path / "v" / name).write_text("x")
     assert (versions.newest() or ("", 0, b""))[1] == 1
+
+
+@pytest.mark.parametrize("seen", [0, 1, 2])
+def test_what_a_late_listing_hides_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: int
+) -> None:
+    versions = FileVersions(str(tmp_path))
+    for number in (1, 2, 3):
+        assert versions.add(number, b"%d" % number)
+    late = files.names(str(tmp_path))[:seen]
+    monkeypatch.setattr(files, "names", lambda _: late)
+    found = versions.newest()
+    assert found is not None
+    assert found[1:] == (3, b"3")
