@@ -50,7 +50,7 @@ class FileLosses:
 def file_losses(files: pa.Table, known: ByMetadata, parts: Sequence[pa.Table]) -> FileLosses:
     """Share out among files what spans lose; `parts` have the shape `REMOVED_RANGES`."""
     goes_whole = known.whole[known.spans.span_of_file]
-    by_rule = _spread(files, known)
+    by_rule = _spread(files, known, np.flatnonzero(goes_whole))
     lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
     lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
     ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
@@ -61,9 +61,8 @@ def file_losses(files: pa.Table, known: ByMetadata, parts: Sequence[pa.Table]) -
     return FileLosses(lost_messages, lost_bytes, by_rule, ranges)
 
 
-def _spread(files: pa.Table, known: ByMetadata) -> Array:
-    """Give each file of a span that goes whole its share of the span's messages by rule; shape (files, rules)."""
-    goes = np.flatnonzero(known.by_rule.sum(axis=1)[known.spans.span_of_file])
+def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
+    """Give the files `goes`, whose spans go whole, their shares of what each rule takes; shape (files, rules)."""
     of_file = known.spans.span_of_file[goes]
     rule_ends = np.cumsum(known.by_rule[of_file], axis=1)
     messages = files["messages"].to_numpy()
