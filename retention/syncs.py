@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from retention.failing import telling
+from retention.threads import in_threads
 
 MANY = 32
 """From so many directories on, one request for all of a file system costs less than one for each."""
@@ -34,9 +34,8 @@ def sync_directories(directories: Collection[str]) -> None:
         for directory in sorted(directories):
             sync_directory(directory)
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(sync_directory, _not_synced_whole(directories)):
-            pass
+    for _ in in_threads(sync_directory, _not_synced_whole(directories), _THREADS):
+        pass
 
 
 def _not_synced_whole(directories: Collection[str]) -> list[str]:

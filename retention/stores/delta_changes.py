@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +15,7 @@ from retention.ports import Mark
 from retention.segments import EPOCH
 from retention.stores import delta_history
 from retention.stores.layout import Layout, leaving
+from retention.threads import in_threads
 from schemas.files import LOGGED_FILES
 
 MOST_ENTRIES = 1_000
@@ -69,8 +69,7 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     lengths = files.lengths([delta_history.place_of(layout, version) for version in wanted])
     if None in lengths or sum(length or 0 for length in lengths) > MOST_BYTES:
         return None
-    with ThreadPoolExecutor(_READERS) as pool:
-        entries = list(pool.map(lambda one: delta_history.read_entry(layout, one), wanted))
+    entries = list(in_threads(lambda one: delta_history.read_entry(layout, one), wanted, _READERS))
     found = Changes()
     try:
         for entry in entries:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from retention.errors import BusyError, DamagedError
 from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
+from retention.threads import in_threads
 
 _DIGITS = 20
 _KIND = "txn"
@@ -66,11 +66,9 @@ def transactions(layout: Layout, version: int) -> dict[str, int]:
             found, start = kept, checkpointed + 1
             break
     wanted = range(start, version + 1)
-    with ThreadPoolExecutor(_READERS) as pool:
-        for number, entry in zip(
-            wanted, pool.map(lambda one: delta_history.read_entry(layout, one), wanted), strict=True
-        ):
-            found |= _of_entry(layout, number, entry)
+    entries = in_threads(lambda one: delta_history.read_entry(layout, one), wanted, _READERS)
+    for number, entry in zip(wanted, entries, strict=True):
+        found |= _of_entry(layout, number, entry)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from retention import files, parquet_files
 from retention.segments import DataFile
 from retention.stores.layout import Layout, identities
 from retention.subject_counts import count_subjects, unpack
+from retention.threads import in_threads
 from schemas.files import SUBJECT_COUNTS
 
 _READERS = 2
@@ -35,8 +35,7 @@ def subject_counts(
         numbers = pa.array(np.full(len(counted), number), pa.int64())
         return counted.add_column(0, _SHAPE.field("file"), numbers)
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        found = list(pool.map(digest, range(table.num_rows)))
+    found = in_threads(digest, range(table.num_rows), _READERS)
     return pa.concat_tables([_SHAPE.empty_table(), *found])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import numpy as np
@@ -16,6 +15,7 @@ from retention.errors import DamagedError, ForeignRowsError
 from retention.pace import paced
 from retention.segments import Counters, DataFile, ReadCount
 from retention.stores.layout import Layout
+from retention.threads import in_threads
 from schemas.files import FILE_STATS
 
 _READERS = 2
@@ -37,9 +37,8 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
         ForeignRowsError: a column is missing, has another type, or has nulls where none may be.
         DamagedError: a file cannot be read, or has another length than the log says.
     """
-    with ThreadPoolExecutor(_READERS) as pool:
-        reading = pool.map(parquet_files.describe, found)
-        described = list(paced(reading, len(found), "reading files that no log describes"))
+    reading = in_threads(parquet_files.describe, found, _READERS)
+    described = list(paced(reading, len(found), "reading files that no log describes"))
     read = sum((one.read for one in described), ReadCount())
     rows = parquet_files.stats_table([one.stats for one in described])
     for file, length, expected in zip(
