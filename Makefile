@@ -1,9 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check laws conformance crash faults foreign mutations concurrency queue bench format lock
+.PHONY: help setup demo test check static laws conformance crash faults foreign mutations concurrency queue bench format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
-QUICK := not spark and not slow and not live and not whole
+PURE := not spark and not slow and not live and not whole
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,15 +14,17 @@ setup:  ## Make .venv ready: packages, Java if there is none, Delta (a minute, o
 demo: setup  ## See it work on the flights of 2013
 	@$(BIN)/python -m scripts.demo
 
-test: check  ## Run every check and every test
-	$(BIN)/pytest -n 2 --dist loadfile -m "not ($(QUICK))"
+test: static  ## Run every check and every test
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-check: setup  ## Check format, lint, types, imports and all tests that need no Spark (seconds)
+check: static  ## Check format, lint, types, imports, and the tests of pure functions (seconds)
+	LAW_EXAMPLES=25 $(BIN)/pytest -n 2 -m "$(PURE)" tests/architecture tests/retention retention schemas
+
+static: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .import_linter_cache
-	$(BIN)/pytest -n 2 -m "$(QUICK)"
 
 laws: setup  ## Try every law on 2,000 small worlds (minutes)
 	LAW_EXAMPLES=2000 $(BIN)/pytest -n 2 -m law

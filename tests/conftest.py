@@ -40,11 +40,23 @@ WHOLE = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is more than a pure function or one module, by its folder."""
+    """Mark what is more than pure, and put it first; all that needs Spark goes to one worker, which has one session.
+
+    More than pure is what lies in certain folders, or is given a place on a disk.
+    """
     tests = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in WHOLE:
+        folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
+        if folder in WHOLE or "tmp_path_factory" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
+        group = "spark" if item.get_closest_marker("spark") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The longest first: what needs Spark, then whole commands, then the rest."""
+    return 0 if item.get_closest_marker("spark") else 1 if item.get_closest_marker("whole") else 2
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from tests.support.random_consumers import RandomConsumers
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-STREAMS = int(os.environ.get("RETENTION_LIVE_CONSUMERS", "15"))
+STREAMS = int(os.environ.get("RETENTION_LIVE_CONSUMERS", "10"))
 NOW_NS = 1_900_000_000 * SECOND
 
 

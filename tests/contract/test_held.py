@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.passes.estimate import estimate
@@ -29,6 +29,7 @@ from tests.contract.test_laws import (
 )
 from tests.support import holds
 from tests.support.interests import interests_of, record_of
+from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, File, lay, warehouse_with
 from tests.support.worlds import World, instants, policies, worlds
 
@@ -78,7 +79,7 @@ def check_held(
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@law_on_disk
 @given(
     data=st.data(),
     world=worlds.filter(lambda world: len(world.files) > 0),

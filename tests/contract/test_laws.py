@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention import headers
@@ -23,6 +23,7 @@ from retention.rules.release import Interest
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse
 from tests.support.interests import goes, interests_of, record_of
+from tests.support.laws import law_on_disk
 from tests.support.laying import NEVER_BLOCK, SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.marked import Server, marked_update, marking, marking_instants
 from tests.support.worlds import NEXT_SEQ, Message, World, instants, policies, update, worlds
@@ -202,7 +203,7 @@ def check_expiry(folder: Path, format_: str, world: World, policy: Policy, as_of
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@law_on_disk
 @given(
     world=worlds.filter(lambda world: len(world.files) > 0),
     policy=st.builds(
@@ -225,7 +226,7 @@ def test_what_expires_and_is_announced_is_what_the_server_leaves(
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@law_on_disk
 @given(
     world=worlds.filter(lambda world: len(world.files) > 0),
     policy=st.builds(
@@ -244,7 +245,7 @@ def test_explain_plan_apply_and_state_agree(
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@law_on_disk
 @given(
     data=st.data(),
     world=worlds.filter(lambda world: len(world.files) > 0),

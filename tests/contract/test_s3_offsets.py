@@ -19,7 +19,7 @@ from tests.support.sandboxes import Commands
 from tests.support.topic_crashes import NAME, with_logs
 
 NOW = 1_800_000_000 * 10**9
-EACH = 8
+EACH = 4
 _STORING = """
 import sys
 from pathlib import Path

@@ -281,7 +281,7 @@ def test_wherever_a_bit_flips_what_stays_is_exact_or_nothing_happens(
     codes = []
     intact = Commands(shutil.copytree(orders.folder, tmp_path / "intact"))
     intact.json(*APPLY)
-    for number, place in enumerate(np.linspace(0, 0.9999, 25)):
+    for number, place in enumerate(np.linspace(0, 0.9999, 15)):
         copy = Commands(shutil.copytree(orders.folder, tmp_path / str(number)))
         flip(segments(copy)[SEGMENT_CUT], float(place))
         before = table_of(copy)
@@ -292,7 +292,7 @@ def test_wherever_a_bit_flips_what_stays_is_exact_or_nothing_happens(
         else:
             assert (done.exit_code, table_of(copy)) == (6, before), done.stderr
             assert len(done.stderr.splitlines()) == 2, done.stderr
-    assert codes.count(6) > 15
+    assert codes.count(6) > 9
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,20 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
+_WORLDS = int(os.environ.get("LAW_EXAMPLES", "100"))
+_NO_FAULT = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+
 
 def law(test: Test) -> Test:
-    """Mark a property as a law (`make laws` tries more examples)."""
-    examples = int(os.environ.get("LAW_EXAMPLES", "100"))
-    return pytest.mark.law(settings(max_examples=examples, deadline=None)(test))
+    """Mark a property as a law (`make laws` tries more worlds)."""
+    return pytest.mark.law(settings(max_examples=_WORLDS, deadline=None)(test))
+
+
+def law_on_disk(test: Test) -> Test:
+    """The same of a property whose worlds are laid on a disk: a fifth of the worlds."""
+    tried = settings(max_examples=_WORLDS // 5, deadline=None, suppress_health_check=_NO_FAULT)
+    return pytest.mark.law(tried(test))

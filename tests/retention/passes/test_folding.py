@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -25,6 +25,7 @@ from retention.passes.folding import FoldedLog
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
 from tests.support.consumer_model import LAST_SEQ, Line, World, lines_of, worlds
+from tests.support.laws import law_on_disk
 from tests.support.sandboxes import lines, opened
 
 BODIES = [None, b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+NXT", b"nonsense"]
@@ -255,7 +256,7 @@ def as_log(log: tuple[Line, ...]) -> list[dict[str, Any]]:
     return said
 
 
-@settings(max_examples=30, deadline=None)
+@law_on_disk
 @given(world=worlds(forged=False), bytes_=st.integers(60, 900), rows=st.integers(1, 30))
 def test_a_log_in_any_pieces_and_runs_is_folded_as_in_one(
     stored: Path, world: World, bytes_: int, rows: int

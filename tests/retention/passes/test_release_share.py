@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.engines.choice import Engines
@@ -28,6 +28,7 @@ from retention.views.messages import Selection, read_messages
 from retention.views.state import state_of
 from retention.writing.publish import publish
 from tests.retention.passes.test_releasing import progress, stand
+from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 NOW = START + 100 * SECOND
@@ -280,13 +281,8 @@ LIMITS = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
+@law_on_disk
 @given(floors=FLOORS, limits=LIMITS, share=st.integers(1, 100))
-@settings(
-    max_examples=12,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 def test_readers_see_the_same_with_and_without_a_share(
     tmp_path_factory: pytest.TempPathFactory,
     format_: str,

@@ -10,13 +10,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.errors import BusyError, DamagedError
 from retention.stores.delta_transactions import counters, transactions
 from retention.stores.layout import Layout
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
+from tests.support.laws import law_on_disk
 
 NAMES = ["next_seq/0", "next_seq/7", "open_base/0", "batch/app", "batch/a/b", "consumers", "other"]
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -58,7 +59,7 @@ def layout(tmp_path: Path) -> Layout:
 WANTED = {"next_seq/0": 3, "next_seq/1": 20, "batch/app": 1}
 
 
-@settings(max_examples=15, deadline=None)
+@law_on_disk
 @given(
     st.lists(
         st.tuples(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2**62)), st.booleans()),

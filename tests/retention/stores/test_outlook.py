@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention import parquet_files
@@ -22,6 +22,7 @@ from retention.stores.delta import DeltaStore
 from retention.stores.delta_actions import add_action, remove_action
 from retention.stores.layout import Layout
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
+from tests.support.laws import law_on_disk
 
 NOW = 1_800_000_000 * 10**9
 EVERYTHING = 10**9
@@ -182,7 +183,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@law_on_disk
 @given(steps=st.lists(STEPS, max_size=14))
 def test_the_ledger_says_what_the_table_says(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.engines.choice import Engines
@@ -19,6 +19,7 @@ from retention.writing import wanted
 from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Published, publish
 from retention.writing.wanted import wanted_by_somebody
+from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, warehouse_with
 from tests.support.plain_store import configured, opened_stream
 
@@ -155,7 +156,7 @@ SUBJECTS = st.sampled_from(["a", "b", "b.c", "b.d", "c"])
 FILTERS = st.sampled_from([("a",), ("b",), ("b.*",), ("b.>", "a"), (">",), ()])
 
 
-@settings(max_examples=50, deadline=None)
+@law_on_disk
 @given(st.lists(FILTERS, max_size=3), st.lists(SUBJECTS, min_size=1, max_size=8))
 def test_publishing_stores_what_a_pass_over_everything_published_leaves(
     tmp_path_factory: pytest.TempPathFactory, consumers: list[tuple[str, ...]], given_: list[str]
