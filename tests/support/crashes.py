@@ -38,7 +38,7 @@ from retention.rows import complete, sizes
 from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
-from retention.stores import delta_outlook, parquet_walk
+from retention.stores import delta, delta_outlook, parquet, parquet_walk  # noqa: F401  (as pandas)
 from retention.stores.archives import read_manifests
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -53,6 +54,7 @@ class Crew:
 
 def serve(carry_out: Callable[[dict[str, Any]], None]) -> None:
     """Answer each case, a line of JSON on standard input, with a line: how its process ended."""
+    gc.freeze()
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
