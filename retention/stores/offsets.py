@@ -145,9 +145,16 @@ class OffsetTable:
             counters: of the message table: they tell which imports were committed.
 
         Raises:
-            DamagedError: the document is not what was written.
+            DamagedError: the document is not what was written, or is gone.
         """
-        return self.read().counting(counters)
+        found = self.read()
+        if not found.version and counters.consumers:
+            raise DamagedError(
+                f"{self._versions.directory}: no stored offsets are there, though the table's log counts edits of "
+                f"them ({counters.consumers}); what consumers have not read yet cannot be told, so nothing was "
+                "changed; restore the directory from a copy, or store an offset anew"
+            )
+        return found.counting(counters)
 
     def read(self) -> Offsets:
         """The newest document.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retention.engines.choice import Engines
-from retention.errors import StalePlanError, UsageError
+from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.passes.carrying import carry_out
 from retention.passes.history import history_of
 from retention.passes.offsets import store_offset
@@ -145,6 +146,17 @@ def test_nobody_has_read_a_topic_that_never_held_anything(tmp_path: Path) -> Non
         topic.store_offset(0, "consumer", "7", 0)
     with pytest.raises(UsageError, match="has stored no offset"):
         topic.delete_offset(0, "consumer", "7")
+
+
+def test_without_offsets_that_the_table_has_counted_nothing_goes(topic: Topic) -> None:
+    topic.store_offset(0, "group", 1, 8)
+    assert dropped(topic) == [(1, 0)]
+    shutil.rmtree(Path(topic.opened.root) / "offsets")
+    for act in (topic.plan, topic.offsets):
+        with pytest.raises(DamagedError, match=r"counts edits of them \(1\)"):
+            act()
+    topic.store_offset(0, "group", 1, 8)
+    assert dropped(topic) == [(1, 0)]
 
 
 def test_what_a_failed_import_left_is_not_taken_for_stored(topic: Topic) -> None:
