@@ -26,10 +26,11 @@ QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that write in every way there is."""
 WITH_A_RIVAL = "race"
 """Here a rival's commit comes between the old state and the new."""
-IN_COMMITS = (WITH_A_RIVAL, "mirror", "purge")
+IN_COMMITS = (WITH_A_RIVAL, "mirror", "purge", "publish-topic")
 """These have more than one commit, and may end behind any of them."""
 UNKNOWABLE = ("iggy", Kind.STALE)
 """What a listing of somebody else's directory leaves out, an import cannot know of."""
+TRIES = 10
 FORMATS = ("delta", "parquet")
 TALLY: Counter[tuple[str, str, str]] = Counter()
 """How often an operation failed in which way, and what came of it."""
@@ -101,17 +102,27 @@ class Trial:
     def wrongs(self, fault: tuple[Call, Kind]) -> list[str]:
         call, kind = fault
         name = f"{call.operation}#{call.nth}-{kind}".replace(" ", "-")
-        folder = self.copy(name)
-        plan = [[*vars(Fault(call.operation, call.nth, kind)).values()]]
         try:
-            told = self.ask(folder, "act", plan=plan)
-            assert told["met"], "was not met"
+            folder, told = self._met(name, Fault(call.operation, call.nth, kind))
             found = list(self._wrong(folder, told, kind))
         except AssertionError as error:
             return [f"{name} ({call.place}): {str(error).splitlines()[0]}"]
         TALLY[call.operation, kind, told["error"] or "done"] += 1
         shutil.rmtree(folder)
         return [f"{name} ({call.place}): {wrong}: {told['sentence']}" for wrong in found]
+
+    def _met(self, name: str, fault: Fault) -> tuple[Path, dict[str, Any]]:
+        """Where the command came to the call that fails, and what came of it.
+
+        How often files are looked for depends on their names, which are drawn at random: a run may have fewer calls.
+        """
+        for _ in range(TRIES):
+            folder = self.copy(name)
+            told: dict[str, Any] = self.ask(folder, "act", plan=[[*vars(fault).values()]])
+            if told["met"]:
+                return folder, told
+            shutil.rmtree(folder)
+        raise AssertionError(f"was not met in {TRIES} runs")
 
     def _wrong(self, folder: Path, told: dict[str, Any], kind: Kind) -> Iterator[str]:
         if not told["ours"]:

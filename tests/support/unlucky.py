@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from retention.engines import local
+from retention import threads
 from retention.errors import RetentionError
 from retention.passes.orphans import orphans
 from retention.passes.outcomes import code_of, sentence_of
@@ -81,8 +82,7 @@ def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> 
     plan = tuple(Fault(one[0], one[1], Kind(one[2])) for one in case["plan"])
     storage = Storage(folder, plan, case.get("slow_s", 0.0))
     answer, error = None, None
-    # One task after another: the call that fails is known by its number.
-    with storage.watching(), patch.object(local, "_THREADS", 1):
+    with storage.watching(), patch.object(threads, "ThreadPoolExecutor", _one_after_another):
         try:
             answer = act(folder)
         except Exception as raised:  # whatever it is, it is looked at
@@ -93,6 +93,11 @@ def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> 
         "met": len(storage.met),
         **told(error),
     }
+
+
+def _one_after_another(_: int) -> ThreadPoolExecutor:
+    """The call that fails is known by its number: nothing else may be under way."""
+    return ThreadPoolExecutor(1)
 
 
 def told(error: Exception | None) -> dict[str, Any]:
