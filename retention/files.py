@@ -43,6 +43,15 @@ def is_remote(location: str) -> bool:
     return True
 
 
+def at_a_time(location: str) -> int:
+    """How many things that lie there are best looked at at a time.
+
+    An object store is waited for. On a disk there is little to wait for, and threads take the interpreter's lock from
+    each other.
+    """
+    return 8 if is_remote(location) else 2
+
+
 def join(base: str, *parts: str) -> str:
     """A location below `base`; every part is relative and uses `/`."""
     return "/".join([base.rstrip("/"), *parts])

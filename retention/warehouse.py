@@ -161,7 +161,8 @@ class Warehouse:
             def act(name: str) -> Plan:
                 return plan_stream(self._known(name), instant, engines)
 
-            return side_by_side(list(names) or self.streams(), act, self.clock, watch)
+            listed, at_a_time = list(names) or self.streams(), files.at_a_time(self.location)
+            return side_by_side(listed, act, self.clock, at_a_time, watch)
 
     def apply(
         self,
@@ -269,9 +270,7 @@ class Warehouse:
     def _unlisted(self, name: str, root: str) -> StreamConfig:
         """A stream that only the disk knows keeps the format that it has there."""
         config = self.config.default_stream(name)
-        content = files.read_bytes(files.join(root, "_retention", "format.json"))
-        if content is None:
-            return config
+        content = files.read_bytes(files.join(root, "_retention", "format.json")) or b""
         # A format file that cannot be read is the store's to refuse.
         with suppress(ValueError, KeyError, TypeError):
             return config.model_copy(update={"format": json.loads(content)["format"]})

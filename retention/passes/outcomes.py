@@ -14,7 +14,6 @@ from retention.units import SECOND
 Value = TypeVar("Value")
 
 _UNEXPECTED = 1
-_AT_A_TIME = 8
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,14 @@ def side_by_side(
     names: Iterable[str],
     act: Callable[[str], Value],
     clock: Callable[[], int],
+    at_a_time: int,
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
     """As `one_by_one`, several streams at a time: much of a plan is waiting for the storage.
 
     Outcomes come, and are told, in the order of the names.
     """
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+    with ThreadPoolExecutor(at_a_time) as pool:
         try:
             return _watched(
                 pool.map(lambda name: _outcome(name, act, clock), dict.fromkeys(names)), watch

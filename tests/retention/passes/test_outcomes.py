@@ -47,7 +47,7 @@ def test_streams_done_side_by_side_come_in_order_and_overlap() -> None:
         return act(name)
 
     names = ["a", "busy", "b", "odd", "a"]
-    outcomes = side_by_side(names, wait, lambda: 0, lambda one: seen.append(one.stream))
+    outcomes = side_by_side(names, wait, lambda: 0, 2, lambda one: seen.append(one.stream))
     assert [outcome.value for outcome in outcomes] == ["A", None, "B", None]
     assert [type(outcome.error) for outcome in outcomes[1::2]] == [BusyError, KeyError]
     assert seen == ["a", "busy", "b", "odd"]
