@@ -15,12 +15,10 @@ from retention.ports import Mark
 from retention.segments import EPOCH
 from retention.stores import delta_history
 from retention.stores.layout import Layout, leaving
-from retention.threads import in_threads
 from schemas.files import LOGGED_FILES
 
 MOST_ENTRIES = 1_000
 MOST_BYTES = 64 * 2**20
-_READERS = 8
 _COUNTERS = ("next_seq", "open_base")
 _BOUNDS = ("seq", "ts_ns")
 _REQUIRED = ("seq", "subject", "ts_ns", "size")
@@ -69,7 +67,7 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     lengths = files.lengths([delta_history.place_of(layout, version) for version in wanted])
     if None in lengths or sum(length or 0 for length in lengths) > MOST_BYTES:
         return None
-    entries = list(in_threads(lambda one: delta_history.read_entry(layout, one), wanted, _READERS))
+    entries = list(delta_history.read_entries(layout, wanted))
     found = Changes()
     try:
         for entry in entries:

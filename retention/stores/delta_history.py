@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from retention import files
 from retention.errors import DamagedError
 from retention.ports import Mark
 from retention.stores.layout import Layout
+from retention.threads import in_threads
 
 _DIGITS = 20
 
@@ -60,6 +63,11 @@ def mark_of(layout: Layout, version: int) -> Mark | None:
 def read_entry(layout: Layout, version: int) -> bytes | None:
     """One entry of the log, None if there is none."""
     return files.read_bytes(place_of(layout, version))
+
+
+def read_entries(layout: Layout, versions: Sequence[int]) -> Iterator[bytes | None]:
+    """Entries of the log in the order of `versions`, None for each that is not there."""
+    return in_threads(partial(read_entry, layout), versions, files.at_a_time(layout.root))
 
 
 def find_token(layout: Layout, token: str, after: int) -> int | None:

@@ -15,11 +15,9 @@ from retention.errors import BusyError, DamagedError
 from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
-from retention.threads import in_threads
 
 _DIGITS = 20
 _KIND = "txn"
-_READERS = 8
 _OF_SEVERAL = re.compile(r"\d+\.checkpoint\.\d+\.(\d+)\.parquet")
 
 
@@ -66,8 +64,7 @@ def transactions(layout: Layout, version: int) -> dict[str, int]:
             found, start = kept, checkpointed + 1
             break
     wanted = range(start, version + 1)
-    entries = in_threads(lambda one: delta_history.read_entry(layout, one), wanted, _READERS)
-    for number, entry in zip(wanted, entries, strict=True):
+    for number, entry in zip(wanted, delta_history.read_entries(layout, wanted), strict=True):
         found |= _of_entry(layout, number, entry)
     return found
 

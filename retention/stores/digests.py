@@ -15,7 +15,6 @@ from retention.subject_counts import count_subjects, unpack
 from retention.threads import in_threads
 from schemas.files import SUBJECT_COUNTS
 
-_READERS = 2
 _COUNTED = ("subject", "seq")
 _SHAPE = pa.schema([pa.field("file", pa.int64(), nullable=False), *SUBJECT_COUNTS])
 
@@ -35,7 +34,7 @@ def subject_counts(
         numbers = pa.array(np.full(len(counted), number), pa.int64())
         return counted.add_column(0, _SHAPE.field("file"), numbers)
 
-    found = in_threads(digest, range(table.num_rows), _READERS)
+    found = in_threads(digest, range(table.num_rows), files.at_a_time(layout.root))
     return pa.concat_tables([_SHAPE.empty_table(), *found])
 
 
