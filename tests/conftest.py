@@ -37,26 +37,21 @@ WHOLE = (
     "spark",
 )
 """Folders whose tests go through stores, processes or servers."""
+LONG = ("concurrency", "conformance", "contract", "crash")
+"""Those whose files take minutes: nobody should be at one when everybody else is done."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is more than pure, and put it first; all that needs Spark goes to one worker, which has one session.
-
-    More than pure is what lies in certain folders, or is given a place on a disk.
-    """
+    """Mark what is more than pure: by its folder, or because it is given a place on a disk. Long files come first."""
     tests = Path(__file__).parent
-    for item in items:
-        folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
+    folders = {
+        item: item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
+        for item in items
+    }
+    for item, folder in folders.items():
         if folder in WHOLE or "tmp_path_factory" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
-        group = "spark" if item.get_closest_marker("spark") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    """The longest first: what needs Spark, then whole commands, then the rest."""
-    return 0 if item.get_closest_marker("spark") else 1 if item.get_closest_marker("whole") else 2
+    items.sort(key=lambda item: (folders[item] not in LONG, folders[item] not in WHOLE))
 
 
 @pytest.fixture(scope="session")
