@@ -15,7 +15,7 @@ demo: setup  ## See it work on the flights of 2013
 	@$(BIN)/python -m scripts.demo
 
 test: static  ## Run every check and every test
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: static  ## Check format, lint, types, imports, and the tests of pure functions (seconds)
 	LAW_EXAMPLES=25 $(BIN)/pytest -n 2 -m "$(PURE)" tests/architecture tests/retention retention schemas

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +24,7 @@ time.tzset()
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
-
+ROOT = Path(__file__).parents[1]
 WHOLE = (
     "benchmarks",
     "cli",
@@ -52,6 +54,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder in WHOLE or "tmp_path_factory" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
     items.sort(key=lambda item: (folders[item] not in LONG, folders[item] not in WHOLE))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSession:
+    """How `make test` deals out files to its workers."""
+    return OneSession(config, log)
+
+
+class OneSession(LoadFileScheduling):  # type: ignore[misc]
+    """A file goes to one worker; all that speak of Spark go to the same one, which starts a session for them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "spark" if _speaks_of_spark(file) else file
+
+
+@cache
+def _speaks_of_spark(file: str) -> bool:
+    return "spark" in (ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

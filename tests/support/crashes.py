@@ -499,6 +499,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     history = history_of(opened.warehouse, opened.name)
     snapshot = opened.store.snapshot()
     counters = snapshot.counters
+    offsets = OffsetTable(opened.root).read().counting(counters)
     left = orphans(opened)
     ended = [record for record in history.outcomes() if record["status"] == "done"]
     found = {
@@ -523,8 +524,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         ],
         "edits": counters.consumers > 0,
         "purged": counters.epoch > 0,
-        "barriers": list(OffsetTable(opened.root).live(counters).barriers.items()),
-        "asked": list(OffsetTable(opened.root).live(counters).watermarks.items()),
+        "barriers": list(offsets.barriers.items()),
+        "asked": list(offsets.watermarks.items()),
         "unfinished": history.unfinished(),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),
