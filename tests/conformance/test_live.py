@@ -32,7 +32,7 @@ UNIT = 10 * MINUTE
 GUARD = 4 * MINUTE
 """Ages are whole units and age limits end on half ones: that long the test may take without touching a cut-off."""
 
-STREAMS = int(os.environ.get("RETENTION_LIVE_STREAMS", "40"))
+STREAMS = int(os.environ.get("RETENTION_LIVE_STREAMS", "25"))
 TWICE = max(30, STREAMS // 2)
 """Streams that are updated twice."""
 NUMBERS = ("messages", "bytes", "first_seq", "last_seq")

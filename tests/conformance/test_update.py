@@ -23,7 +23,7 @@ T = 1_795_300_000_123_456_789
 CASES = load_cases()
 BY_ID = {case.id: case for case in CASES}
 SHARE = shares(CASES)
-AT_THEIR_OWN_INSTANTS = CASES[3::15]
+AT_THEIR_OWN_INSTANTS = CASES[3::30]
 
 Judged = Callable[[str, str], dict[str, dict[str, Any]]]
 

@@ -22,7 +22,7 @@ from tests.support.nats_oracle import Nats, ServerError, server
 pytestmark = pytest.mark.live
 
 ROWS = list(rows())
-REQUESTS = int(os.environ.get("RETENTION_LIVE_STREAMS", "40")) * 10
+REQUESTS = int(os.environ.get("RETENTION_LIVE_STREAMS", "25")) * 10
 SECOND = 1_000_000_000
 EXPLICIT = {"ack_policy": "explicit"}
 STREAM: Json = {"name": "S", "subjects": ["orders.>"]}
