@@ -21,6 +21,7 @@ from retention.cli import (
     offsets,
     planning,
     removing,
+    repairing,
     restoring,
     sandbox,
     writing,
@@ -35,7 +36,7 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "delete-segments", "undo", "restore"),
+    *("purge", "delete", "delete-segments", "undo", "restore", "repair"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
 )
 
@@ -84,6 +85,7 @@ for group in (
     applying,
     removing,
     restoring,
+    repairing,
     consumers,
     offsets,
     looking,
