@@ -1,0 +1,84 @@
+"""What earlier code wrote is read for good: warehouses in tests/fixtures, and what that code printed of them."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sandboxes import Commands
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+EXPECTED: dict[str, Any] = json.loads(
+    (FIXTURES / "warehouse-2026-11.json").read_text(encoding="utf-8")
+)
+STREAMS = sorted(EXPECTED)
+APPLIED = {"ORDERS": 18, "SESSIONS": 4, "EVENTS": 7}
+"""What the newest run of each removed."""
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Commands:
+    with tarfile.open(FIXTURES / "warehouse-2026-11.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return Commands(tmp_path / "w")
+
+
+def test_everything_is_there(earlier: Commands) -> None:
+    for state in earlier.json("state", *STREAMS):
+        expected = EXPECTED[state["stream"]]["state"]
+        assert {name: state[name] for name in expected} == expected
+    for stream in STREAMS:
+        messages = earlier.json("messages", stream)
+        expected = EXPECTED[stream]["messages"]
+        assert [{name: message[name] for name in expected[0]} for message in messages] == expected
+        runs = earlier.json("history", stream)
+        assert [run["run"] for run in runs] == [run["run"] for run in EXPECTED[stream]["runs"]]
+
+
+@pytest.mark.parametrize("stream", sorted(APPLIED))
+def test_its_runs_can_be_undone_and_done_again(earlier: Commands, stream: str) -> None:
+    [newest, *_] = EXPECTED[stream]["runs"]
+    undone = earlier.run("undo", newest["run"])
+    assert undone.exit_code == 0, undone.output
+    [state] = earlier.json("state", stream)
+    assert state["messages"] == EXPECTED[stream]["state"]["messages"] + APPLIED[stream] - (
+        4 if stream == "SESSIONS" else 0
+    )
+    earlier.json("apply", stream, "--yes", "--as-of", "2025-03-20T00:00:00Z")
+    [state] = earlier.json("state", stream)
+    assert state["messages"] == EXPECTED[stream]["state"]["messages"]
+
+
+def test_sequences_and_batches_go_on(earlier: Commands) -> None:
+    for stream, subject, writer, batch in (
+        ("ORDERS", "orders.dan", "w", 1),
+        ("PLAIN", "plain.dan", "w", 8),
+    ):
+        line = json.dumps({"subject": subject, "data": "new"})
+        [again] = earlier.json("publish", stream, "--writer", writer, "--batch", batch, stdin=line)
+        assert again["duplicate"] is True
+        done = earlier.run("--format", "jsonl", "publish", stream, stdin=line)
+        assert json.loads(done.stdout)["seq"] == EXPECTED[stream]["state"]["last_seq"] + 1
+
+
+def test_saved_plans_are_carried_out_or_ask_to_plan_again(earlier: Commands) -> None:
+    for plan in ("orders.plan.json", "sessions.plan.json"):
+        done = earlier.run("apply", earlier.folder / plan, "--yes")
+        assert done.exit_code in {0, 75}, done.output
+        if done.exit_code:
+            assert "plan again" in done.output
+
+
+def test_consumers_and_offsets_are_where_they_were(earlier: Commands) -> None:
+    floors = {
+        (stream, consumer["name"]): consumer["ack_floor"]["stream_seq"]
+        for stream in ("JOBS", "EVENTS")
+        for consumer in earlier.json("consumer", "ls", stream)
+    }
+    assert floors == {("JOBS", "worker"): 3, ("EVENTS", "audit"): 7, ("EVENTS", "billing"): 6}
+    [offset] = earlier.json("offset", "ls", "clicks")
+    assert (offset["partition"], offset["offset"]) == (0, 2)
