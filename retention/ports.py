@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from retention.run_names import parsed
 from retention.segments import Counters, DataFile, Inventory
 
 Task = TypeVar("Task")
@@ -52,6 +53,12 @@ class Swap:
         if self.epoch is None or self.epoch[0] == self.epoch[1]:
             return None
         return self.epoch[1]
+
+    @property
+    def run_started_ns(self) -> int | None:
+        """When the run began that commits this, nanoseconds since the epoch; None: it is none of the run history."""
+        name = parsed(str(self.metadata.get("run", "")))
+        return None if name is None else name.started_ns
 
     @property
     def assigns_sequences(self) -> bool:
@@ -223,8 +230,12 @@ class Store(Protocol):
         """
         ...
 
-    def find_commit(self, run: str) -> int | None:
-        """The version that the commit of that run made, None if it never committed."""
+    def find_commit(self, run: str, after: int = -1) -> int | None:
+        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        ...
+
+    def has_entries(self, after: int, until: int) -> bool:
+        """Whether the log still has the entries of all versions later than `after`, up to `until`."""
         ...
 
     def discard(self, paths: Sequence[str]) -> None:

@@ -14,6 +14,8 @@ RELEASED = "released"
 """The name under which logs keep the number of the record of released ranges."""
 EPOCH = "epoch"
 """The name under which logs keep the epoch of a topic's counters."""
+RUN = "run"
+"""The name under which logs keep when the last recorded run began that committed: it outlives the entry."""
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
 """No ranges of sequences."""
 
@@ -33,7 +35,7 @@ class Counters:
     """Writer → the last batch number it wrote."""
     edits: Mapping[str, int] = field(default_factory=dict)
     """`CONSUMERS` → how often a consumer was created, edited or deleted; `RELEASED` → the number of the record;
-    `EPOCH` → the epoch."""
+    `EPOCH` → the epoch; `RUN` → when the last recorded run began that committed."""
 
     @property
     def consumers(self) -> int:
@@ -44,6 +46,11 @@ class Counters:
     def released(self) -> int:
         """The number of the record of what is released and still in live files; 0: there is none."""
         return self.edits.get(RELEASED, 0)
+
+    @property
+    def last_run_ns(self) -> int | None:
+        """When the last recorded run began that committed, nanoseconds since the epoch; None: that is not known."""
+        return self.edits.get(RUN)
 
     @property
     def epoch(self) -> int:

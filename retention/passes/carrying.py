@@ -19,6 +19,7 @@ from retention.passes.plan import Plan
 from retention.passes.planning import Planned
 from retention.passes.recording import Recorded, next_record
 from retention.passes.report import Report
+from retention.passes.settling import basis
 from retention.passes.undo import keep_for_undo
 from retention.passes.verify import check_pins
 from retention.ports import Snapshot, Swap
@@ -61,20 +62,19 @@ def carry_out(
     run = history.name_run(started)
     keep_asked(opened, plan.request, plan.epoch)
     if plan.is_empty:
-        work = Work(version_before=plan.version, version_after=plan.version)
-        report = report_of(opened, plan, run, work, started)
-        _finish(history, plan, report, planned.next_seq, _told((plan.epoch, plan.epoch)))
-        if planned.snapshot is not None:
-            # What a killed run left undone behind its commit is done now.
-            opened.store.finish()
-        return report
+        return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, version=snapshot.version)
+    epochs = _epochs(plan, snapshot, history)
+    told = _told(epochs) | _sequences(planned)
     added = stage_additions(opened, plan, snapshot, engines)
     try:
         recorded = next_record(opened, plan, snapshot, engines)
         archived = archive(opened, _leaving(plan), snapshot, engines)
-        version = _commit(opened, plan, run, (added, recorded), snapshot, history)
+        told |= recorded.as_json()
+        history.begin(run, _begun(opened, plan, run, added, snapshot) | told)
+        swap = _swap(opened, plan, run, (added, recorded), snapshot, epochs)
+        version = opened.store.commit(swap, snapshot)
     except CommitUnknownError:
         raise
     except BaseException:
@@ -84,9 +84,22 @@ def carry_out(
     read = added.read + recorded.read + (archived.read if archived else ReadCount())
     work = Work(read, added.bytes, plan.version, version, archived)
     report = report_of(opened, plan, run, work, started)
-    told = recorded.as_json() | _told(_epochs(plan, snapshot))
-    _finish(history, plan, report, _next_seq(planned), told)
+    _finish(history, plan, report, told)
     opened.store.finish()
+    return report
+
+
+def _recorded_alone(
+    opened: OpenedStream, planned: Planned, run: str, history: History, started: int
+) -> Report:
+    """Record a run of which nothing is to be committed."""
+    plan = planned.plan
+    work = Work(version_before=plan.version, version_after=plan.version)
+    report = report_of(opened, plan, run, work, started)
+    _finish(history, plan, report, _told((plan.epoch, plan.epoch)) | _sequences(planned))
+    if planned.snapshot is not None:
+        # What a killed run left undone behind its commit is done now.
+        opened.store.finish()
     return report
 
 
@@ -107,30 +120,33 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
     return snapshot
 
 
-def _commit(
+def _begun(
+    opened: OpenedStream, plan: Plan, run: str, added: Additions, snapshot: Snapshot
+) -> dict[str, Any]:
+    """What the run history says of a run before its commit; which files it takes and adds is remembered first."""
+    leaving = plan.leaving.select(FILE_STATS.names)
+    keep_for_undo(opened, run, leaving, stats_table(added.stats))
+    return _record(plan) | basis(snapshot) | {"status": "begun"}
+
+
+def _swap(
     opened: OpenedStream,
     plan: Plan,
     run: str,
     staged: tuple[Additions, Recorded],
     snapshot: Snapshot,
-    history: History,
-) -> int:
+    epochs: tuple[int, int],
+) -> Swap:
     added, recorded = staged
-    files = stats_table(added.stats)
     metadata = {
         "run": run,
         "plan_id": plan.plan_id,
         "as_of_ns": plan.as_of_ns,
         "by_rule": plan.by_rule,
     }
-    leaving = plan.leaving
-    keep_for_undo(opened, run, leaving.select(FILE_STATS.names), files)
-    epochs = _epochs(plan, snapshot)
-    told = recorded.as_json() | _told(epochs)
-    history.begin(run, _record(plan) | told | {"status": "begun"})
-    swap = Swap(
-        remove=leaving.select(LOGGED_FILES.names),
-        add=files,
+    return Swap(
+        remove=plan.leaving.select(LOGGED_FILES.names),
+        add=stats_table(added.stats),
         metadata=metadata,
         next_seq=_sequences_after(plan),
         open_base=_first_bases(opened) if plan.begins_epoch else added.open_base,
@@ -138,7 +154,6 @@ def _commit(
         released=(recorded.before, recorded.after),
         epoch=epochs,
     )
-    return opened.store.commit(swap, snapshot)
 
 
 def _rested_on(plan: Plan, snapshot: Snapshot) -> tuple[int, int] | None:
@@ -147,9 +162,14 @@ def _rested_on(plan: Plan, snapshot: Snapshot) -> tuple[int, int] | None:
     return None if plan.consumers is None else (count, count)
 
 
-def _epochs(plan: Plan, snapshot: Snapshot) -> tuple[int, int]:
-    """The epochs before and behind a plan's commit: a new one has the number of a version, which never comes again."""
-    return plan.epoch, snapshot.version + 1 if plan.begins_epoch else plan.epoch
+def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]:
+    """The epochs before and behind a plan's commit: a new one has the number of a version, which never comes again.
+
+    In a table that was put back from a copy it may: then it is above all that the run history knows.
+    """
+    if not plan.begins_epoch:
+        return plan.epoch, plan.epoch
+    return plan.epoch, max(snapshot.version, history.last_epoch()) + 1
 
 
 def _first_bases(opened: OpenedStream) -> dict[int, int]:
@@ -157,10 +177,16 @@ def _first_bases(opened: OpenedStream) -> dict[int, int]:
     return dict.fromkeys(range(opened.config.partitions), 0)
 
 
-def _next_seq(planned: Planned) -> dict[int, int]:
-    """Partition → the next sequence to assign, as far as it is known once a plan is carried out."""
-    before = {} if planned.plan.begins_epoch else planned.next_seq
-    return {**before, **_sequences_after(planned.plan)}
+def _sequences(planned: Planned) -> dict[str, Any]:
+    """What the run history says of the next sequences behind a plan, and of those of an epoch that it ends."""
+    known, after = dict(planned.next_seq), _sequences_after(planned.plan)
+    if planned.plan.begins_epoch:
+        return {"next_seq": _named(after), "ended_next_seq": _named(known)}
+    return {"next_seq": _named(known | after)}
+
+
+def _named(seqs: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): seq for partition, seq in seqs.items()}
 
 
 def _sequences_after(plan: Plan) -> dict[int, int]:
@@ -186,19 +212,12 @@ def _told(epochs: tuple[int, int]) -> dict[str, int]:
     return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
 
 
-def _finish(
-    history: History,
-    plan: Plan,
-    report: Report,
-    next_seq: Mapping[int, int],
-    told: Mapping[str, Any],
-) -> None:
+def _finish(history: History, plan: Plan, report: Report, told: Mapping[str, Any]) -> None:
     record = {
         **told,
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "policy": plan.policy.as_json(),
-        "next_seq": {str(partition): seq for partition, seq in next_seq.items()},
     }
     if plan.request is None:
         latest = history.last_as_of_ns() or report.as_of_ns

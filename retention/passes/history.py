@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
-import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retention import files
 from retention.checks import checked, unchecked
 from retention.errors import DamagedError
+from retention.run_names import RunName, parsed
+from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.subjects import path_name
-from retention.units import SECOND, format_instant, parse_instant
 
 _BEGUN = ".begun.json"
 _DONE = ".done.json"
-_INSTANT = re.compile(r"\d{8}T\d{6}\.\d{9}Z-")
+ABANDONED = "abandoned"
+"""The status of a run that was interrupted and changed nothing."""
+UNKNOWN = "unknown"
+"""The status of a run of which nothing tells any more whether it committed."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,17 @@ class History:
 
     def name_run(self, started_ns: int) -> str:
         """A new name for a run; it sorts behind every run of this stream, also after a clock was set back."""
-        newest = next(
-            (name for name in reversed(files.names(self.directory)) if _INSTANT.match(name)), None
-        )
-        if newest is not None:
-            started_ns = max(started_ns, _instant_of(newest) + 1)
-        return f"{_stamp(started_ns)}-{secrets.token_hex(3)}"
+        newest = self._newest()
+        if newest is None:
+            return RunName(0, started_ns).written()
+        return RunName(newest.era, max(started_ns, newest.started_ns + 1)).written()
+
+    def name_repair(self, now_ns: int) -> str:
+        """A new name for the repair of a clock: behind it, names are of the real time again."""
+        newest = self._newest()
+        if newest is None or newest.started_ns < now_ns:
+            return self.name_run(now_ns)
+        return RunName(newest.era + 1, now_ns).written()
 
     def begin(self, run: str, record: Mapping[str, Any]) -> None:
         """Record what a run is about to commit; durable when this returns."""
@@ -48,8 +55,8 @@ class History:
         reached(Step.HISTORY_BEGUN)
 
     def finish(self, run: str, record: Mapping[str, Any]) -> None:
-        """Record a run's outcome; durable when this returns."""
-        self._write(run + _DONE, {"run": run, **record})
+        """Record a run's outcome, with what all runs up to it know together; durable when this returns."""
+        self._write(run + _DONE, {"run": run, **record, **self._carried(record)})
         reached(Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:
@@ -81,29 +88,54 @@ class History:
         """Outcomes of the runs that began after `run`, newest first."""
         return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
+    def above(self, counters: Counters) -> Counters:
+        """Counters of a table whose next sequences are raised to what runs have seen, lest it forget one.
+
+        A table that was put back from a copy has lower ones than it had: those in between were given out.
+        """
+        floors = self.next_seqs(counters.epoch)
+        raised = {p: max(seq, counters.next_seq.get(p, 0)) for p, seq in floors.items() if seq}
+        return replace(counters, next_seq={**counters.next_seq, **raised})
+
     def next_seq(self, partition: int, epoch: int) -> int:
         """The next sequence of a partition, as `next_seqs` has it; else 0."""
         return self.next_seqs(epoch).get(partition, 0)
 
     def next_seqs(self, epoch: int) -> dict[int, int]:
-        """Partition → the next sequence when an epoch's last run looked, lest the table forget and give one twice."""
-        runs = (record for record in self.outcomes() if record.get("epoch", 0) == epoch)
-        newest = next((record for record in runs if "next_seq" in record), {})
-        said = newest.get("next_seq", {})
-        return {int(partition): int(seq) for partition, seq in said.items()}
+        """Partition → the highest next sequence that any run of an epoch saw or set.
+
+        Outcomes carry the highest of all up to them (`floor`), so that the newest ones answer. Earlier versions of
+        this program wrote only what each run saw.
+        """
+        floors: dict[int, int] = {}
+        for record in self.outcomes():
+            if record.get("status") == ABANDONED:
+                continue
+            if record.get("ends_epoch") == epoch:
+                _raise(floors, record.get("ended_next_seq", {}))
+            if record.get("epoch", 0) == epoch:
+                _raise(floors, record.get("next_seq", {}))
+                if "floor" in record:
+                    _raise(floors, record["floor"])
+                    break
+        return floors
+
+    def last_epoch(self) -> int:
+        """The highest epoch that a run began or went back to; a table that was put back does not know it."""
+        return max((record.get("epoch", 0) for record in self.outcomes()), default=0)
 
     def last_as_of_ns(self) -> int | None:
-        """The latest instant that a run applied rules at; None if there was none.
+        """The latest instant that a run applied rules at since a clock was repaired; None if there was none.
 
         Each outcome carries the latest instant up to it, so that the newest one answers; outcomes that a crash kept
-        from carrying it (settled later) count by their own instant.
+        from carrying it (settled later) count by their own instant. The repair of a clock sets it anew.
         """
         latest = None
         for record in self.outcomes():
-            if record.get("kind") == "apply" and record.get("status") == "done":
+            if record.get("kind") == "apply" and record.get("status") in {"done", UNKNOWN}:
                 latest = max(latest or record["as_of_ns"], record["as_of_ns"])
-                if "latest_as_of_ns" in record:
-                    return max(latest, int(record["latest_as_of_ns"]))
+            if "latest_as_of_ns" in record:
+                return max(latest or 0, int(record["latest_as_of_ns"]))
         return latest
 
     def last_policy(self) -> dict[str, Any] | None:
@@ -111,6 +143,19 @@ class History:
         done = (record for record in self.outcomes() if record.get("status") == "done")
         policies = (record["policy"] for record in done if "policy" in record)
         return next(policies, None)
+
+    def _carried(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """What an outcome carries on from those before it."""
+        if "next_seq" not in record or record.get("status") == ABANDONED:
+            return {}
+        floors = self.next_seqs(record.get("epoch", 0))
+        _raise(floors, record["next_seq"])
+        return {"floor": {str(partition): seq for partition, seq in sorted(floors.items())}}
+
+    def _newest(self) -> RunName | None:
+        """The newest run that has a record."""
+        known = (parsed(name) for name in reversed(files.names(self.directory)))
+        return next((name for name in known if name is not None), None)
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         text = json.dumps(checked(record), indent=1, sort_keys=True, ensure_ascii=False)
@@ -131,18 +176,9 @@ class History:
         return record
 
 
-def _stamp(instant_ns: int) -> str:
-    """An instant as the head of a run's name, to the nanosecond: `20261121T103209.739426394Z`."""
-    seconds, fraction = divmod(instant_ns, SECOND)
-    text = format_instant(seconds * SECOND).replace("-", "").replace(":", "").rstrip("Z")
-    return f"{text}.{fraction:09d}Z"
-
-
-def _instant_of(name: str) -> int:
-    """The instant in a run's name, nanoseconds since the epoch."""
-    date, time = name[:8], name[9:15]
-    text = f"{date[:4]}-{date[4:6]}-{date[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}{name[15:26]}"
-    return parse_instant(text)
+def _raise(floors: dict[int, int], seqs: Mapping[str, int]) -> None:
+    for partition, seq in seqs.items():
+        floors[int(partition)] = max(floors.get(int(partition), 0), seq)
 
 
 def history_of(warehouse: str, stream: str) -> History:

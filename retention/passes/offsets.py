@@ -9,6 +9,7 @@ import pyarrow as pa
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.editing import count_edit
+from retention.passes.history import history_of
 from retention.passes.topics import refuse_partition, topic_of
 from retention.rules.removal import Request
 from retention.rules.segment_removal import DeleteSegments
@@ -187,4 +188,6 @@ def forget_asked(opened: OpenedStream, restored: pa.Table, epoch: int) -> None:
 
 
 def _counters(opened: OpenedStream) -> Counters:
-    return opened.store.snapshot().counters if opened.store.exists() else Counters()
+    """The counters of the table, which need not exist; no offset that was given out is forgotten."""
+    counters = opened.store.snapshot().counters if opened.store.exists() else Counters()
+    return history_of(opened.warehouse, opened.name).above(counters)

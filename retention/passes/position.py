@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,11 +47,26 @@ def locate(opened: OpenedStream, snapshot: Snapshot | None = None) -> Position:
 
 def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
     """The next sequence to assign: above every counter, every file, and everything that the run history knows of."""
-    first_seq = opened.config.first_seq or FIRST_SEQ
     highest = pc.max(inventory.files["max_seq"]).as_py() or 0
-    epoch = inventory.counters.epoch
-    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION, epoch)
-    return max(inventory.counters.next_seq.get(PARTITION, first_seq), highest + 1, floor)
+    counted = inventory.counters.next_seq.get(PARTITION, 0)
+    floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION, inventory.counters.epoch)
+    return max(counted or first_of(opened), highest + 1, floor)
+
+
+def with_floors(opened: OpenedStream, inventory: Inventory) -> Inventory:
+    """An inventory whose next sequences are above everything that the run history knows of, too."""
+    history = history_of(opened.warehouse, opened.name)
+    return replace(inventory, counters=history.above(inventory.counters))
+
+
+def next_seq_without_table(opened: OpenedStream) -> int:
+    """The next sequence of a stream whose table is not there: what was given out before it was lost stays so."""
+    return max(first_of(opened), history_of(opened.warehouse, opened.name).next_seq(PARTITION, 0))
+
+
+def first_of(opened: OpenedStream) -> int:
+    """Where a stream begins to count."""
+    return opened.config.first_seq or FIRST_SEQ
 
 
 def _active(files: pa.Table, open_base: int | None) -> Active | None:

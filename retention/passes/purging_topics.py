@@ -29,5 +29,5 @@ def plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
     inventory = opened.store.inventory(snapshot)
     rules = np.full(inventory.files.num_rows, RULES.index(PURGE))
     plan = make_topic_plan(inventory, policy, now_ns, rules, None)
-    begins = was_written_to(opened, snapshot)
-    return Planned(replace(plan, request=request, begins_epoch=begins), {}, snapshot)
+    begins, counted = was_written_to(opened, snapshot), inventory.counters.next_seq
+    return Planned(replace(plan, request=request, begins_epoch=begins), counted, snapshot)

@@ -15,7 +15,7 @@ from retention.passes.guards import check_allowed
 from retention.passes.left import untouched
 from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
-from retention.passes.position import FIRST_SEQ, next_seq
+from retention.passes.position import next_seq, next_seq_without_table
 from retention.passes.probe import Rows
 from retention.passes.purging_topics import plan_purge_topic
 from retention.passes.verdicts import make_removal
@@ -49,7 +49,7 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
         return plan_purge_topic(opened, request)
     policy, now_ns = opened.config.policy(), opened.clock()
     if not opened.store.exists():
-        first = opened.config.first_seq or FIRST_SEQ
+        first = next_seq_without_table(opened)
         if isinstance(request, Delete):
             raise _not_there(opened, request.seqs, first, first)
         nothing = empty_plan(opened.name, now_ns, policy)

@@ -2,20 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from retention.opened import OpenedStream
 from retention.passes.erasing import erase_recorded
-from retention.passes.history import History
+from retention.passes.history import ABANDONED, UNKNOWN, History
+from retention.passes.undo_records import is_in_force
+from retention.ports import Snapshot
+from retention.run_names import parsed
+
+
+def basis(snapshot: Snapshot) -> dict[str, Any]:
+    """What the run history says of the table on which a run is about to commit."""
+    return {"basis": {"table_id": snapshot.table_id, "version": snapshot.version}}
 
 
 def settle_interrupted(opened: OpenedStream, history: History) -> None:
     """Give every interrupted run its outcome, under the maintenance lease; no live file of the table is touched."""
     for run in history.unfinished():
         begun = history.begun(run) or {}
-        version = opened.store.find_commit(run)
-        if version is None:
-            history.finish(run, begun | {"status": "abandoned"})
-        else:
+        outcome = _outcome(opened, run, begun)
+        if outcome["status"] == "done":
             erase_recorded(opened, begun)
-            history.finish(
-                run, begun | {"status": "done", "settled": True, "version_after": version}
-            )
+        history.finish(run, begun | outcome)
+
+
+def _outcome(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of an interrupted run: `done`, `abandoned`, or `unknown`."""
+    if not opened.store.exists():
+        return {"status": UNKNOWN}
+    version = opened.store.find_commit(run, _basis_version(begun))
+    committed = True if version is not None else _committed(opened, run, begun)
+    if committed is None:
+        return {"status": UNKNOWN}
+    if not committed:
+        return {"status": ABANDONED}
+    return {"status": "done", "settled": True, "version_after": version}
+
+
+def _committed(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> bool | None:
+    """Whether a run committed of which no entry of the log says so; None: nobody knows.
+
+    Where entries were cleaned away, the instant of the last run that committed tells, which the log keeps for good;
+    in a log from before it did, the files that the run took and added.
+    """
+    snapshot = opened.store.snapshot()
+    if _was_replaced(begun, snapshot):
+        return None
+    if opened.store.has_entries(_basis_version(begun), snapshot.version):
+        return False
+    name, last_ns = parsed(run), snapshot.counters.last_run_ns or 0
+    if name is not None and "basis" in begun and last_ns <= name.started_ns:
+        return last_ns == name.started_ns
+    return is_in_force(opened, run, snapshot)
+
+
+def _basis_version(begun: Mapping[str, Any]) -> int:
+    """The version of the table that a run began on; of a record from before it was kept, the one before the first."""
+    version: int = begun.get("basis", {}).get("version", -1)
+    return version
+
+
+def _was_replaced(begun: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Whether the table is another one than the run began on, or an earlier state of it."""
+    basis_of_run = begun.get("basis")
+    if basis_of_run is None:
+        return False
+    is_another: bool = basis_of_run["table_id"] != snapshot.table_id
+    return is_another or snapshot.version < basis_of_run["version"]

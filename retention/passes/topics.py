@@ -14,7 +14,9 @@ from retention.find import CONFIG_NAME
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.held_segments import held_segments
+from retention.passes.history import history_of
 from retention.passes.plan import Plan
+from retention.passes.position import with_floors
 from retention.passes.verdicts import make_topic_plan, segment_numbers
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
@@ -109,8 +111,9 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
 
 
 def was_written_to(opened: OpenedStream, snapshot: Snapshot) -> bool:
-    """Whether a message was ever put into a topic in the epoch that it is in."""
-    counted = (snapshot.counters.next_seq.get(part, 0) for part in range(opened.config.partitions))
+    """Whether a message was ever put into a topic in the epoch that it is in, as far as anybody knows."""
+    known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
+    counted = (known.get(partition, 0) for partition in range(opened.config.partitions))
     return bool(snapshot.files.num_rows) or any(counted)
 
 
@@ -130,7 +133,7 @@ def look_at_topic(
         DamagedError: the table or the stored offsets cannot be read.
     """
     snapshot = snapshot or opened.store.snapshot()
-    inventory = opened.store.inventory(snapshot)
+    inventory = with_floors(opened, opened.store.inventory(snapshot))
     # Read behind the snapshot, on whose counter of edits the commit rests.
     offsets = OffsetTable(opened.root).live(inventory.counters)
     found = segments_of(inventory, topic.partitions)

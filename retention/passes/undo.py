@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
-from retention.passes.history import History, history_of
+from retention.passes.history import UNKNOWN, History, history_of
 from retention.passes.offsets import forget_asked
-from retention.passes.settling import settle_interrupted
+from retention.passes.settling import basis, settle_interrupted
 from retention.passes.topics import was_written_to
+from retention.passes.undo_records import is_in_force
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.steps import Step, reached
@@ -26,6 +27,8 @@ from schemas.files import LOGGED_FILES, RELEASED_FILES
 
 RESTORE = "restore"
 """What the run history calls bringing messages back from an archive."""
+_COUNTING = frozenset({"done", UNKNOWN})
+"""The statuses of runs that have, or may have, changed the table."""
 _DIGEST_BYTES = 32
 """The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
 
@@ -79,6 +82,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         undo = history.name_run(opened.clock())
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         _check_untouched(opened, history, run, removed)
+        _check_in_force(opened, outcome, added)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
             forget_asked(opened, removed, outcome.get("epoch", 0))
         snapshot = opened.store.snapshot()
@@ -93,7 +97,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         } | ({"epoch": epochs[1]} if epochs[1] else {})
         released = _record_before(opened, snapshot, outcome)
         keep_for_undo(opened, undo, added, removed)
-        history.begin(undo, record | {"status": "begun"})
+        history.begin(undo, record | basis(snapshot) | {"status": "begun"})
         swap = Swap(
             remove=added.select(LOGGED_FILES.names),
             add=removed,
@@ -109,7 +113,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
 
 def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any]:
     outcome = history.done(run)
-    if outcome is None or outcome.get("kind") == "undo" or outcome.get("status") != "done":
+    if outcome is None or outcome.get("kind") == "undo" or outcome.get("status") not in _COUNTING:
         raise UsageError(
             f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
         )
@@ -122,9 +126,40 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any
     return outcome
 
 
+def _may_be_in_force(opened: OpenedStream, outcome: Mapping[str, Any]) -> bool:
+    """Whether a run committed, as far as anybody knows: where the history does not, the files that are live decide."""
+    if outcome.get("status") != UNKNOWN:
+        return outcome.get("status") == "done"
+    return is_in_force(opened, outcome["run"], opened.store.snapshot()) is not False
+
+
+def _check_in_force(opened: OpenedStream, outcome: Mapping[str, Any], added: pa.Table) -> None:
+    """Refuse to undo an interrupted run of unknown outcome unless the table can be as that run left it.
+
+    Raises:
+        UsageError: it is not.
+        RefusedError: nobody can tell, and what the run has put in place of its files cannot be taken away.
+    """
+    if outcome["status"] != UNKNOWN:
+        return
+    run = outcome["run"]
+    in_force = is_in_force(opened, run, opened.store.snapshot())
+    if in_force is False:
+        raise UsageError(
+            f"{opened.name}: run {run} was interrupted, and files that it was about to remove are in the table, so "
+            "there is nothing to undo"
+        )
+    if in_force is None and added.num_rows:
+        raise RefusedError(
+            f"{opened.name}: run {run} was interrupted, and neither the log nor the files of the table tell any more "
+            "whether it committed: neither those that it took nor those that it wrote in their place are there; "
+            "nothing was changed; bring messages back from an archive or a backup"
+        )
+
+
 def _check_untouched(opened: OpenedStream, history: History, run: str, removed: pa.Table) -> None:
     """Refuse if `run` was undone already, or a run after it removed files of the same segments and still counts."""
-    later = [record for record in history.since(run) if record.get("status") == "done"]
+    later = [record for record in history.since(run) if _may_be_in_force(opened, record)]
     undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
     if run in undone:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")

@@ -112,9 +112,13 @@ class DeltaStore(FileStore):
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)
 
-    def find_commit(self, run: str) -> int | None:
-        """The version that the commit of that run made, None if it never committed."""
-        return delta_history.find_run(self._layout, run)
+    def find_commit(self, run: str, after: int = -1) -> int | None:
+        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        return delta_history.find_run(self._layout, run, after)
+
+    def has_entries(self, after: int, until: int) -> bool:
+        """Whether the log still has the entries of all versions later than `after`, up to `until`."""
+        return set(range(after + 1, until + 1)) <= set(delta_history.versions(self._layout)[0])
 
     def finish(self) -> None:
         """Have the table follow the configuration's grace; write a checkpoint when ten versions are new."""

@@ -24,7 +24,7 @@ from retention.errors import (
 )
 from retention.failing import first_line
 from retention.ports import Swap
-from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
+from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
@@ -158,6 +158,8 @@ class Attempt:
             values[RELEASED] = swap.sets_released
         if swap.sets_epoch is not None:
             values[EPOCH] = swap.sets_epoch
+        if swap.run_started_ns is not None:
+            values[RUN] = swap.run_started_ns
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
 
     def _look_for(self, token: str, error: Exception) -> int | None:

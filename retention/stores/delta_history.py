@@ -80,9 +80,10 @@ def find_token(layout: Layout, token: str, after: int) -> int | None:
     return None
 
 
-def find_run(layout: Layout, run: str) -> int | None:
-    """The newest version that a run committed, None if it never did."""
-    for version in reversed(versions(layout)[0]):
+def find_run(layout: Layout, run: str, after: int) -> int | None:
+    """The newest version later than `after` that a run committed; None: no entry that is still there says so."""
+    later = (version for version in reversed(versions(layout)[0]) if version > after)
+    for version in later:
         if run in _runs(read_entry(layout, version) or b""):
             return version
     return None

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.errors import BusyError, DamagedError
-from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
+from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
 
@@ -38,7 +38,7 @@ def counters(transactions: dict[str, int]) -> Counters:
         {int(key): version for key, version in named[kind].items() if key.isdigit()}
         for kind in ("next_seq", "open_base")
     )
-    edited = (CONSUMERS, RELEASED, EPOCH)
+    edited = (CONSUMERS, RELEASED, EPOCH, RUN)
     edits = {name: transactions[name] for name in edited if name in transactions}
     return Counters(next_seq, open_base, named["batch"], edits)
 

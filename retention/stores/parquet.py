@@ -107,9 +107,13 @@ class ParquetStore(FileStore):
             _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
         return version
 
-    def find_commit(self, run: str) -> int | None:
-        """The version that the commit of that run made, None if it never committed."""
-        return self._log.find(run)
+    def find_commit(self, run: str, after: int = -1) -> int | None:
+        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        return self._log.find(run, after)
+
+    def has_entries(self, after: int, until: int) -> bool:
+        """Whether the log still has the entries of all versions later than `after`, up to `until`."""
+        return self._log.has(after, until)
 
     def finish(self) -> None:
         """End a run: nothing is left to do that the commits have not done."""

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from retention import files
 from retention.checks import checked, unchecked
 from retention.errors import DamagedError, UsageError
-from retention.segments import CONSUMERS, EPOCH, RELEASED, Counters
+from retention.run_names import parsed
+from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
@@ -50,6 +51,12 @@ class Entry:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
     """Only in version 0."""
+
+    @property
+    def run_started_ns(self) -> int | None:
+        """When the recorded run began that committed it, nanoseconds since the epoch; None: there was none."""
+        name = parsed(str(self.run))
+        return None if name is None else name.started_ns
 
 
 @dataclass(frozen=True)
@@ -151,10 +158,14 @@ class ParquetLog:
             return None
         return f"{length}/{modified_ms}"
 
-    def find(self, run: str) -> int | None:
-        """The version of a run's entry, None if it has none."""
-        versions = reversed(self._versions()[0])
+    def find(self, run: str, after: int) -> int | None:
+        """The version later than `after` of a run's entry; None: no entry that is still there is of that run."""
+        versions = (version for version in reversed(self._versions()[0]) if version > after)
         return next((version for version in versions if self.entry(version).run == run), None)
+
+    def has(self, after: int, until: int) -> bool:
+        """Whether all entries later than `after` are there, up to `until`."""
+        return set(range(after + 1, until + 1)) <= set(self._versions()[0])
 
     def names_ever(self) -> set[str]:
         """Every path that any entry ever removed."""
@@ -244,7 +255,12 @@ def _followed(
         there = epochs.setdefault(here, _said(Counters()))
         for name, values in there.items():
             values.update(getattr(entry, name))
-        said = {CONSUMERS: entry.consumers, RELEASED: entry.released, EPOCH: entry.epoch}
+        said = {
+            CONSUMERS: entry.consumers,
+            RELEASED: entry.released,
+            EPOCH: entry.epoch,
+            RUN: entry.run_started_ns,
+        }
         edits |= {name: value for name, value in said.items() if value is not None}
     found = Counters(**epochs.pop(here), edits=edits)
     return found, {epoch: Counters(**there) for epoch, there in epochs.items()}

@@ -21,7 +21,7 @@ from retention.formats.nats_backup import (
     write_backup,
 )
 from retention.opened import OpenedStream
-from retention.passes.position import FIRST_SEQ, locate
+from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import refuse_topic
 from retention.rows import Storage
 from retention.segments import Counters
@@ -99,7 +99,7 @@ def _places(target: str) -> tuple[str, str]:
 def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]:
     """Write what the request takes, then the archive, which is there when all is; the state that it begins with."""
     found, counters = FILE_STATS.empty_table(), Counters()
-    next_seq = opened.config.first_seq or FIRST_SEQ
+    next_seq = next_seq_without_table(opened)
     if opened.store.exists():
         position = locate(opened)
         found, next_seq = position.inventory.files, position.next_seq

@@ -19,7 +19,7 @@ from retention.passes.estimate import bounded
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.passes.left import untouched
 from retention.passes.planning import decide
-from retention.passes.position import FIRST_SEQ, locate
+from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import look_at_topic
 from retention.segments import Inventory
 from retention.views.latest import last_seqs, picked
@@ -158,7 +158,7 @@ def _empty(opened: OpenedStream) -> State:
     nothing = FILE_STATS.empty_table()
     return State(
         stream=opened.name,
-        **vars(held_by(nothing, opened.config.first_seq or FIRST_SEQ)),
+        **vars(held_by(nothing, next_seq_without_table(opened))),
         num_subjects=0,
         segments=0,
         lag=Lag(0, 0),

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from retention.opened import OpenedStream
+from retention.passes.position import with_floors
 from retention.passes.topics import segments_of, topic_of
 from retention.views.partition_counts import PartitionCounts, no_counts, partition_counts
 
@@ -78,7 +79,7 @@ def count_topic(opened: OpenedStream) -> TopicCounts:
     topic = topic_of(opened)
     if not opened.store.exists():
         return TopicCounts(opened.name, topic.stream, tuple(no_counts(topic.partitions)))
-    inventory = opened.store.inventory(opened.store.snapshot())
+    inventory = with_floors(opened, opened.store.inventory(opened.store.snapshot()))
     segments = segments_of(inventory, topic.partitions)
     counts = partition_counts(inventory, segments, topic.partitions)
     return TopicCounts(opened.name, topic.stream, tuple(counts))

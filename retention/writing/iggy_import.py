@@ -22,6 +22,7 @@ from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.source import opened as opened_log
 from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
 from retention.opened import OpenedStream
+from retention.passes.history import history_of
 from retention.passes.topics import topic_of
 from retention.ports import Snapshot, Swap
 from retention.steps import Step, reached
@@ -126,8 +127,10 @@ def _digest(found: Topic) -> str:
 
 
 def _refuse_used(opened: OpenedStream, snapshot: Snapshot, found: Topic) -> None:
-    counted = (partition.number in snapshot.counters.next_seq for partition in found.partitions)
-    if snapshot.files.num_rows or any(counted):
+    known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
+    if snapshot.files.num_rows or any(
+        known.get(one.number) is not None for one in found.partitions
+    ):
         raise RefusedError(
             f"{opened.name}: the topic was written to before, so that {found.directory} cannot keep its offsets; "
             "nothing was imported; import into a new topic"

@@ -17,7 +17,7 @@ from retention.errors import DamagedError, RefusedError
 from retention.failing import telling
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
-from retention.passes.position import FIRST_SEQ, Position
+from retention.passes.position import Position, first_of
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
@@ -86,8 +86,7 @@ def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
 
 
 def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:
-    first_seq = opened.config.first_seq or FIRST_SEQ
-    if position.inventory.files.num_rows or position.next_seq > first_seq:
+    if position.inventory.files.num_rows or position.next_seq > first_of(opened):
         raise RefusedError(
             f"{opened.name}: the stream was written to before, up to sequence {position.next_seq - 1}, so that "
             f"{backup.path} cannot keep its sequences; nothing was imported; import into a new stream (--stream)"

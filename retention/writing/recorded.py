@@ -14,7 +14,7 @@ from retention.parquet_files import stats_table
 from retention.passes.archiving import Leaving, archive
 from retention.passes.guards import check_update
 from retention.passes.history import history_of
-from retention.passes.settling import settle_interrupted
+from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.staging import Removal
@@ -72,14 +72,13 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         "removed_bytes": removal.bytes,
         "by_rule": {removal.rule: removal.messages},
         "published_messages": swap.metadata["messages"],
+        "next_seq": {str(partition): seq for partition, seq in swap.next_seq.items()},
         **({} if archived is None else {"archived": archived.as_json()}),
     }
     history = history_of(opened.warehouse, opened.name)
     # What was published stays when the run is undone: its files are no part of the record.
     keep_for_undo(opened, removal.run, removal.files, copies)
-    history.begin(removal.run, record | {"status": "begun"})
+    history.begin(removal.run, record | basis(snapshot) | {"status": "begun"})
     version = opened.store.commit(whole, snapshot)
-    next_seq = {str(partition): seq for partition, seq in swap.next_seq.items()}
-    done = {"status": "done", "version_after": version, "next_seq": next_seq}
-    history.finish(removal.run, record | done)
+    history.finish(removal.run, record | {"status": "done", "version_after": version})
     return version

@@ -23,6 +23,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.passes.planning import plan_pass
 from retention.passes.position import next_seq
+from retention.passes.settling import basis
 from retention.passes.topics import was_written_to
 from retention.passes.undo import RESTORE, keep_for_undo
 from retention.ports import Snapshot, Swap
@@ -236,11 +237,12 @@ def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archi
         "removed_bytes": 0,
         "restored_messages": swap.metadata["messages"],
         "restored_bytes": pc.sum(swap.add["bytes"]).as_py(),
+        "next_seq": {str(partition): seq for partition, seq in swap.next_seq.items()},
     }
     if snapshot.counters.epoch:
         record["epoch"] = snapshot.counters.epoch
     keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add)
-    history.begin(run, record | {"status": "begun"})
+    history.begin(run, record | basis(snapshot) | {"status": "begun"})
     try:
         version = opened.store.commit(swap, snapshot)
     except (ConflictError, StalePlanError) as error:

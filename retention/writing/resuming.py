@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.passes.position import FIRST_SEQ, locate
+from retention.passes.position import locate, next_seq_without_table
 from retention.segments import Counters
 from retention.writing.origin import Origin, View
 
@@ -12,7 +12,7 @@ from retention.writing.origin import Origin, View
 def next_seq_of(target: OpenedStream) -> int:
     """The next sequence of a stream, which need not exist."""
     if not target.store.exists():
-        return target.config.first_seq or FIRST_SEQ
+        return next_seq_without_table(target)
     return locate(target).next_seq
 
 

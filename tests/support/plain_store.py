@@ -145,9 +145,12 @@ class PlainStore:
         for path in paths:
             (self.folder / path).unlink(missing_ok=True)
 
-    def find_commit(self, run: str) -> int | None:
+    def find_commit(self, run: str, after: int = -1) -> int | None:
         runs = [swap.metadata["run"] for swap in self.swaps]
         return runs.index(run) + 1 if run in runs else None
+
+    def has_entries(self, after: int, until: int) -> bool:
+        return True
 
     def finish(self) -> None:
         pass

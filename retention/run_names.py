@@ -1,0 +1,50 @@
+"""The names of recorded runs: they sort by time, also after a clock was set back, or repaired."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+
+from retention.units import SECOND, format_instant, parse_instant
+
+_NAME = re.compile(r"(?:c(\d{4})-)?(\d{8}T\d{6}\.\d{9}Z)-")
+
+
+@dataclass(frozen=True, order=True)
+class RunName:
+    """What a run's name says; names sort as this does."""
+
+    era: int
+    """How often the clock was repaired before: letters sort behind every instant of the era before."""
+    started_ns: int
+    """When it began, nanoseconds since the epoch."""
+
+    def written(self) -> str:
+        """A name that says this, and that no other run has."""
+        head = f"c{self.era:04d}-" if self.era else ""
+        return f"{head}{_stamp(self.started_ns)}-{secrets.token_hex(3)}"
+
+
+def parsed(run: str) -> RunName | None:
+    """What a name says; None: it is not that of a recorded run.
+
+    >>> parsed("20261121T103209.739426394Z-a1b2c3")
+    RunName(era=0, started_ns=1795257129739426394)
+    >>> parsed("append-0af3")
+    """
+    match = _NAME.match(run)
+    return None if match is None else RunName(int(match[1] or 0), _instant_of(match[2]))
+
+
+def _stamp(instant_ns: int) -> str:
+    """An instant to the nanosecond, without what file names had better not have: `20261121T103209.739426394Z`."""
+    seconds, fraction = divmod(instant_ns, SECOND)
+    text = format_instant(seconds * SECOND).replace("-", "").replace(":", "").rstrip("Z")
+    return f"{text}.{fraction:09d}Z"
+
+
+def _instant_of(stamp: str) -> int:
+    date, time = stamp[:8], stamp[9:15]
+    text = f"{date[:4]}-{date[4:6]}-{date[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}{stamp[15:]}"
+    return parse_instant(text)

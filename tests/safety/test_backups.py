@@ -1,0 +1,179 @@
+"""Tables put back from a copy, logs that were cleaned up, logs that are gone: absence is not "never happened"."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from retention.checks import checked, unchecked
+from retention.errors import UsageError
+from retention.passes.history import history_of
+from retention.warehouse import Warehouse
+from tests.support.sandboxes import NOW, ORDERS, lines, opened
+
+FORMATS = ("delta", "parquet")
+TRIMMED = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 4}
+
+
+def publish(warehouse: Warehouse, count: int) -> list[int]:
+    """The sequences that messages of now were given."""
+    done = warehouse.new_stream("ORDERS").publish(lines(count, first_ns=NOW))
+    return [ack.seq for ack in done.acks()]
+
+
+def applied(warehouse: Warehouse) -> str:
+    """The name of a pass that succeeded."""
+    (outcome,) = warehouse.apply()
+    assert outcome.value is not None, outcome.sentence
+    return outcome.value.run
+
+
+def root_of(folder: Path) -> Path:
+    return folder / "streams" / "ORDERS"
+
+
+def put_back(copy: Path, place: Path) -> None:
+    shutil.rmtree(place)
+    shutil.copytree(copy, place)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_sequences_of_a_table_that_was_put_back_are_not_given_out_again(
+    tmp_path: Path, format_: str
+) -> None:
+    folder = tmp_path / "lake"
+    warehouse = opened(folder, ORDERS, format=format_)
+    assert publish(warehouse, 4) == [1, 2, 3, 4]
+    applied(warehouse)
+    shutil.copytree(root_of(folder), tmp_path / "copy")
+    assert publish(warehouse, 4) == [5, 6, 7, 8]
+    applied(warehouse)
+    for _ in range(2):
+        put_back(tmp_path / "copy", root_of(folder))
+        applied(warehouse)
+        assert warehouse.stream("ORDERS").state().last_seq == 8
+    assert publish(warehouse, 1) == [9]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_stream_that_is_gone_goes_on_behind_its_run_history(tmp_path: Path, format_: str) -> None:
+    warehouse = opened(tmp_path, ORDERS, format=format_)
+    publish(warehouse, 4)
+    applied(warehouse)
+    shutil.rmtree(root_of(tmp_path))
+    assert warehouse.stream("ORDERS").state().first_seq == 5
+    assert publish(warehouse, 1) == [5]
+
+
+def test_the_floor_is_the_highest_of_records_from_before_it_was_kept(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS)
+    publish(warehouse, 8)
+    applied(warehouse)
+    history = history_of(str(tmp_path), "ORDERS")
+    for seq in (30, 3):
+        record = {"kind": "apply", "status": "done", "as_of_ns": NOW, "next_seq": {"0": seq}}
+        place = Path(history.directory, f"{history.name_run(NOW)}.done.json")
+        place.write_text(json.dumps({"run": place.name.removesuffix(".done.json"), **record}))
+    assert publish(warehouse, 1) == [30]
+    applied(warehouse)
+    newest = next(history.outcomes())
+    assert newest["floor"] == {"0": 31}
+
+
+def killed_behind_its_commit(folder: Path, run: str) -> None:
+    Path(folder, "runs", "ORDERS", f"{run}.done.json").unlink()
+
+
+def clean_up(folder: Path) -> None:
+    """What log retention does: the newest state is a checkpoint, and entries before it are deleted."""
+    messages = root_of(folder) / "messages"
+    table = DeltaTable(str(messages))
+    table.create_checkpoint()
+    for entry in (messages / "_delta_log").glob("*.json"):
+        if int(entry.name.partition(".")[0]) < table.version():
+            entry.unlink()
+
+
+def cleaned_up_behind(folder: Path, run: str, warehouse: Warehouse) -> None:
+    killed_behind_its_commit(folder, run)
+    publish(warehouse, 1)
+    clean_up(folder)
+    publish(warehouse, 1)
+
+
+def test_a_killed_run_of_which_the_log_was_cleaned_up_is_known_to_have_committed(
+    tmp_path: Path,
+) -> None:
+    warehouse = opened(tmp_path, TRIMMED, format="delta")
+    publish(warehouse, 4)
+    publish(warehouse, 4)
+    run = applied(warehouse)
+    cleaned_up_behind(tmp_path, run, warehouse)
+    applied(warehouse)
+    assert (history_of(str(tmp_path), "ORDERS").done(run) or {})["status"] == "done"
+
+
+def test_a_run_that_was_killed_before_its_commit_is_abandoned_although_the_log_was_cleaned_up(
+    tmp_path: Path,
+) -> None:
+    warehouse = opened(tmp_path, TRIMMED, format="delta")
+    publish(warehouse, 4)
+    publish(warehouse, 4)
+    history = history_of(str(tmp_path), "ORDERS")
+    first = applied(warehouse)
+    begun = history.begun(first) or {}
+    later = history.name_run(NOW)
+    history.begin(later, begun | {"run": later})
+    publish(warehouse, 1)
+    clean_up(tmp_path)
+    publish(warehouse, 1)
+    applied(warehouse)
+    assert (history.done(later) or {})["status"] == "abandoned"
+
+
+def begun_by_earlier_code(folder: Path, run: str) -> None:
+    """A record without what the run looked at, in a log that does not keep the last run's instant."""
+    place = Path(folder, "runs", "ORDERS", f"{run}.begun.json")
+    record = unchecked(json.loads(place.read_text()))
+    del record["basis"]
+    place.write_text(json.dumps(checked(record)))
+
+
+def test_a_run_of_earlier_code_whose_entry_is_gone_is_undone_as_its_files_tell(
+    tmp_path: Path,
+) -> None:
+    warehouse = opened(tmp_path, TRIMMED, format="delta")
+    publish(warehouse, 4)
+    publish(warehouse, 4)
+    run = applied(warehouse)
+    begun_by_earlier_code(tmp_path, run)
+    cleaned_up_behind(tmp_path, run, warehouse)
+    publish(warehouse, 4)
+    history = history_of(str(tmp_path), "ORDERS")
+    restored = warehouse.undo(run)
+    assert (history.done(run) or {})["status"] == "unknown"
+    assert restored["restored_messages"] == 4
+    assert warehouse.stream("ORDERS").state().first_seq == 1
+    with pytest.raises(UsageError, match="was undone already"):
+        warehouse.undo(run)
+
+
+def test_a_run_whose_table_was_put_back_is_unknown_and_not_undone(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    warehouse = opened(folder, TRIMMED, format="delta")
+    publish(warehouse, 4)
+    shutil.copytree(root_of(folder) / "messages", tmp_path / "copy")
+    publish(warehouse, 4)
+    run = applied(warehouse)
+    killed_behind_its_commit(folder, run)
+    put_back(tmp_path / "copy", root_of(folder) / "messages")
+    with pytest.raises(UsageError, match="nothing to undo"):
+        warehouse.undo(run)
+    history = history_of(str(folder), "ORDERS")
+    assert (history.done(run) or {})["status"] == "unknown"
+    assert publish(warehouse, 1) == [9]
+    assert history.last_as_of_ns() == NOW
