@@ -126,7 +126,11 @@ class Store(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Whether anything was ever written."""
+        """Whether the table is there.
+
+        Raises:
+            DamagedError: it is not, and was.
+        """
         ...
 
     def create(self) -> None:

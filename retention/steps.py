@@ -26,6 +26,8 @@ class Step(StrEnum):
     """A file is whole beside its place, and not there yet; reached by every write but log entries."""
     FORMAT_WRITTEN = "create.format-written"
     """The stream's directory says which format it has."""
+    MADE_NOTED = "create.made-noted"
+    """The stream's directory says that its table is made."""
     TOPIC_KEPT = "create.topic-kept"
     """The topic's directory says with which settings it was created, or to which it was updated."""
     PLACE_LINKED = "create.place-linked"

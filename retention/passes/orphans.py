@@ -34,9 +34,11 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     next opening (moves after a commit) is no orphan.
 
     Raises:
-        DamagedError: the log cannot be read.
+        DamagedError: the log cannot be read, or is gone.
     """
     layout = Layout(opened.root, opened.name)
+    # Where the log is gone, every data file would look like one that no commit names.
+    opened.store.exists()
     unnamed = strays(layout, opened.config.format)
     found = [
         *((place, "data file that no commit names") for place in unnamed),

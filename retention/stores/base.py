@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
 from retention import files
 from retention.claims import claims_of
+from retention.errors import UsageError
 from retention.segments import Counters, DataFile
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index
 from retention.stores.layout import (
+    FormatRecord,
     Layout,
     StoreSettings,
     check_format,
@@ -24,8 +27,10 @@ from retention.stores.layout import (
     kin_of,
     new_kin,
     new_path,
+    note_made,
     write_format,
 )
+from retention.stores.presence import refuse_lost
 from retention.stores.released import Released, ReleasedRecords, nothing_released
 from retention.stores.staging import Staged
 
@@ -49,16 +54,31 @@ class FileStore(ABC):
         return self._layout.stream
 
     def exists(self) -> bool:
-        """Whether the table is there."""
-        self._check_format()
-        return self._made()
+        """Whether the table is there.
+
+        Raises:
+            DamagedError: it is not, and was.
+        """
+        record = self._check_format()
+        if self._made():
+            return True
+        refuse_lost(self._layout, record, self._made)
+        return False
 
     def create(self) -> None:
-        """Make the empty table; nothing happens if it is there."""
-        if not self._check_format():
-            write_format(self._layout, self.FORMAT)
+        """Make the empty table; nothing happens if it is there.
+
+        Raises:
+            DamagedError: it is not, and was.
+        """
+        record = self._check_format()
         if not self._made():
+            refuse_lost(self._layout, record, self._made)
+            if record is None:
+                write_format(self._layout, self.FORMAT)
             self._make()
+        if record is None or not record.made:
+            note_made(self._layout, self.FORMAT)
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""
@@ -143,8 +163,18 @@ class FileStore(ABC):
         files.delete(self._layout.own("subjects", path) for path in gone)
         reached(Step.STAGED_DISCARDED)
 
-    def _check_format(self) -> bool:
+    def _check_format(self) -> FormatRecord | None:
         return check_format(self._layout, self.FORMAT)
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Around what opens the table: where there is none, say so if it was lost."""
+        record = self._check_format()
+        try:
+            yield
+        except UsageError:
+            refuse_lost(self._layout, record, self._made)
+            raise
 
     def _unchecked_doubles(self, described: pa.Table) -> int:
         """How many files must be opened to learn whether two hold a message twice."""

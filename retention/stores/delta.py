@@ -60,8 +60,8 @@ class DeltaStore(FileStore):
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
-        self._check_format()
-        handle, live = delta_table.read_handle(self._layout)
+        with self._opening():
+            handle, live = delta_table.read_handle(self._layout)
         grace_ns = self._settings.grace_ns
         self._grace_differs = bool(delta_grace.differing(handle.table, grace_ns))
         self._follow(handle.logged)

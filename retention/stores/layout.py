@@ -168,8 +168,17 @@ def check_lengths(layout: Layout, table: pa.Table, found: Sequence[DataFile]) ->
             )
 
 
-def check_format(layout: Layout, wanted: str) -> bool:
-    """Whether the stream's directory says what it is; refuse what this engine must not touch.
+@dataclass(frozen=True)
+class FormatRecord:
+    """What a stream's directory says that it is."""
+
+    format: str
+    made: bool
+    """Whether its table was made; directories that earlier versions of this program made do not say so at once."""
+
+
+def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
+    """What the stream's directory says that it is, None if nothing; refuse what this engine must not touch.
 
     Raises:
         RefusedError: the stream has the other format, or a newer version wrote it.
@@ -179,10 +188,11 @@ def check_format(layout: Layout, wanted: str) -> bool:
     content = files.read_bytes(location)
     if content is None:
         _refuse_other(layout, wanted, _traces(layout))
-        return False
+        return None
     try:
         said = json.loads(content)
         version, format_ = int(said["format_version"]), str(said["format"])
+        record = FormatRecord(format_, said.get("made") is True)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(
             f"{location}: not readable ({error}); nothing was changed; restore it from a copy, or "
@@ -194,14 +204,23 @@ def check_format(layout: Layout, wanted: str) -> bool:
             f"versions up to {FORMAT_VERSION}; nothing was changed; use a newer release"
         )
     _refuse_other(layout, wanted, format_)
-    return True
+    return record
 
 
 def write_format(layout: Layout, format_: str) -> None:
-    """Say in the stream's directory what it is."""
-    content = {"format": format_, "format_version": FORMAT_VERSION}
-    files.replace(layout.own("format.json"), json.dumps(content).encode())
+    """Say in the stream's directory what it is about to be."""
+    _write_format(layout, {"format": format_, "format_version": FORMAT_VERSION})
     reached(Step.FORMAT_WRITTEN)
+
+
+def note_made(layout: Layout, format_: str) -> None:
+    """Say in the stream's directory that its table is made: if it is gone later, it was lost."""
+    _write_format(layout, {"format": format_, "format_version": FORMAT_VERSION, "made": True})
+    reached(Step.MADE_NOTED)
+
+
+def _write_format(layout: Layout, content: dict[str, object]) -> None:
+    files.replace(layout.own("format.json"), json.dumps(content).encode())
 
 
 def _traces(layout: Layout) -> str | None:

@@ -67,8 +67,8 @@ class ParquetStore(FileStore):
 
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""
-        self._check_format()
-        state = self._places.finish_moves()
+        with self._opening():
+            state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
         self._follow(state.counters)
         return Snapshot(state.version, state.table_id, state.files, state.counters, handle)

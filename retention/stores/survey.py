@@ -14,6 +14,7 @@ from retention.stores.cache import StatisticsCache
 from retention.stores.layout import Layout, check_format
 from retention.stores.parquet_log import ParquetLog
 from retention.stores.parquet_moves import Places
+from retention.stores.presence import refuse_lost
 from schemas.files import LOGGED_FILES
 
 
@@ -49,10 +50,13 @@ def survey(layout: Layout, format_: str, grace_ns: int) -> Survey | None:
     Raises:
         RefusedError: a table feature or property that the engine does not handle.
         ForeignRowsError: files of another writer break the storage rules, as far as their statistics tell.
-        DamagedError: the log cannot be read.
+        DamagedError: the log cannot be read, or is gone.
     """
-    check_format(layout, format_)
-    return _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout)
+    record = check_format(layout, format_)
+    found = _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout)
+    if found is None:
+        refuse_lost(layout, record, lambda: False)
+    return found
 
 
 def _delta(layout: Layout, grace_ns: int) -> Survey | None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from retention.checks import checked, unchecked
-from retention.errors import UsageError
+from retention.doctor.streams import check_stream
+from retention.errors import DamagedError, UsageError
 from retention.passes.history import history_of
+from retention.steps import Step, watched_by
+from retention.stores.lease import KINDS
 from retention.warehouse import Warehouse
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
@@ -177,3 +181,78 @@ def test_a_run_whose_table_was_put_back_is_unknown_and_not_undone(tmp_path: Path
     assert (history.done(run) or {})["status"] == "unknown"
     assert publish(warehouse, 1) == [9]
     assert history.last_as_of_ns() == NOW
+
+
+def log_of(folder: Path, format_: str) -> Path:
+    within = "messages/_delta_log" if format_ == "delta" else "_retention/log"
+    return root_of(folder) / within
+
+
+def as_earlier_code_left_it(folder: Path) -> None:
+    place = root_of(folder) / "_retention" / "format.json"
+    said = json.loads(place.read_text())
+    del said["made"]
+    place.write_text(json.dumps(said))
+
+
+def without_the_mark(folder: Path) -> None:
+    (root_of(folder) / "_retention" / "format.json").unlink()
+
+
+def as_it_is(_: Path) -> None:
+    """The engine itself says that the table was made."""
+
+
+@pytest.mark.parametrize("left", [as_it_is, as_earlier_code_left_it, without_the_mark])
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_table_whose_log_is_gone_is_not_made_anew(
+    tmp_path: Path, format_: str, left: Callable[[Path], None]
+) -> None:
+    warehouse = opened(tmp_path, TRIMMED, format=format_)
+    publish(warehouse, 4)
+    publish(warehouse, 4)
+    run = applied(warehouse)
+    log = log_of(tmp_path, format_)
+    log.rename(tmp_path / "log")
+    left(tmp_path)
+    before = sorted(root_of(tmp_path).rglob("*"))
+    orders = warehouse.stream("ORDERS")
+    for act in (
+        lambda: publish(warehouse, 1),
+        orders.state,
+        orders.plan,
+        orders.purge,
+        lambda: list(orders.messages()),
+        lambda: warehouse.undo(run),
+    ):
+        with pytest.raises(DamagedError, match="the log of stream ORDERS is gone") as refused:
+            act()
+        assert "restore that directory from a copy" in str(refused.value)
+    (outcome,) = warehouse.apply()
+    assert outcome.exit_code == 6
+    (finding,) = [one for one in check_stream(orders.opened) if one.check == "table"]
+    assert "the log of stream ORDERS is gone" in finding.detail
+    leases = {root_of(tmp_path) / "_retention" / f"{kind}.lease" for kind in KINDS}
+    assert {*root_of(tmp_path).rglob("*")} - leases == {*before} - leases
+    (tmp_path / "log").rename(log)
+    assert publish(warehouse, 1) == [9]
+
+
+@pytest.mark.parametrize("step", [Step.FORMAT_WRITTEN, Step.TABLE_MADE, Step.MADE_NOTED])
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_table_that_was_being_made_when_its_maker_died_is_made(
+    tmp_path: Path, format_: str, step: Step
+) -> None:
+    class Died(BaseException):
+        """What no code catches."""
+
+    def die(reached: Step) -> None:
+        if reached == step:
+            raise Died
+
+    warehouse = opened(tmp_path, ORDERS, format=format_)
+    with pytest.raises(Died), watched_by(die):
+        publish(warehouse, 1)
+    assert publish(warehouse, 1) == [1]
+    said = json.loads((root_of(tmp_path) / "_retention" / "format.json").read_text())
+    assert said["made"] is True

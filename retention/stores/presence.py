@@ -1,0 +1,62 @@
+"""Whether a stream's table was there before: where its log is gone, that it is not there does not mean it never was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from retention import files
+from retention.errors import DamagedError
+from retention.stores.layout import FormatRecord, Layout, is_ours
+
+_BEHIND_THE_TABLE = ("consumers/", "offsets/", "_retention/reports/", "_retention/log/")
+"""What is written below these only once the table is made."""
+
+
+def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[], bool]) -> None:
+    """Refuse a stream of which the log is gone, lest a new table give sequences and batches out again.
+
+    Args:
+        layout: of a stream without a table.
+        record: what `check_format` read before that was seen.
+        is_made: looks again: another process may have made the table, and written to it, meanwhile.
+
+    Raises:
+        DamagedError: something tells that the table was there.
+    """
+    trace = _trace(layout, record)
+    if trace is None or is_made():
+        return
+    raise DamagedError(
+        f"{layout.root}: the log of stream {layout.stream} is gone: {trace}, and there is no entry in "
+        f"{_log_of(layout, record)}; a new table would give out sequences and take batches again, so nothing was "
+        f"changed; restore that directory from a copy, or move {layout.root} away to begin anew, behind the sequences "
+        "that the run history knows"
+    )
+
+
+def _trace(layout: Layout, record: FormatRecord | None) -> str | None:
+    """What tells that the table was there, None if nothing does."""
+    if record is not None and record.made:
+        return f"{layout.own('format.json')} says that its table was made"
+    return next((f"{place} is there" for place in _places(layout) if _tells(place, layout)), None)
+
+
+def _places(layout: Layout) -> Iterator[str]:
+    """The stream's files; a walk of local ones does not follow the link that `messages` may be."""
+    roots = [layout.root] if files.is_remote(layout.root) else [layout.root, layout.messages]
+    return (files.join(root, path) for root in roots for path in files.walk(root))
+
+
+def _tells(place: str, layout: Layout) -> bool:
+    path = place.removeprefix(f"{layout.root}/")
+    name = path.rpartition("/")[2]
+    if name.startswith("."):
+        return False
+    in_log = path.startswith("messages/_delta_log/") and ".checkpoint" in name
+    return in_log or path.startswith(_BEHIND_THE_TABLE) or is_ours(path)
+
+
+def _log_of(layout: Layout, record: FormatRecord | None) -> str:
+    if record is None:
+        return f"{layout.live('_delta_log')} or {layout.own('log')}"
+    return layout.live("_delta_log") if record.format == "delta" else layout.own("log")
