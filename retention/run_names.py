@@ -37,6 +37,12 @@ def parsed(run: str) -> RunName | None:
     return None if match is None else RunName(int(match[1] or 0), _instant_of(match[2]))
 
 
+def started_ns(run: str, otherwise: int) -> int:
+    """When a run began by its name, nanoseconds since the epoch."""
+    name = parsed(run)
+    return otherwise if name is None else name.started_ns
+
+
 def _stamp(instant_ns: int) -> str:
     """An instant to the nanosecond, without what file names had better not have: `20261121T103209.739426394Z`."""
     seconds, fraction = divmod(instant_ns, SECOND)

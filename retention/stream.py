@@ -19,6 +19,7 @@ from retention.passes.plan import Plan
 from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.removal import plan_removal
+from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
 from retention.passes.run import apply_plan
 from retention.rules.removal import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
@@ -149,6 +150,23 @@ class Stream:
     def history(self) -> list[dict[str, Any]]:
         """The outcomes of its runs, newest first."""
         return list(history_of(self.opened.warehouse, self.name).outcomes())
+
+    def look_at_clock(self, as_of: Instant = None) -> ClockRepair:
+        """What `repair_clock` would do; nothing is changed.
+
+        Raises:
+            UsageError: `as_of` is no instant, or later than the clock.
+        """
+        return look_at_clock(self.opened, self.instant(as_of))
+
+    def repair_clock(self, as_of: Instant = None) -> ClockRepair:
+        """Settle passes that were made with a wrong clock: `as_of` counts as the last applied instant from now on.
+
+        Raises:
+            UsageError: `as_of` is no instant, or later than the clock.
+            BusyError: another run is at work.
+        """
+        return repair_clock(self.opened, self.instant(as_of))
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
+from retention.run_names import started_ns
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
 from retention.stores.topic_settings import settled
@@ -222,12 +225,14 @@ class Warehouse:
         Raises:
             UsageError: there is no such stream.
         """
-        records = [
-            {"stream": name} | record
-            for name in list(names) or self.streams()
-            for record in self.stream(name).history()
-        ]
-        return sorted(records, key=lambda record: str(record["run"]), reverse=True)
+        found: list[tuple[int, dict[str, Any]]] = []
+        for name in list(names) or self.streams():
+            newer_ns = sys.maxsize
+            for record in self.stream(name).history():
+                # What a wrong clock has named in the future was before the run that came behind it.
+                newer_ns = min(newer_ns, started_ns(record["run"], newer_ns))
+                found.append((newer_ns, {"stream": name} | record))
+        return [record for _, record in sorted(found, key=itemgetter(0), reverse=True)]
 
     def undo(self, run: str) -> dict[str, Any]:
         """Bring back what a run removed; the record of the run that did so.

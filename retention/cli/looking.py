@@ -186,7 +186,8 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
         record["restored_messages" if undone else "removed_messages"],
         record["restored_bytes" if undone else "removed_bytes"],
     )
-    what = f"undo of {record['undoes']}" if "undoes" in record else str(record["kind"])
+    what = f"{record['kind']} {record['repair']}" if "repair" in record else str(record["kind"])
+    what = f"undo of {record['undoes']}" if "undoes" in record else what
     rules = ", ".join(f"{rule} {number:,}" for rule, number in record.get("by_rule", {}).items())
     return (
         record["run"],

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+from retention.cli.arguments import AsOf, OneStream
+from retention.cli.output import put_json, put_report
+from retention.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from retention.passes.repairing_clock import ClockRepair, WrongRun
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; else only say what would be done.")]
 
 repair = typer.Typer(
     help="Mend a stream that no pass goes on with; dry unless --yes.", no_args_is_help=True
@@ -11,4 +23,65 @@ repair = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
+    repair.command()(clock)
     app.add_typer(repair, name="repair")
+
+
+def clock(
+    ctx: typer.Context,
+    stream: OneStream,
+    as_of: AsOf = None,
+    yes: Yes = False,  # noqa: FBT002  (typer makes an option of it)
+) -> None:
+    """Settle a pass with a wrong clock: an instant, now if none is given, counts as the last applied one."""
+    settings = settings_of(ctx)
+    found = settings.open().stream(stream)
+    seen = found.repair_clock(as_of) if yes else found.look_at_clock(as_of)
+    if settings.format == "table":
+        put_report(_clock_lines(seen, found.opened.config.grace_ns))
+    else:
+        put_json(settings, seen.as_json(), [seen.as_json()])
+
+
+def _clock_lines(seen: ClockRepair, grace_ns: int) -> Iterator[str]:
+    from retention.units import format_instant
+
+    if seen.last_as_of_ns is None and not seen.wrong:
+        yield f"{seen.stream}: no pass was ever made, so there is nothing to repair"
+    elif not seen.wrong:
+        yield f"{seen.stream}: no run was later than {format_instant(seen.as_of_ns)}, so there is nothing to repair"
+    else:
+        counts = "counts" if seen.run else "would count"
+        before = "" if seen.last_as_of_ns is None else f", not {format_instant(seen.last_as_of_ns)}"
+        yield f"{seen.stream}: {format_instant(seen.as_of_ns)} {counts} as the last applied instant{before}"
+        for wrong in seen.wrong:
+            yield from _wrong_lines(wrong, grace_ns)
+    if seen.later is not None:
+        yield (
+            f"  messages among sequences {seen.later.first_seq:,} to {seen.later.last_seq:,} have later times than the "
+            f"clock, up to {format_instant(seen.later.latest_ns)}: until then age takes none of them, nor what lies "
+            "behind them; delete those that a wrong clock stamped"
+        )
+    if seen.run:
+        yield f"  run {seen.run}"
+    elif seen.wrong:
+        yield "  nothing was changed; repeat it with --yes"
+
+
+def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
+    from retention.units import format_duration, format_instant, format_size
+    from retention.views.words import count
+
+    yield f"  run {wrong.run}: {wrong.kind} as of {format_instant(wrong.as_of_ns)}"
+    if wrong.removed_messages:
+        rules = ", ".join(f"{number:,} by {rule}" for rule, number in wrong.by_rule.items())
+        size = format_size(wrong.removed_bytes)
+        yield f"    removed {count(wrong.removed_messages, 'message')} ({size}): {rules}"
+        if wrong.undone_by:
+            yield f"    undone by {wrong.undone_by}"
+        else:
+            back = f"`retention undo {wrong.run}`"
+            yield f"    {back} brings them back, within the grace ({format_duration(grace_ns)})"
+    if wrong.deleted_consumers:
+        names = ", ".join(wrong.deleted_consumers)
+        yield f"    deleted consumers that it took for unused, which no undo brings back: {names}"

@@ -113,6 +113,6 @@ def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Find
     return problem(
         "clock",
         f"the clock is {(newest_ns - now_ns) / SECOND:,.0f} s behind the latest instant that was applied",
-        "set the clock, or apply with --allow-rewind if that instant lay in the future",
+        f"set the clock, or run `retention repair clock {stream}` if that instant lay in the future",
         stream,
     )

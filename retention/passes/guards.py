@@ -47,6 +47,12 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
             f"{opened.name}: another run has applied a later instant ({format_instant(last)}) since this one began "
             f"({format_instant(as_of_ns)}); nothing was changed; run again"
         )
+    if last > now:
+        raise RefusedError(
+            f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one, "
+            f"{format_instant(last)}, which is later than the clock; if a clock was wrong then, `retention repair "
+            f"clock {opened.name}` names the run and settles it; --allow-rewind lets this one pass through"
+        )
     raise RefusedError(
         f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
         f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"

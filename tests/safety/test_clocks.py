@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from retention import files
-from retention.errors import BusyError
+from retention.errors import BusyError, UsageError
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
 from retention.stores import lease as leases
 from retention.units import DAY
-from tests.support.sandboxes import NOW, ORDERS, lines, opened
+from tests.support.sandboxes import NOW, ORDERS, commands, lines, opened
 
 FUTURE_MS = 4_000_000_000_000
 ROOT = "s3://lake/streams/ORDERS"
@@ -104,3 +104,72 @@ def test_a_clock_that_jumps_back_keeps_runs_in_order_and_stops_rewinds(
     assert again.value.run > first.value.run
     names = [record["run"] for record in history_of(str(tmp_path), "ORDERS").outcomes()]
     assert names == sorted(names, reverse=True)
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_a_pass_with_a_wrong_clock_is_settled_for_good(tmp_path: Path, format_: str) -> None:
+    shop = commands(tmp_path, ORDERS, format=format_)
+    shop.json(
+        "publish", "ORDERS", stdin="\n".join(json.dumps({"subject": "orders.a"}) for _ in "abc")
+    )
+    shop.run("apply", "--yes", "--as-of", "2099-01-01T00:00:00Z", "--allow-future")
+    for _ in range(2):
+        refused = shop.run("apply", "--yes")
+        assert refused.exit_code == 4
+        assert "`retention repair clock ORDERS`" in refused.stderr
+    dry = shop.run("repair", "clock", "ORDERS")
+    assert "removed 3 messages" in dry.stdout
+    assert shop.run("apply", "--yes").exit_code == 4
+    repaired = shop.json("repair", "clock", "ORDERS", "--yes")
+    (wrong,) = repaired["wrong"]
+    assert f"`retention undo {wrong['run']}` brings them back" in dry.stdout
+    for _ in range(2):
+        assert shop.run("apply", "--yes").exit_code == 0
+    assert "nothing to repair" in shop.run("repair", "clock", "ORDERS", "--yes").stdout
+    assert shop.run("undo", wrong["run"]).exit_code == 0
+    assert shop.run("apply", "--yes").exit_code == 0
+    (state,) = shop.json("state", "ORDERS")
+    assert state["messages"] == 3
+    recorded = [one for one in shop.json("history", "ORDERS") if one["kind"] == "repair"]
+    assert [one["wrong_runs"] for one in recorded] == [[wrong["run"]]]
+    assert "repair clock" in shop.run("history").stdout
+
+
+def test_runs_are_named_by_the_real_time_again_once_a_clock_is_repaired(tmp_path: Path) -> None:
+    ahead = opened(tmp_path, ORDERS, now_ns=NOW + 30_000 * DAY)
+    ahead.new_stream("ORDERS").publish(lines(3))
+    (wrong,) = ahead.apply()
+    assert wrong.value is not None
+    orders = opened(tmp_path, ORDERS).stream("ORDERS")
+    repaired = orders.repair_clock()
+    assert [one.run for one in repaired.wrong] == [wrong.value.run]
+    later = opened(tmp_path, ORDERS, now_ns=NOW + DAY)
+    (outcome,) = later.apply()
+    assert outcome.value is not None, outcome.sentence
+    names = [record["run"] for record in orders.history()]
+    assert names == sorted(names, reverse=True)
+    assert names == [outcome.value.run, repaired.run, wrong.value.run]
+    assert [record["run"] for record in later.history()] == names
+    assert outcome.value.run.startswith("c0001-20270116T080000.")
+    assert later.undo(wrong.value.run)["restored_messages"] == 3
+    # And once more: another wrong clock, another repair.
+    (again,) = opened(tmp_path, ORDERS, now_ns=NOW + 40_000 * DAY).apply()
+    assert again.value is not None
+    second = later.stream("ORDERS").repair_clock()
+    assert [one.run for one in second.wrong] == [again.value.run]
+    assert (second.run or "").startswith("c0002-")
+
+
+def test_an_instant_that_is_to_count_is_not_later_than_the_clock(tmp_path: Path) -> None:
+    orders = opened(tmp_path, ORDERS).new_stream("ORDERS")
+    with pytest.raises(UsageError, match="is later than the clock"):
+        orders.repair_clock(NOW + 1)
+
+
+def test_messages_that_a_wrong_clock_stamped_are_named(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS)
+    warehouse.new_stream("ORDERS").publish(lines(2))
+    warehouse.new_stream("ORDERS").publish(lines(2, first_ns=NOW + DAY))
+    later = warehouse.stream("ORDERS").look_at_clock().later
+    assert later is not None
+    assert (later.first_seq, later.last_seq) == (3, 4)

@@ -1,0 +1,169 @@
+"""Repairing what a wrong clock left: the last applied instant comes back to the real time, and so do names of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from retention.errors import UsageError
+from retention.opened import OpenedStream
+from retention.passes.history import UNKNOWN, History, history_of
+from retention.passes.settling import settle_interrupted
+from retention.run_names import parsed
+from retention.stores.lease import lease
+from retention.units import SECOND, format_instant
+
+REPAIR = "repair"
+"""What the run history calls what mends a stream."""
+_APART_NS = 60 * SECOND
+"""Clocks of machines that work together may differ by so much, and nobody calls one of them wrong."""
+
+
+@dataclass(frozen=True)
+class WrongRun:
+    """A run that believed the wrong clock, and what it did."""
+
+    run: str
+    kind: str
+    as_of_ns: int
+    removed_messages: int
+    removed_bytes: int
+    by_rule: Mapping[str, int]
+    markers: int
+    deleted_consumers: tuple[str, ...]
+    undone_by: str | None
+
+
+@dataclass(frozen=True)
+class LaterTimes:
+    """Files with messages that have a later time than the clock."""
+
+    files: int
+    first_seq: int
+    last_seq: int
+    latest_ns: int
+
+
+@dataclass(frozen=True)
+class ClockRepair:
+    """What a wrong clock left in a stream, and what its repair makes of it."""
+
+    stream: str
+    now_ns: int
+    last_as_of_ns: int | None
+    """The last applied instant; None: no pass was ever made."""
+    as_of_ns: int
+    """What counts as the last applied instant once it is repaired."""
+    wrong: tuple[WrongRun, ...] = ()
+    """Newest first; none: there is nothing to repair."""
+    later: LaterTimes | None = None
+    run: str | None = field(default=None)
+    """The run that repaired it; None: nothing was changed."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+
+def look_at_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
+    """What the repair of a wrong clock would do; nothing is changed.
+
+    Args:
+        opened: the stream.
+        as_of_ns: what is to count as the last applied instant.
+
+    Raises:
+        UsageError: that lies in the future, too.
+        DamagedError: the run history or the table cannot be read.
+    """
+    now_ns, history = opened.clock(), history_of(opened.warehouse, opened.name)
+    if as_of_ns > now_ns:
+        raise UsageError(
+            f"{opened.name}: {format_instant(as_of_ns)} is later than the clock ({format_instant(now_ns)}), and would "
+            "refuse every pass until then; give an earlier instant"
+        )
+    wrong = tuple(_wrong_runs(history, as_of_ns, now_ns))
+    last_ns = history.last_as_of_ns()
+    return ClockRepair(opened.name, now_ns, last_ns, as_of_ns, wrong, _later_times(opened, now_ns))
+
+
+def repair_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
+    """Have an instant count as the last applied one, for good; nothing is recorded if no run is later.
+
+    What runs have removed stays removed: undoing them brings it back, before or after.
+
+    Raises:
+        UsageError, DamagedError: as `look_at_clock`.
+        BusyError: another run is at work.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    with lease(opened.root, "maintenance", opened.clock):
+        settle_interrupted(opened, history)
+        seen = look_at_clock(opened, as_of_ns)
+        if not seen.wrong:
+            return seen
+        run = history.name_repair(seen.now_ns)
+        history.finish(run, _record(seen))
+    return ClockRepair(**vars(seen) | {"run": run})
+
+
+def _record(seen: ClockRepair) -> dict[str, Any]:
+    return {
+        "stream": seen.stream,
+        "kind": REPAIR,
+        "repair": "clock",
+        "status": "done",
+        "as_of_ns": seen.as_of_ns,
+        "latest_as_of_ns": seen.as_of_ns,
+        "wrong_as_of_ns": seen.last_as_of_ns,
+        "wrong_runs": [wrong.run for wrong in seen.wrong],
+        "removed_messages": 0,
+        "removed_bytes": 0,
+    }
+
+
+def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
+    """The runs since the last repair that applied a later instant, or that a later clock has named; newest first."""
+    undone: dict[str, str] = {}
+    found = []
+    for record in history.outcomes():
+        if record.get("repair") == "clock":
+            break
+        if record.get("status") not in {"done", UNKNOWN}:
+            continue
+        if "undoes" in record:
+            undone[record["undoes"]] = record["run"]
+        name = parsed(record["run"])
+        is_named_later = name is not None and name.started_ns > now_ns + _APART_NS
+        if is_named_later or (record.get("kind") == "apply" and record["as_of_ns"] > as_of_ns):
+            found.append(_wrong_run(record, undone.get(record["run"])))
+    return found
+
+
+def _wrong_run(record: Mapping[str, Any], undone_by: str | None) -> WrongRun:
+    return WrongRun(
+        run=record["run"],
+        kind=record["kind"],
+        as_of_ns=record["as_of_ns"],
+        removed_messages=record.get("removed_messages", 0),
+        removed_bytes=record.get("removed_bytes", 0),
+        by_rule=record.get("by_rule", {}),
+        markers=record.get("markers", 0),
+        deleted_consumers=tuple(record.get("deleted_consumers", ())),
+        undone_by=undone_by,
+    )
+
+
+def _later_times(opened: OpenedStream, now_ns: int) -> LaterTimes | None:
+    """The files with messages of later times; None: there is none."""
+    if not opened.store.exists():
+        return None
+    files = opened.store.inventory(opened.store.snapshot()).files
+    later = files.filter(pc.greater(files["max_ts_ns"], now_ns))
+    if not later.num_rows:
+        return None
+    first, last = (pc.min(later["min_seq"]).as_py(), pc.max(later["max_seq"]).as_py())
+    return LaterTimes(later.num_rows, first, last, pc.max(later["max_ts_ns"]).as_py())
