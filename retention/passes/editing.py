@@ -58,9 +58,12 @@ def edit_declared(opened: OpenedStream) -> None:
 
     Raises:
         RefusedError: one cannot be created, or cannot become what is listed.
-        BusyError, DamagedError: as `edit`.
+        DamagedError: as `edit`; or there were consumers, and all their records are gone.
+        BusyError: as `edit`.
     """
     if opened.config.consumers:
+        if opened.store.exists():
+            ConsumerTable(opened.root).refuse_lost(opened.store.snapshot().counters)
         put_consumers(opened, opened.config.consumers)
 
 

@@ -63,10 +63,11 @@ def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRec
     """A stream's consumers by name: the stored ones, and those that its configuration lists as it wants them.
 
     Raises:
-        DamagedError: a consumer's record cannot be read.
+        DamagedError: a consumer's record cannot be read, or all of them are gone.
         RefusedError: the configuration lists one that cannot be so.
     """
     table = ConsumerTable(opened.root)
+    table.refuse_lost(inventory.counters)
     records = table.live(inventory.counters)
     found = {record.consumer: record for record in records}
     for name, change in declared(opened, opened.config.consumers, inventory, records).items():

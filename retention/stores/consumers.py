@@ -87,6 +87,20 @@ class ConsumerTable:
             and (record.origin is None or counters.batches.get(record.origin) is not None)
         ]
 
+    def refuse_lost(self, counters: Counters) -> None:
+        """Refuse to take a table of which nothing is there for one without consumers: the log counts their edits.
+
+        Raises:
+            DamagedError: no record is there, not even of a deleted consumer, and there was one.
+        """
+        if not counters.consumers or files.directories(self._directory) or self._imported():
+            return
+        raise DamagedError(
+            f"{self._directory}: no consumer's record is there, though the table's log counts edits of them "
+            f"({counters.consumers}); what they still need cannot be told, so nothing was changed; restore that "
+            "directory from a copy, or add the consumers anew with `retention consumer add`"
+        )
+
     def read(self, consumer: str) -> ConsumerRecord | None:
         """A consumer's newest record, also that of a deleted one; None: there never was any.
 

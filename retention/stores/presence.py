@@ -8,7 +8,7 @@ from retention import files
 from retention.errors import DamagedError
 from retention.stores.layout import FormatRecord, Layout, is_ours
 
-_BEHIND_THE_TABLE = ("consumers/", "offsets/", "_retention/reports/", "_retention/log/")
+_BEHIND_THE_TABLE = ("_retention/reports/", "_retention/log/")
 """What is written below these only once the table is made."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.engines.choice import Engines
-from retention.errors import RefusedError
+from retention.errors import DamagedError, RefusedError
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.planning import plan_stream
@@ -98,3 +98,20 @@ def test_consumers_that_are_older_than_the_messages_need_more_and_nothing_else(m
     assert plan.consumers is not None
     assert record.version < plan.consumers[0].version
     assert apply_now(opened, AS_OF, LOCAL, Guards()).by_rule == {"interest": 3}
+
+
+def test_consumers_of_which_every_record_is_gone_are_not_taken_for_none(make: Make) -> None:
+    settings: dict[str, Any] = {"max_msgs": -1, "unmatched": "remove"}
+    slow = {"durable_name": "slow", "ack_policy": "explicit"}
+    opened = make(**settings)
+    lay(opened, even_segments(1, 10))
+    StreamConsumers(opened).add(slow)
+    kept = shutil.move(f"{opened.root}/consumers", f"{opened.root}/../kept")
+    for lost in (opened, make(**settings, consumers=[slow])):
+        with pytest.raises(
+            DamagedError, match=r"no consumer's record is there, though .* log counts"
+        ):
+            apply_now(lost, AS_OF, LOCAL, Guards())
+    assert left(opened) == list(range(1, 11))
+    shutil.move(kept, f"{opened.root}/consumers")
+    assert apply_now(opened, AS_OF, LOCAL, Guards()).by_rule == {}
