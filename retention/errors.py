@@ -31,6 +31,10 @@ class ForeignRowsError(RefusedError):
     """Rows that another writer put into the table break the storage rules."""
 
 
+class ImpossibleNumbersError(ForeignRowsError):
+    """Rows that another writer put into the table have sequences or sizes that no message can have."""
+
+
 class HiddenRowsError(RefusedError):
     """Deletion vectors of another writer hide rows of files that the engine would decide upon."""
 

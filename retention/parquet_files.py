@@ -16,7 +16,13 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import check_footer, check_rows
-from retention.errors import DamagedError, ForeignRowsError, RetentionError, StorageError
+from retention.errors import (
+    DamagedError,
+    ForeignRowsError,
+    ImpossibleNumbersError,
+    RetentionError,
+    StorageError,
+)
 from retention.failing import failure, first_line
 from retention.hiding import visible, with_seq
 from retention.row_stats import row_stats
@@ -24,12 +30,13 @@ from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.subject_counts import count_subjects, pack
 from schemas.files import FILE_STATS
-from schemas.messages import FILE_COLUMNS, RULE_COLUMNS
+from schemas.messages import FILE_COLUMNS, MAX_SEQ, MAX_SIZE, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
 _STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time"]
 _DICTIONARY = ["subject"]
+_NAMED = {"seq": "the sequence", "size": "a size of"}
 
 
 @dataclass(frozen=True)
@@ -195,13 +202,7 @@ def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
             f"{file.location}: the file holds no rows; nothing was changed; remove it from the table"
         )
     seqs = rows["seq"].to_numpy()
-    smallest = pc.min(rows["size"]).as_py()
-    if smallest < 0 or seqs[0] < 0:
-        wrong = f"a size of {smallest}" if smallest < 0 else f"the sequence {seqs[0]}"
-        raise ForeignRowsError(
-            f"{file.location}: a row has {wrong}; another writer appended it, nothing was changed; rewrite that file "
-            "with valid rows, or remove it from the table"
-        )
+    _refuse_impossible(file, rows)
     twice = np.flatnonzero(seqs[1:] == seqs[:-1])
     if len(twice):
         raise ForeignRowsError(
@@ -209,6 +210,18 @@ def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
             "changed; restore the file from a copy, or remove the doubled row"
         )
     return row_stats(rows)
+
+
+def _refuse_impossible(file: DataFile, rows: pa.Table) -> None:
+    for name, most, bound in (("seq", MAX_SEQ, "2^62"), ("size", MAX_SIZE, "4 GiB")):
+        found = pc.min_max(rows[name]).as_py()
+        beyond = [value for value in found.values() if not 0 <= value <= most]
+        if beyond:
+            raise ImpossibleNumbersError(
+                f"{file.location}: a row has {_NAMED[name]} {beyond[0]}, which lies between 0 and {bound}; another "
+                "writer appended it, nothing was changed; rewrite that file with valid rows, or remove it from the "
+                "table"
+            )
 
 
 def compressed_bytes(

@@ -171,6 +171,29 @@ class Store(Protocol):
         """
         ...
 
+    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Statistics of the files with numbers that messages can have, and the files with others.
+
+        Shapes `FILE_STATS`, sorted, and `LOGGED_FILES`; with none of the latter, `inventory` has the former.
+
+        Raises:
+            ForeignRowsError: rows of other writers break another storage rule.
+            DamagedError: a data file that had to be read is damaged.
+        """
+        ...
+
+    def logged(self, snapshot: Snapshot) -> Counters:
+        """The counters as the log has them, whatever its files hold."""
+        ...
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds.
+
+        Raises:
+            DamagedError: the log cannot be read.
+        """
+        ...
+
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files have no statistics yet, so that `inventory` would open them."""
         ...

@@ -20,6 +20,11 @@ from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.removal import plan_removal
 from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
+from retention.passes.repairing_sequences import (
+    SequenceRepair,
+    find_impossible,
+    repair_sequences,
+)
 from retention.passes.run import apply_plan
 from retention.rules.removal import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
@@ -109,6 +114,18 @@ class Stream:
             RefusedError: the stream is sealed, or denies deletes; or its format cannot erase.
         """
         return self._removal(delete_request(seqs, erase=erase))
+
+    def repair_sequences(self, *, yes: bool = False) -> SequenceRepair:
+        """Take rows with sequences or sizes that no message can have out, and count sequences on from the others.
+
+        Args:
+            yes: do it; else only say what would be done.
+
+        Raises:
+            BusyError: another run is at work.
+            ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
+        """
+        return repair_sequences(self.opened) if yes else find_impossible(self.opened)
 
     def _removal(self, request: Request) -> BoundPlan:
         with Engines(self.engine) as engines:

@@ -267,7 +267,12 @@ class Warehouse:
         refuse_links_out(root, name)
         config = settled(root, self.config.stream(name) or self._unlisted(name, root))
         settings = StoreSettings(
-            config.format, config.grace_ns, config.exclusive, config.quiet, config.partitions
+            config.format,
+            config.grace_ns,
+            config.exclusive,
+            config.quiet,
+            config.partitions,
+            config.lowest_seq,
         )
         store = open_store(root, name, settings, self.clock)
         return OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns)

@@ -1,5 +1,6 @@
 """Commands that mend a stream which no pass goes on with: each says what it would do, and does it with --yes."""
 
+# ruff: noqa: FBT002  (typer makes options of parameters)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,25 +14,26 @@ from retention.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from retention.passes.repairing_clock import ClockRepair, WrongRun
-
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; else only say what would be done.")]
+    from retention.passes.repairing_sequences import SequenceRepair
 
 repair = typer.Typer(
     help="Mend a stream that no pass goes on with; dry unless --yes.", no_args_is_help=True
 )
 
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    repair.command()(clock)
     app.add_typer(repair, name="repair")
 
 
+@repair.command()
 def clock(
     ctx: typer.Context,
     stream: OneStream,
     as_of: AsOf = None,
-    yes: Yes = False,  # noqa: FBT002  (typer makes an option of it)
+    yes: Yes = False,
 ) -> None:
     """Settle a pass with a wrong clock: an instant, now if none is given, counts as the last applied one."""
     settings = settings_of(ctx)
@@ -85,3 +87,45 @@ def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
     if wrong.deleted_consumers:
         names = ", ".join(wrong.deleted_consumers)
         yield f"    deleted consumers that it took for unused, which no undo brings back: {names}"
+
+
+@repair.command()
+def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
+    """Take rows with impossible sequences or sizes out of a stream or topic, and count on from the others."""
+    from retention.passes.repairing_sequences import find_impossible, repair_sequences
+
+    settings = settings_of(ctx)
+    opened = settings.open().stream(stream).opened
+    done = repair_sequences(opened) if yes else find_impossible(opened)
+    if settings.format == "table":
+        put_report(_sequence_lines(done))
+    else:
+        put_json(settings, done.as_json(), [done.as_json()])
+
+
+def _sequence_lines(done: SequenceRepair) -> Iterator[str]:
+    from retention.views.words import count
+
+    if not done.is_needed:
+        yield f"{done.stream}: nothing to repair: its sequences and sizes are such as messages have"
+        return
+    goes, begins = ("went", "began") if done.run else ("would go", "would begin")
+    kept = sum(file.kept for file in done.files)
+    stay = f", {kept:,} beside them stay" if kept else ""
+    yield f"{done.stream}: {count(done.messages, 'row')} with impossible numbers {goes}{stay}"
+    for file in done.files:
+        seqs = "only its statistics are wrong"
+        if file.seqs is not None:
+            seqs = f"{count(file.messages, 'row')}, sequences {file.seqs[0]} to {file.seqs[1]}"
+        yield f"  {file.path}: {seqs}"
+    for name, value in done.counters.items():
+        yield f"  {name}: {value} does not count any more"
+    if done.begins_epoch:
+        behind = ", ".join(
+            f"{seq:,}" if len(done.next_seq) == 1 else f"{seq:,} (partition {partition})"
+            for partition, seq in done.next_seq.items()
+        )
+        yield f"  a new epoch {begins}; the next sequence is {behind}"
+    for consumer in done.consumers:
+        yield f"  consumer {consumer} had come further, and is taken back to the end"
+    yield f"  run {done.run}" if done.run else "  nothing was changed; --yes does it"

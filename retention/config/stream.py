@@ -150,6 +150,11 @@ class StreamConfig(StorageSettings, Described):
         return 1 if self.topic is None else self.topic.partitions
 
     @property
+    def lowest_seq(self) -> int:
+        """The lowest sequence that a message can have: offsets of topics begin at 0."""
+        return 1 if self.topic is None else 0
+
+    @property
     def most_files(self) -> int:
         """Among how many files an append or a rewrite may divide a segment's messages, apart by deadline."""
         return 1 if self.layout == "sequence" or self.whole_segments else MOST_FILES

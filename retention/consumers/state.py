@@ -100,6 +100,27 @@ def with_lasts(state: ConsumerState, lasts: Sequence[int], until: int) -> Consum
     return replace(state, lasts=pa.table([sorted(lasts)], schema=LASTS), until=until)
 
 
+def up_to(state: ConsumerState, last_seq: int) -> ConsumerState:
+    """The same without anything that speaks of stream sequences above `last_seq`, which were never given out."""
+
+    def not_above(table: pa.Table) -> pa.Table:
+        return table.filter(pc.less_equal(table["seq"], last_seq)).combine_chunks()
+
+    if state.delivered.stream_seq <= last_seq:
+        return state
+    after = pc.min_element_wise(state.unseen["after"], last_seq)
+    return replace(
+        state,
+        delivered=replace(state.delivered, stream_seq=last_seq),
+        ack_floor=replace(state.ack_floor, stream_seq=min(state.ack_floor.stream_seq, last_seq)),
+        pending=not_above(state.pending),
+        redelivered=not_above(state.redelivered),
+        unseen=state.unseen.set_column(2, UNSEEN.field("after"), after).combine_chunks(),
+        lasts=not_above(state.lasts),
+        until=min(state.until, last_seq),
+    )
+
+
 def from_json(stored: Mapping[str, Any]) -> ConsumerState:
     """Read the `state` object of a consumer in the server's stored form (that of backups).
 

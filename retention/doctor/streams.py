@@ -43,7 +43,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
 def _table(opened: OpenedStream) -> Iterator[Finding]:
     name = opened.name
     found = survey(
-        Layout(opened.root, name, opened.config.partitions),
+        Layout(opened.root, name, opened.config.partitions, opened.config.lowest_seq),
         opened.config.format,
         opened.config.grace_ns,
     )

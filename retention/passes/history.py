@@ -16,6 +16,8 @@ from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.subjects import path_name
 
+REPAIR = "repair"
+"""What the records of runs that mend a stream have as their kind."""
 _BEGUN = ".begun.json"
 _DONE = ".done.json"
 ABANDONED = "abandoned"
@@ -123,6 +125,29 @@ class History:
     def last_epoch(self) -> int:
         """The highest epoch that a run began or went back to; a table that was put back does not know it."""
         return max((record.get("epoch", 0) for record in self.outcomes()), default=0)
+
+    def possible_next_seqs(self, epoch: int, highest: int) -> dict[int, int]:
+        """Partition → the highest next sequence that any run of an epoch has seen, of those up to `highest`."""
+        found: dict[int, int] = {}
+        for record in self.outcomes():
+            if record.get("epoch", 0) == epoch:
+                for partition, seq in record.get("next_seq", {}).items():
+                    if seq <= highest:
+                        found[int(partition)] = max(seq, found.get(int(partition), 0))
+        return found
+
+    def continued(self, epoch: int) -> int:
+        """The epoch in which the sequences of an epoch go on: the same, but for repairs of sequences."""
+        repairs = {
+            record["ends_epoch"]: record["epoch"]
+            for record in self.outcomes()
+            if record.get("kind") == REPAIR
+            and "ends_epoch" in record
+            and record["status"] == "done"
+        }
+        while epoch in repairs:
+            epoch = repairs.pop(epoch)
+        return epoch
 
     def last_as_of_ns(self) -> int | None:
         """The latest instant that a run applied rules at since a clock was repaired; None if there was none.

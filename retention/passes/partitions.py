@@ -14,6 +14,7 @@ from retention.ports import Snapshot
 from retention.rules.rolling import Active
 from retention.rules.topic_rolling import Tail
 from retention.segments import Inventory
+from retention.stores import number_bounds
 from retention.units import MICROSECOND
 
 TURN = "retention/turn"
@@ -51,6 +52,7 @@ def locate_topic(opened: OpenedStream) -> TopicPosition:
     """Read where a topic stands, at its newest version."""
     snapshot = opened.store.snapshot()
     known = history_of(opened.warehouse, opened.name).next_seqs(snapshot.counters.epoch)
+    number_bounds.refuse_floor(opened.name, max(known.values(), default=0))
     return TopicPosition(snapshot, opened.store.inventory(snapshot), known)
 
 

@@ -113,7 +113,12 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         kept = SegmentCounts(kept=quiet.segments)
         told = remembered(as_of_ns, quiet.due_ns, quiet.foretold)
         plan = replace(
-            nothing, table_id=quiet.table_id, version=mark.version, segments=kept, forecast=told
+            nothing,
+            table_id=quiet.table_id,
+            version=mark.version,
+            segments=kept,
+            forecast=told,
+            epoch=quiet.epoch,
         )
         return Planned(plan, quiet.next_seq, None)
     outlook = None if mark is None else opened.store.outlook(mark)
@@ -149,7 +154,14 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     if instant is not None and plan.as_of_ns < instant:
         foretold = tuple(plan.forecast.as_json()["due"])
         next_seq = dict(counters.next_seq)
-        quiet = due.Quiet(plan.table_id, instant, plan.segments.kept, next_seq, foretold)
+        quiet = due.Quiet(
+            plan.table_id,
+            instant,
+            plan.segments.kept,
+            next_seq,
+            foretold,
+            epoch=counters.epoch,
+        )
         due.keep(opened.root, mark, plan.policy, quiet)
 
 

@@ -14,6 +14,7 @@ from retention.ports import Snapshot
 from retention.rules.rolling import Active, RollRule
 from retention.segments import Inventory
 from retention.staging import PARTITION, Staged, Staging, numbered, stage_rows
+from retention.stores import number_bounds
 
 FIRST_SEQ = 1
 """Where streams begin to count, unless their configuration has a `first_seq`."""
@@ -50,18 +51,21 @@ def next_seq(opened: OpenedStream, inventory: Inventory) -> int:
     highest = pc.max(inventory.files["max_seq"]).as_py() or 0
     counted = inventory.counters.next_seq.get(PARTITION, 0)
     floor = history_of(opened.warehouse, opened.name).next_seq(PARTITION, inventory.counters.epoch)
+    number_bounds.refuse_floor(opened.name, floor)
     return max(counted or first_of(opened), highest + 1, floor)
 
 
 def with_floors(opened: OpenedStream, inventory: Inventory) -> Inventory:
     """An inventory whose next sequences are above everything that the run history knows of, too."""
-    history = history_of(opened.warehouse, opened.name)
-    return replace(inventory, counters=history.above(inventory.counters))
+    counters = history_of(opened.warehouse, opened.name).above(inventory.counters)
+    number_bounds.refuse_floor(opened.name, max(counters.next_seq.values(), default=0))
+    return replace(inventory, counters=counters)
 
 
 def next_seq_without_table(opened: OpenedStream) -> int:
     """The next sequence of a stream whose table is not there: what was given out before it was lost stays so."""
-    return max(first_of(opened), history_of(opened.warehouse, opened.name).next_seq(PARTITION, 0))
+    history = history_of(opened.warehouse, opened.name)
+    return max(first_of(opened), history.next_seq(PARTITION, history.last_epoch()))
 
 
 def first_of(opened: OpenedStream) -> int:

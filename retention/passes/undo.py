@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
-from retention.passes.history import UNKNOWN, History, history_of
+from retention.passes.history import REPAIR, UNKNOWN, History, history_of
 from retention.passes.offsets import forget_asked
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.topics import was_written_to
@@ -84,9 +84,9 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         _check_untouched(opened, history, run, removed)
         _check_in_force(opened, outcome, added)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
-            forget_asked(opened, removed, outcome.get("epoch", 0))
+            forget_asked(opened, removed, history.continued(outcome.get("epoch", 0)))
         snapshot = opened.store.snapshot()
-        epochs = _epochs(opened, outcome, snapshot)
+        epochs = _epochs(opened, history, outcome, snapshot)
         compared = _compared(opened, snapshot, removed, added)
         record = {
             "kind": "undo",
@@ -116,6 +116,11 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any
     if outcome is None or outcome.get("kind") == "undo" or outcome.get("status") not in _COUNTING:
         raise UsageError(
             f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
+        )
+    if outcome.get("kind") == REPAIR:
+        raise UsageError(
+            f"{opened.name}: run {run} repaired the stream, which cannot be undone: no pass goes on with what it took "
+            f"out; its files stay for the grace period, and {undo_location(opened, run, 'removed')} names them"
         )
     if not outcome["removed_messages"] and "ends_epoch" not in outcome:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
@@ -166,7 +171,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
     mine = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
     for record in later:
         counts = record.get("kind") != "undo" and record["run"] not in undone
-        if counts and "ends_epoch" in record:
+        if counts and _purged(record):
             raise RefusedError(
                 f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"
             )
@@ -188,15 +193,20 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
             )
 
 
+def _purged(record: Mapping[str, Any]) -> bool:
+    """Whether offsets began again with a run: a repair goes on with those that stay."""
+    return "ends_epoch" in record and record.get("kind") != REPAIR
+
+
 def _epochs(
-    opened: OpenedStream, outcome: Mapping[str, Any], snapshot: Snapshot
+    opened: OpenedStream, history: History, outcome: Mapping[str, Any], snapshot: Snapshot
 ) -> tuple[int, int]:
     """The epochs before and behind the undoing of a run: what a purge has ended goes on while nothing is in its way.
 
     Raises:
         RefusedError: messages came behind a purge.
     """
-    here = outcome.get("epoch", 0)
+    here = history.continued(outcome.get("epoch", 0))
     if "ends_epoch" not in outcome:
         return here, here
     if was_written_to(opened, snapshot):

@@ -50,7 +50,7 @@ def _messages_go(spans: Spans, policy: Policy, _: Mapping[int, int]) -> Array:
         # The scan has to pass every span before, down to its youngest message, and then to find an old one.
         passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
         mortal = spans.never < spans.messages
-        ages[mortal] = np.maximum(passed, spans.min_ts_ns)[mortal] + policy.max_age_ns
+        ages[mortal] = _later(np.maximum(passed, spans.min_ts_ns)[mortal], policy.max_age_ns)
     return np.minimum(ages, spans.min_deadline_ns) if policy.allow_msg_ttl else ages
 
 
@@ -66,9 +66,14 @@ def _segments_go(spans: Spans, policy: Policy, open_base: Mapping[int, int]) -> 
         fold = np.minimum.reduceat if policy.allow_msg_ttl else np.maximum.reduceat
         times = fold(spans.min_ts_ns if policy.allow_msg_ttl else spans.max_ts_ns, starts)
         passed = times if policy.allow_msg_ttl else np.maximum.accumulate(times)
-        ages = passed + policy.max_age_ns
+        ages = _later(passed, policy.max_age_ns)
     if policy.allow_msg_ttl:
         ages = np.minimum(ages, np.maximum.reduceat(spans.max_deadline_ns, starts))
     mortal = np.add.reduceat(spans.never, starts) == 0
     opened = np.array([open_base.get(int(one), 0) for one in spans.partition[starts]])
     return ages[mortal & (spans.segment[starts] < opened)]
+
+
+def _later(instants: Array, span_ns: int) -> Array:
+    """Instants so much later; `NEVER` where no 64 bits hold that."""
+    return np.where(instants > NEVER - span_ns, NEVER, instants + span_ns)

@@ -34,7 +34,7 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
         raise UsageError(
             f"stream {stream}: the name is taken by a directory of the engine's own; give the stream another name"
         )
-    layout = Layout(root.rstrip("/"), stream, settings.partitions)
+    layout = Layout(root.rstrip("/"), stream, settings.partitions, settings.first_seq)
     if settings.format == "delta":
         # deltalake is loaded only where a Delta table is used.
         from retention.stores.delta import DeltaStore

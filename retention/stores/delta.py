@@ -5,19 +5,33 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention.errors import BusyError, ConflictError, RetentionError, StalePlanError
+from retention.errors import (
+    BusyError,
+    ConflictError,
+    ImpossibleNumbersError,
+    RetentionError,
+    StalePlanError,
+)
 from retention.failing import first_line
 from retention.ports import Mark, Outlook, Snapshot, Swap
 from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
-from retention.stores import delta_grace, delta_history, delta_table, doubles, index
+from retention.stores import (
+    delta_grace,
+    delta_history,
+    delta_table,
+    delta_transactions,
+    doubles,
+    index,
+    number_bounds,
+)
 from retention.stores.base import FileStore
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
@@ -83,11 +97,14 @@ class DeltaStore(FileStore):
         """Complete the snapshot's files to full statistics, from the cache first."""
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
+        number_bounds.refuse_impossible(self._layout, snapshot.files)
         known, missing = self._cache.match(snapshot.files)
-        described, read = index.describe(self._located(missing), missing)
+        described, read = index.describe_live(self._layout, self._located(missing), missing)
         self._cache.add(described)
         table = pa.concat_tables([known, described]) if described.num_rows else known
         table = index.in_order(table)
+        number_bounds.refuse_impossible(self._layout, table)
+        number_bounds.refuse_counters(self._layout, snapshot.counters)
         self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
         read += doubles.refuse_doubles(self._layout, overlapping, self._located)
@@ -95,6 +112,37 @@ class DeltaStore(FileStore):
         left, hidden = self._left_of(table)
         version = snapshot.version
         return Inventory(self.stream, snapshot.table_id, version, left, counters, read, hidden)
+
+    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Statistics of the files with numbers that messages can have, and the files with others."""
+        refuse_vectors(self.stream, snapshot.handle, snapshot.files)
+        index.refuse_nulls(self._layout, snapshot.files)
+        bad = number_bounds.impossible(self._layout, snapshot.files)
+        known, missing = self._cache.match(snapshot.files.filter(pc.invert(bad)))
+        wrong = number_bounds.impossible(self._layout, known)
+        sound = [known.filter(pc.invert(wrong))]
+        unsound = [snapshot.files.filter(bad), known.filter(wrong)]
+        for at in range(missing.num_rows):
+            file = missing.slice(at, 1)
+            try:
+                described, _ = index.describe(self._located(file), file)
+            except ImpossibleNumbersError:
+                unsound.append(file)
+            else:
+                self._cache.add(described)
+                sound.append(described)
+        others = [table.select(LOGGED_FILES.names).cast(LOGGED_FILES) for table in unsound]
+        return index.in_order(pa.concat_tables(sound)), pa.concat_tables(others)
+
+    def logged(self, snapshot: Snapshot) -> Counters:
+        """The counters as the log has them, whatever its files hold."""
+        handle: DeltaHandle = snapshot.handle
+        return handle.logged
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds."""
+        epoch = self.logged(snapshot).epoch
+        return delta_transactions.last_counted(self._layout, snapshot.version, epoch)
 
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files `inventory` would open."""

@@ -20,7 +20,7 @@ from schemas.files import LOGGED_FILES
 MOST_ENTRIES = 1_000
 MOST_BYTES = 64 * 2**20
 _COUNTERS = ("next_seq", "open_base")
-_BOUNDS = ("seq", "ts_ns")
+_BOUNDS = ("seq", "ts_ns", "size")
 _REQUIRED = ("seq", "subject", "ts_ns", "size")
 _STATISTICS = (
     "messages",

@@ -34,7 +34,7 @@ from retention.stores.delta_transactions import of_epoch
 from retention.stores.delta_writers import TOKEN, refuse_other_writers
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.messages import MESSAGES, PARTITION_COLUMNS
+from schemas.messages import MAX_SEQ, MESSAGES, PARTITION_COLUMNS
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -150,7 +150,7 @@ class Attempt:
             ("next_seq", effective.next_seq, logged.next_seq, swap.next_seq),
             ("open_base", effective.open_base, logged.open_base, swap.open_base),
         ):
-            raised = {p: n for p, n in current.items() if n != known.get(p)}
+            raised = {p: n for p, n in current.items() if n != known.get(p) and n <= MAX_SEQ + 1}
             values |= _named(f"{before}{kind}", raised) | _named(f"{after}{kind}", wanted)
         if swap.consumers is not None:
             values[CONSUMERS] = swap.consumers[1]

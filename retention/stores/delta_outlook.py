@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from retention.ports import Mark
 from retention.segments import DataFile, Inventory, ReadCount
-from retention.stores import doubles, index
+from retention.stores import doubles, index, number_bounds
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_changes import Changes, changes
 from retention.stores.layout import Layout
 from retention.stores.ledger import Ledger, LedgerFiles, LostError
 from retention.stores.outlook import LedgerOutlook, changed_blocks, first_ledger, moved_on
+from schemas.messages import MAX_BYTES
 
 WORTH_FILES = 1_000
 """Of fewer files no ledger is kept: opening the table takes milliseconds."""
@@ -70,20 +71,26 @@ class DeltaOutlook:
         for overlapping in doubtful:
             read += doubles.refuse_doubles(self._layout, overlapping, self._locate)
         moved = moved_on(ledger, mark, found, added)
+        number_bounds.refuse_counters(self._layout, moved.counters)
         try:
             written = self._files.write(moved, pieces)
         except OSError as error:
             raise LostError from error
+        if sum(block.bytes for block in written.blocks) > MAX_BYTES:
+            raise LostError
         self._cache.tidy(lambda: self._files.rows(written.blocks))
         return self._outlook(written, read)
 
     def _described(self, logged: pa.Table) -> tuple[pa.Table, ReadCount]:
         """Full statistics of added files: from the cache, else from the files."""
         index.refuse_nulls(self._layout, logged)
+        number_bounds.refuse_impossible(self._layout, logged)
         known, missing = self._cache.match(logged)
-        described, read = index.describe(self._locate(missing), missing)
+        described, read = index.describe_live(self._layout, self._locate(missing), missing)
         self._cache.add(described)
-        return pa.concat_tables([known, described]), read
+        added = pa.concat_tables([known, described])
+        number_bounds.refuse_impossible(self._layout, added)
+        return added, read
 
     def _outlook(self, ledger: Ledger, read: ReadCount) -> LedgerOutlook:
         return LedgerOutlook(self._layout.stream, ledger, self._files, read)

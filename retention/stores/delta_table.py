@@ -39,6 +39,8 @@ _FROM_LOG = {
     "max_seq": "max.seq",
     "min_ts_ns": "min.ts_ns",
     "max_ts_ns": "max.ts_ns",
+    "min_size": "min.size",
+    "max_size": "max.size",
     "nulls_seq": "null_count.seq",
     "nulls_subject": "null_count.subject",
     "nulls_ts_ns": "null_count.ts_ns",

@@ -15,6 +15,7 @@ from retention.errors import BusyError, DamagedError
 from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
+from schemas.messages import MAX_SEQ
 
 _DIGITS = 20
 _KIND = "txn"
@@ -67,6 +68,28 @@ def transactions(layout: Layout, version: int) -> dict[str, int]:
     for number, entry in zip(wanted, delta_history.read_entries(layout, wanted), strict=True):
         found |= _of_entry(layout, number, entry)
     return found
+
+
+def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
+    """Partition → the highest next sequence that entries set in an epoch and that a message can be given.
+
+    Args:
+        layout: the stream's.
+        version: one that was opened; later entries do not count.
+        epoch: the one that it is in.
+
+    Raises:
+        DamagedError: an entry cannot be read.
+    """
+    highest: dict[int, int] = {}
+    counted = f"{of_epoch(epoch)}next_seq/"
+    there = [one for one in delta_history.versions(layout)[0] if one <= version]
+    for number, entry in zip(there, delta_history.read_entries(layout, there), strict=True):
+        for name, value in _of_entry(layout, number, entry).items():
+            partition = name.removeprefix(counted)
+            if name.startswith(counted) and partition.isdigit() and value <= MAX_SEQ + 1:
+                highest[int(partition)] = max(value, highest.get(int(partition), 0))
+    return highest
 
 
 def _checkpoints(layout: Layout, version: int) -> Iterator[tuple[int, list[str]]]:

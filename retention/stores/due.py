@@ -14,7 +14,7 @@ from retention.policy import Policy
 from retention.ports import Mark
 from retention.steps import Step, reached
 
-_EDITION = 3
+_EDITION = 4
 """Of the rules: raised when they come to decide otherwise, so that nothing foretold before counts."""
 
 

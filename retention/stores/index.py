@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import parquet_files
-from retention.errors import DamagedError, ForeignRowsError
+from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
 from retention.pace import paced
 from retention.segments import Counters, DataFile, ReadCount
 from retention.stores.layout import Layout
+from retention.stores.number_bounds import remedy
 from retention.threads import in_threads
 from schemas.files import FILE_STATS
 
@@ -51,6 +52,22 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
             )
     at = FILE_STATS.get_field_index("modified_ms")
     return rows.set_column(at, FILE_STATS.field(at), logged["modified_ms"]), read
+
+
+def describe_live(
+    layout: Layout, found: Sequence[DataFile], logged: pa.Table
+) -> tuple[pa.Table, ReadCount]:
+    """`describe` of files that the table has already; numbers that no message can have are to be repaired.
+
+    Raises:
+        ForeignRowsError, DamagedError: as `describe`.
+    """
+    try:
+        return describe(found, logged)
+    except ImpossibleNumbersError as error:
+        raise ForeignRowsError(
+            f"stream {layout.stream}: {error}; {remedy(layout.stream)}"
+        ) from error
 
 
 def in_order(table: pa.Table) -> pa.Table:

@@ -39,6 +39,8 @@ class StoreSettings:
     """Removals are committed so that streaming readers of the table do not see them."""
     partitions: int = 1
     """How many a topic has; streams have one."""
+    first_seq: int = 1
+    """The lowest sequence that a message can have: offsets of topics begin at 0."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Layout:
     stream: str
     partitions: int = 1
     """Those from 0 to below this number may have files."""
+    first_seq: int = 1
+    """No message has a lower sequence."""
 
     @property
     def messages(self) -> str:

@@ -18,13 +18,15 @@ import xxhash
 
 from retention import files
 from retention.ports import Mark
+from retention.segments import EPOCH, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 BLOCK_FILES = 2_048
 """About so many rows a block; a segment is never divided."""
-_EDITION = 1
+_EDITION = 2
+"""Raised when inventories come to be held against more: what was kept before does not count."""
 _GARBAGE_BYTES = 4 * 2**20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -60,6 +62,14 @@ class Ledger:
     next_seq: Mapping[int, int]
     open_base: Mapping[int, int]
     blocks: Sequence[Block]
+    epoch: int = 0
+    """In which its sequences count."""
+
+    @property
+    def counters(self) -> Counters:
+        """As an inventory has them, as far as a ledger knows any."""
+        edits = {EPOCH: self.epoch} if self.epoch else {}
+        return Counters(self.next_seq, self.open_base, edits=edits)
 
 
 class LedgerFiles:
@@ -211,7 +221,8 @@ def _ledger(said: Mapping[str, Any]) -> Ledger | None:
         for name in ("next_seq", "open_base")
     )
     blocks = [Block(**block) for block in said["blocks"]]
-    return Ledger(Mark(**said["mark"]), said["table_id"], next_seq, open_base, blocks)
+    mark = Mark(**said["mark"])
+    return Ledger(mark, said["table_id"], next_seq, open_base, blocks, said["epoch"])
 
 
 def _check(said: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,9 +50,8 @@ class LedgerOutlook:
             bytes=sum(block.bytes for block in rest),
         )
         ledger = self.ledger
-        counters = Counters(ledger.next_seq, ledger.open_base)
         inventory = Inventory(
-            self.stream, ledger.table_id, ledger.mark.version, rows, counters, self.read
+            self.stream, ledger.table_id, ledger.mark.version, rows, ledger.counters, self.read
         )
         return Head(inventory, later)
 
@@ -60,7 +59,14 @@ class LedgerOutlook:
 def first_ledger(inventory: Inventory, mark: Mark) -> tuple[Ledger, list[pa.Table]]:
     """The ledger of a whole inventory, still without blocks, and what they are made of."""
     counters = inventory.counters
-    ledger = Ledger(mark, inventory.table_id, dict(counters.next_seq), dict(counters.open_base), ())
+    ledger = Ledger(
+        mark,
+        inventory.table_id,
+        dict(counters.next_seq),
+        dict(counters.open_base),
+        (),
+        counters.epoch,
+    )
     return ledger, blocks_of(inventory.files)
 
 
@@ -71,12 +77,11 @@ def moved_on(ledger: Ledger, mark: Mark, changes: Changes, added: pa.Table) -> L
         _highest(ledger.open_base, changes.counters["open_base"]),
     )
     proved = index.effective(logged, added)
-    return Ledger(
-        mark,
-        ledger.table_id,
-        {**logged.next_seq, **proved.next_seq},
-        {**logged.open_base, **proved.open_base},
-        ledger.blocks,
+    return replace(
+        ledger,
+        mark=mark,
+        next_seq={**logged.next_seq, **proved.next_seq},
+        open_base={**logged.open_base, **proved.open_base},
     )
 
 

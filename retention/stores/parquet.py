@@ -6,9 +6,10 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
@@ -23,13 +24,13 @@ from retention.failing import reason_of
 from retention.ports import Mark, Snapshot, Swap
 from retention.segments import Counters, Inventory, ReadCount
 from retention.steps import Step, reached
-from retention.stores import doubles, index, swaps
+from retention.stores import doubles, index, number_bounds, swaps
 from retention.stores.base import FileStore
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet_foreign import take_in
 from retention.stores.parquet_log import Entry, ParquetLog, State
 from retention.stores.parquet_moves import Places
-from schemas.files import FILE_STATS
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20
 _LONGEST_PAUSE_S = 0.05
@@ -79,12 +80,33 @@ class ParquetStore(FileStore):
         read = self._take_in(handle)
         state = handle.state
         table = index.in_order(state.files)
+        number_bounds.refuse_impossible(self._layout, table)
+        number_bounds.refuse_counters(self._layout, state.counters)
         overlapping = index.refuse_overlaps(self.stream, table)
         read += doubles.refuse_doubles(self._layout, overlapping, self._located)
         counters = index.effective(state.counters, table)
         self._follow(counters)
         left, hidden = self._left_of(table)
         return Inventory(self.stream, state.table_id, state.version, left, counters, read, hidden)
+
+    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Statistics of the files with numbers that messages can have, and the files with others."""
+        handle: ParquetHandle = snapshot.handle
+        self._take_in(handle)
+        known = handle.state.files
+        bad = number_bounds.impossible(self._layout, known)
+        sound = index.in_order(known.filter(pc.invert(bad)))
+        return sound, known.filter(bad).select(LOGGED_FILES.names)
+
+    def logged(self, snapshot: Snapshot) -> Counters:
+        """The counters as the log has them, whatever its files hold."""
+        handle: ParquetHandle = snapshot.handle
+        return handle.state.counters
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds."""
+        handle: ParquetHandle = snapshot.handle
+        return self._log.last_counted(handle.state.version)
 
     def unread(self, snapshot: Snapshot) -> int:
         """How many of the snapshot's files `inventory` would open."""

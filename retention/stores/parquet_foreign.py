@@ -10,7 +10,7 @@ import pyarrow as pa
 from retention import files
 from retention.errors import ForeignRowsError
 from retention.segments import DataFile, ReadCount
-from retention.stores import doubles, index
+from retention.stores import doubles, index, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.parquet_log import Entry, ParquetLog, State
 from schemas.files import LOGGED_FILES
@@ -45,6 +45,7 @@ def take_in(
     logged = pa.Table.from_pylist([_logged(layout, path) for path in paths], schema=LOGGED_FILES)
     found = [layout.data_file(row, layout.live(row[0])) for row in identities(logged)]
     described, read = index.describe(found, logged)
+    number_bounds.refuse_impossible(layout, described)
 
     def locate(table: pa.Table) -> list[DataFile]:
         there = [layout.data_file(row, layout.live(row[0])) for row in identities(table)]

@@ -19,6 +19,7 @@ from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
+from schemas.messages import MAX_SEQ
 
 LIST_EVERY = 100
 LIST_FROM_FILES = 2_000
@@ -145,6 +146,20 @@ class ParquetLog:
                 "nothing was changed; restore it from a copy"
             ) from error
         return entry
+
+    def last_counted(self, version: int) -> dict[int, int]:
+        """Partition → the highest next sequence that was set in a version's epoch and that a message can be given."""
+        highest: dict[int, int] = {}
+        for number in self._versions()[0]:
+            if number > version:
+                break
+            entry = self.entry(number)
+            if entry.epoch is not None:
+                highest = {}
+            for partition, value in entry.next_seq.items():
+                if value <= MAX_SEQ + 1:
+                    highest[partition] = max(value, highest.get(partition, 0))
+        return highest
 
     def newest(self) -> int:
         """The newest version, -1 if there is none."""

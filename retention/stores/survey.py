@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
-from retention.stores import delta_grace, delta_table, index
+from retention.stores import delta_grace, delta_table, index, number_bounds
 from retention.stores.cache import StatisticsCache
 from retention.stores.layout import Layout, check_format
 from retention.stores.parquet_log import ParquetLog
@@ -64,6 +64,8 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
         return None
     handle, live = delta_table.read_handle(layout)
     index.refuse_nulls(layout, live)
+    number_bounds.refuse_impossible(layout, live)
+    number_bounds.refuse_counters(layout, index.effective(handle.logged, live))
     logged = live.select(LOGGED_FILES.names)
     _, missing = StatisticsCache(layout, lambda: 0).match(logged)
     _refuse_overlaps(layout, live)
@@ -84,6 +86,8 @@ def _parquet(layout: Layout) -> Survey | None:
         return None
     state = log.read()
     places = Places(layout, log)
+    number_bounds.refuse_impossible(layout, state.files)
+    number_bounds.refuse_counters(layout, index.effective(state.counters, state.files))
     _refuse_overlaps(layout, state.files)
     return Survey(
         state.version,

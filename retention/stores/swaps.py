@@ -10,10 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
-from retention.errors import ConflictError, StalePlanError, VerificationError
+from retention.errors import (
+    ConflictError,
+    ForeignRowsError,
+    RefusedError,
+    StalePlanError,
+    VerificationError,
+)
 from retention.ports import Swap
 from retention.segments import Counters
 from retention.stores.layout import leaving
+from retention.stores.number_bounds import impossible_counters, remedy
+from schemas.messages import MAX_SEQ
 
 _PIN = ["path", "file_bytes", "modified_ms"]
 _AGAIN = "nothing was changed; plan again"
@@ -31,12 +39,15 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
     Raises:
         StalePlanError: a pinned file is gone or changed, or an added path is live already.
         ConflictError: a counter would fall, or a batch is there already.
+        ForeignRowsError: what stays has, or is counted to, sequences that no message can have.
+        RefusedError: it would give out such sequences, or bring them back.
         VerificationError: the swap contradicts itself, or would put a sequence there twice.
     """
     _check_names(stream, swap)
     _check_epoch(stream, swap, live, counters)
     _check_pins(stream, swap, live)
     _check_counters(stream, swap, counters)
+    _check_bounds(stream, swap, live, counters)
     if swap.add.num_rows:
         again = live.filter(pc.is_in(live["path"], value_set=swap.add["path"].combine_chunks()))
         if again.num_rows:
@@ -105,17 +116,26 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
 
 
 def _check_epoch(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
-    """A swap acts in the epoch that it was made in; one that sets another leaves nothing of the one before."""
+    """A swap acts in the epoch that it was made in; where it sets another, what stays is below the next sequences."""
     if swap.epoch is not None and swap.epoch[0] != counters.epoch:
         raise StalePlanError(f"stream {stream}: it was purged meanwhile; {_AGAIN}")
     if swap.sets_epoch is None:
         return
+    stays = _staying(swap, live)
+    for partition in stays["partition"].unique().to_pylist():
+        there = _of_partition(stays, partition)
+        is_below = pc.less(there["max_seq"], swap.next_seq.get(partition, 0))
+        beyond = there["path"].filter(pc.invert(pc.fill_null(is_below, fill_value=False)))
+        if len(beyond):
+            raise StalePlanError(
+                f"stream {stream}: {beyond[0].as_py()} came meanwhile, and offsets cannot begin again beside it; "
+                f"{_AGAIN}"
+            )
+
+
+def _staying(swap: Swap, live: pa.Table) -> pa.Table:
     goes = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    stays = live["path"].filter(pc.invert(goes))
-    if len(stays):
-        raise StalePlanError(
-            f"stream {stream}: {stays[0].as_py()} came meanwhile, and offsets cannot begin again beside it; {_AGAIN}"
-        )
+    return live.filter(pc.invert(goes))
 
 
 def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
@@ -147,6 +167,38 @@ def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
             )
 
 
+def _check_bounds(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
+    """No commit leaves, counts to or gives out sequences that no message can have."""
+    highest = max([*swap.next_seq.values(), *swap.open_base.values()], default=0)
+    if highest > MAX_SEQ + 1:
+        raise RefusedError(
+            f"stream {stream}: the next sequence would be {highest}, and sequences end at 2^62: all up to there are "
+            "given out; nothing was committed; go on in a new stream"
+        )
+    again = pc.max(swap.add["max_seq"]).as_py()
+    if again is not None and again > MAX_SEQ:
+        raise RefusedError(
+            f"stream {stream}: sequence {again} would come back, and sequences end at 2^62; nothing was committed; "
+            "what has it stays out of the table"
+        )
+    doubtful = live.filter(pc.or_kleene(_beyond(live["max_seq"]), _beyond(live["segment"])))
+    wrong = _staying(swap, doubtful)["path"].to_pylist()
+    if swap.sets_epoch is None:
+        wrong += [
+            f"its log ({name} {next(iter(values.values()))})"
+            for name, values in impossible_counters(counters).items()
+        ]
+    if wrong:
+        raise ForeignRowsError(
+            f"stream {stream}: {wrong[0]} counts beyond 2^62, where sequences end; nothing was changed; "
+            f"{remedy(stream)}"
+        )
+
+
+def _beyond(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.greater(values, MAX_SEQ)
+
+
 def _check_sequences(stream: str, swap: Swap, live: pa.Table) -> None:
     """Added rows lie in their segment, below the next sequence, and where no other file has rows."""
     for row in swap.add.select(["path", "partition", "segment", "min_seq", "max_seq"]).to_pylist():
@@ -160,7 +212,7 @@ def _check_sequences(stream: str, swap: Swap, live: pa.Table) -> None:
     if swap.compared:
         return
     removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    rest = live.filter(pc.invert(removed))
+    rest = _staying(swap, live)
     for partition in swap.add["partition"].unique().to_pylist():
         added, replaced = (
             _of_partition(swap.add, partition),

@@ -74,6 +74,7 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         "published_messages": swap.metadata["messages"],
         "next_seq": {str(partition): seq for partition, seq in swap.next_seq.items()},
         **({} if archived is None else {"archived": archived.as_json()}),
+        **({"epoch": snapshot.counters.epoch} if snapshot.counters.epoch else {}),
     }
     history = history_of(opened.warehouse, opened.name)
     # What was published stays when the run is undone: its files are no part of the record.

@@ -1,0 +1,374 @@
+"""Repairing sequences: rows with numbers that no message can have go, and sequences count on from what can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.consumers.state import up_to
+from retention.copies import Copy, copy_without
+from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
+from retention.opened import OpenedStream
+from retention.parquet_files import read_columns, stats_table
+from retention.passes.history import REPAIR, History, history_of
+from retention.passes.settling import basis, settle_interrupted
+from retention.passes.undo import keep_for_undo
+from retention.ports import Snapshot, Swap
+from retention.segments import Counters, DataFile
+from retention.staging import PARTITION
+from retention.stores import doubles, index
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.layout import Layout
+from retention.stores.lease import lease
+from retention.stores.number_bounds import impossible_counters
+from retention.stores.offsets import Offsets, OffsetTable
+from schemas.files import FILE_STATS
+from schemas.messages import MAX_SEQ, MAX_SIZE
+
+ATTEMPTS = 20
+LEASE_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class UnsoundFile:
+    """A file of the table with numbers that no message can have."""
+
+    path: str
+    messages: int
+    """How many of its rows go."""
+    bytes: int
+    """Their sizes, as far as messages can have them."""
+    kept: int
+    """How many of its rows stay, in a file that takes its place."""
+    seqs: tuple[int, int] | None
+    """The lowest and the highest sequence that goes; None if only its statistics are wrong."""
+    is_beyond: bool
+    """Whether sequences are among what is impossible."""
+
+
+@dataclass(frozen=True)
+class SequenceRepair:
+    """What a repair of sequences does, or would do."""
+
+    stream: str
+    files: tuple[UnsoundFile, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Impossible counters by name: they do not count behind it."""
+    next_seq: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the next sequence behind it."""
+    consumers: tuple[str, ...] = ()
+    """Those that had come further than the stream, and are taken back to its end."""
+    run: str | None = None
+    """None: nothing was done."""
+    version: int | None = None
+    """Of the table, behind it."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to repair."""
+        return bool(self.files or self.counters)
+
+    @property
+    def begins_epoch(self) -> bool:
+        """Whether sequences count in another epoch behind it: not where sizes alone are impossible."""
+        return bool(self.counters) or any(file.is_beyond for file in self.files)
+
+    @property
+    def messages(self) -> int:
+        """How many rows go."""
+        return sum(file.messages for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Their sizes, as far as messages can have them."""
+        return sum(file.bytes for file in self.files)
+
+    def as_json(self) -> dict[str, Any]:
+        """The repair as JSON values."""
+        return {
+            "stream": self.stream,
+            "kind": REPAIR,
+            "repair": "sequences",
+            "needed": self.is_needed,
+            "removed_messages": self.messages,
+            "removed_bytes": self.bytes,
+            "files": [vars(file) for file in self.files],
+            "counters": dict(self.counters),
+            "begins_epoch": self.begins_epoch,
+            "next_seq": {str(partition): seq for partition, seq in self.next_seq.items()},
+            "consumers": list(self.consumers),
+            "run": self.run,
+            "version_after": self.version,
+        }
+
+
+@dataclass(frozen=True)
+class _Examined:
+    """An unsound file, and which of its rows go."""
+
+    file: DataFile
+    found: UnsoundFile
+    gone: np.ndarray
+    """Their sequences as ascending ranges, shape (n, 2)."""
+    next_seq: Mapping[int, int]
+    """Partition → the sequence behind the highest row that stays; empty if none does."""
+    stats: Mapping[str, int]
+    """What the record of the run says of it, as far as that can be said."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A stream as it is, and what is to be done about it."""
+
+    snapshot: Snapshot
+    counters: Counters
+    """As the log has them."""
+    sound: pa.Table
+    """Shape `FILE_STATS`."""
+    unsound: pa.Table
+    """Shape `LOGGED_FILES`."""
+    examined: tuple[_Examined, ...]
+    repair: SequenceRepair
+
+
+def find_impossible(opened: OpenedStream) -> SequenceRepair:
+    """What `repair_sequences` would do; nothing is changed.
+
+    Raises:
+        ForeignRowsError: rows of other writers break another storage rule.
+        DamagedError: the table cannot be read.
+    """
+    if not opened.store.exists():
+        return SequenceRepair(opened.name)
+    return _look(opened, history_of(opened.warehouse, opened.name)).repair
+
+
+def repair_sequences(opened: OpenedStream) -> SequenceRepair:
+    """Take rows with impossible sequences or sizes out of a stream, and count sequences on from those that stay.
+
+    What stays keeps its sequences. Where impossible ones were there or were counted, a new epoch of counters begins
+    behind the highest possible one that anything knows of: a message, the log, the run history. Files that go stay on
+    the disk for the grace period. The repair is a run on record; it cannot be undone.
+
+    Raises:
+        BusyError: another run is at work, or others kept committing first.
+        ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
+        DamagedError: the table cannot be read.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    if not opened.store.exists():
+        return SequenceRepair(opened.name)
+    with ExitStack() as held:
+        for kind in ("maintenance", "append"):
+            held.enter_context(lease(opened.root, kind, opened.clock, wait_s=LEASE_WAIT_S))
+        settle_interrupted(opened, history)
+        for _ in range(ATTEMPTS):
+            seen = _look(opened, history)
+            if not seen.repair.is_needed:
+                return seen.repair
+            with suppress(ConflictError, StalePlanError):
+                return _carry_out(opened, history, seen)
+    raise BusyError(
+        f"{opened.name}: {ATTEMPTS} times another commit came first; nothing was changed; pause the other writers, "
+        "then try again"
+    )
+
+
+def _look(opened: OpenedStream, history: History) -> _Look:
+    store = opened.store
+    snapshot = store.snapshot()
+    sound, unsound = store.soundness(snapshot)
+    examined = tuple(_examined(opened, file) for file in store.data_files(unsound))
+    counters = store.logged(snapshot)
+    counted = [
+        counters.next_seq,
+        store.last_counted(snapshot),
+        history.possible_next_seqs(counters.epoch, MAX_SEQ + 1),
+        index.effective(Counters(), sound).next_seq,
+        *(one.next_seq for one in examined),
+        *({PARTITION: reach + 1} for _, reach in _reaches(opened, counters)),
+    ]
+    found = SequenceRepair(
+        opened.name,
+        tuple(one.found for one in examined),
+        _impossible(counters, history),
+        _next_seq(opened, counted),
+    )
+    if found.begins_epoch:
+        ahead = (name for name, reach in _reaches(opened, counters) if reach > MAX_SEQ)
+        found = replace(found, consumers=tuple(ahead))
+    return _Look(snapshot, counters, sound, unsound, examined, found)
+
+
+def _examined(opened: OpenedStream, file: DataFile) -> _Examined:
+    """Which rows of a file have numbers that no message can have: all, if that is true of its segment."""
+    rows, _ = read_columns(file, ("seq", "size"))
+    seqs, sizes = (pc.fill_null(rows[name], -1).to_numpy() for name in ("seq", "size"))
+    is_size = (sizes >= 0) & (sizes <= MAX_SIZE)
+    is_seq = (seqs >= opened.config.lowest_seq) & (seqs <= MAX_SEQ)
+    is_seq &= 0 <= file.segment <= MAX_SEQ
+    stays = is_seq & is_size
+    gone, kept = np.unique(seqs[~stays]), seqs[stays]
+    found = UnsoundFile(
+        path=file.path,
+        messages=int((~stays).sum()),
+        bytes=sum(sizes[~stays & is_size].tolist()),
+        kept=len(kept),
+        seqs=(int(gone[0]), int(gone[-1])) if len(gone) else None,
+        is_beyond=not is_seq.all(),
+    )
+    next_seq = {file.partition: int(kept.max()) + 1} if len(kept) else {}
+    stats = {"messages": len(seqs), "min_seq": int(seqs.min()), "max_seq": int(seqs.max())}
+    return _Examined(file, found, np.stack([gone, gone], axis=1), next_seq, stats)
+
+
+def _impossible(counters: Counters, history: History) -> dict[str, int]:
+    """Impossible counters of the log and of the run history, by name."""
+    named = dict(impossible_counters(counters))
+    floors = history.next_seqs(counters.epoch)
+    named["next sequence in the run history"] = {
+        partition: seq for partition, seq in floors.items() if seq > MAX_SEQ + 1
+    }
+    return {
+        f"{name} of partition {partition}": value
+        for name, values in named.items()
+        for partition, value in values.items()
+    }
+
+
+def _next_seq(opened: OpenedStream, counted: Sequence[Mapping[int, int]]) -> dict[int, int]:
+    """Partition → the highest of its next sequences that a message can be given."""
+    first = opened.config.first_seq or opened.config.lowest_seq
+    partitions = {*range(opened.config.partitions), *(one for values in counted for one in values)}
+    return {
+        partition: max(
+            seq
+            for seq in (first, *(values.get(partition, first) for values in counted))
+            if seq <= MAX_SEQ + 1
+        )
+        for partition in sorted(partitions)
+    }
+
+
+def _reaches(opened: OpenedStream, counters: Counters) -> Iterator[tuple[str, int]]:
+    """The consumers of a stream, and the last sequence that each was given."""
+    for record in ConsumerTable(opened.root).live(counters):
+        yield record.consumer, record.state.delivered.stream_seq
+
+
+def _carry_out(opened: OpenedStream, history: History, seen: _Look) -> SequenceRepair:
+    store = opened.store
+    copies, staged = [], []
+    try:
+        for one in seen.examined:
+            if one.found.kept:
+                target = store.stage_copy(one.file)
+                staged.append(target.path)
+                copies += copy_without(Copy(one.file, (target,), one.gone)).stats
+        added = stats_table(copies)
+        _refuse_broken(opened, pa.concat_tables([seen.sound, added]))
+        return _commit(opened, history, seen, added)
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        store.discard(staged)
+        raise
+
+
+def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
+    """Hold what stays against the rules of segments."""
+    overlapping = index.refuse_overlaps(opened.name, index.in_order(files))
+    doubles.refuse_doubles(Layout(opened.root, opened.name), overlapping, opened.store.data_files)
+
+
+def _commit(opened: OpenedStream, history: History, seen: _Look, added: pa.Table) -> SequenceRepair:
+    here, repair = seen.counters.epoch, seen.repair
+    epoch = max(seen.snapshot.version, history.last_epoch()) + 1 if repair.begins_epoch else here
+    run = history.name_run(opened.clock())
+    _take_back(opened, repair, here, epoch)
+    keep_for_undo(opened, run, _recorded(seen), added)
+    record = repair.as_json() | {"as_of_ns": opened.clock(), "by_rule": {}}
+    record |= {"epoch": epoch} if epoch else {}
+    record |= {"ends_epoch": here} if epoch != here else {}
+    history.begin(run, record | basis(seen.snapshot) | {"status": "begun"})
+    swap = Swap(
+        remove=seen.unsound,
+        add=added,
+        metadata={"run": run, "repair": "sequences"},
+        released=(seen.counters.released, seen.counters.released),
+        epoch=(here, epoch),
+    )
+    swap = _counting_on(swap, seen) if repair.begins_epoch else swap
+    version = opened.store.commit(swap, seen.snapshot)
+    history.finish(run, record | {"run": run, "status": "done", "version_after": version})
+    opened.store.finish()
+    return replace(repair, run=run, version=version)
+
+
+def _counting_on(swap: Swap, seen: _Look) -> Swap:
+    """The same with all that counts in the epoch that it begins: writers' batches go on, as the messages do."""
+    bases = index.effective(Counters(), pa.concat_tables([seen.sound, swap.add])).open_base
+    logged = {part: base for part, base in seen.counters.open_base.items() if base <= MAX_SEQ + 1}
+    open_base = {
+        part: max(bases.get(part, 0), logged.get(part, 0)) for part in sorted({*bases, *logged})
+    }
+    return replace(
+        swap,
+        next_seq=seen.repair.next_seq,
+        open_base=open_base,
+        batches=dict(seen.counters.batches),
+    )
+
+
+def _recorded(seen: _Look) -> pa.Table:
+    """The files that go, shape `FILE_STATS`; what their rows make impossible to say is 0."""
+    files = seen.unsound.to_pylist()
+    unknown = {field.name: 0 for field in FILE_STATS if not field.nullable}
+    rows = [
+        {**unknown, **file, "in_time_order": False, **one.stats}
+        for file, one in zip(files, seen.examined, strict=True)
+    ]
+    return stats_table(rows)
+
+
+def _take_back(opened: OpenedStream, repair: SequenceRepair, here: int, epoch: int) -> None:
+    """Let nobody stand beyond the end, before the commit: what is given out behind it would count as settled."""
+    if epoch == here:
+        return
+    if opened.config.topic is not None:
+        _carry_offsets(opened, repair.next_seq, here, epoch)
+        return
+    last_seq = repair.next_seq[PARTITION] - 1
+
+    def taken_back(record: ConsumerRecord | None) -> ConsumerRecord:
+        if record is None:
+            raise StalePlanError(f"{opened.name}: a consumer was deleted meanwhile; run again")
+        return replace(record, state=up_to(record.state, last_seq))
+
+    for consumer in repair.consumers:
+        ConsumerTable(opened.root).update(consumer, taken_back)
+
+
+def _carry_offsets(
+    opened: OpenedStream, next_seq: Mapping[int, int], here: int, epoch: int
+) -> None:
+    """Stored offsets go on in the epoch that the commit begins; without that commit they count as they are."""
+    table = OffsetTable(opened.root)
+    if not table.read().version:
+        return
+
+    def carried(before: Offsets) -> Offsets:
+        known = before.in_epoch(here)
+        stored = {
+            reader: replace(one, offset=min(one.offset, max(next_seq[reader.partition] - 1, 0)))
+            for reader, one in known.of.items()
+        }
+        return replace(known, of=stored, epoch=epoch, other=replace(known, other=None))
+
+    table.update(carried)

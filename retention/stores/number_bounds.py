@@ -1,0 +1,141 @@
+"""The numbers of stored messages held against their bounds, so that nothing counted from them leaves 64 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.errors import ForeignRowsError
+from retention.segments import Counters
+from retention.stores.layout import Layout
+from schemas.messages import MAX_BYTES, MAX_SEQ, MAX_SIZE
+
+
+def seq_bounds(layout: Layout) -> str:
+    """The sequences that a message of the stream may have, in words."""
+    return f"sequences lie between {layout.first_seq} and 2^62"
+
+
+def refuse_impossible(layout: Layout, files: pa.Table) -> None:
+    """Refuse files whose segment, sequences or sizes no message can have, as far as statistics tell.
+
+    Args:
+        layout: the stream's.
+        files: rows of `LOGGED_FILES`, with `min_` and `max_` of `seq` and `size`, `messages` and `bytes` where known.
+
+    Raises:
+        ForeignRowsError: there is such a file, or all sizes together are too large.
+    """
+    for name, wrong in _checks(layout, files):
+        if pc.any(wrong, min_count=0).as_py():
+            path, value = (files[column].filter(wrong)[0].as_py() for column in ("path", name))
+            _refuse(layout, path, name, value)
+    if "bytes" in files.column_names and files.num_rows:
+        # As floats: what is held against its bound must not leave 64 bits while it is summed.
+        sizes = files["bytes"].to_numpy().astype(np.float64)
+        if sizes.sum() > MAX_BYTES:
+            largest = files.slice(int(np.argmax(sizes)), 1)
+            raise ForeignRowsError(
+                f"stream {layout.stream}: the sizes of its messages come to more than 2^62 bytes, most of them those "
+                f"in {largest['path'][0]} ({largest['bytes'][0]}), and no sum beyond that is exact; nothing was "
+                "changed; rewrite that file with the sizes that its messages have, or remove it from the table"
+            )
+
+
+def impossible(layout: Layout, files: pa.Table) -> pa.ChunkedArray:
+    """Which files `refuse_impossible` would refuse by a number of their own; a mask."""
+    mask = pa.chunked_array([np.zeros(files.num_rows, dtype=bool)])
+    for _, wrong in _checks(layout, files):
+        mask = pc.or_(mask, wrong)
+    return mask
+
+
+def refuse_counters(layout: Layout, counters: Counters) -> None:
+    """Refuse counters that no sequence of the stream can have led to.
+
+    Raises:
+        ForeignRowsError: there is such a counter.
+    """
+    for name, values in impossible_counters(counters).items():
+        partition, value = next(iter(values.items()))
+        raise ForeignRowsError(
+            f"stream {layout.stream}: its log has {value} as the {name} of partition {partition}, and "
+            f"{seq_bounds(layout)}: rows with impossible sequences were taken in once, or somebody else set that "
+            f"counter; nothing was changed; {remedy(layout.stream)}"
+        )
+
+
+def refuse_floor(stream: str, next_seq: int) -> None:
+    """Refuse what the run history has as the next sequence, if none can have led there.
+
+    Raises:
+        ForeignRowsError: it is beyond every sequence.
+    """
+    if next_seq > MAX_SEQ + 1:
+        raise ForeignRowsError(
+            f"stream {stream}: its run history has {next_seq} as the next sequence, and sequences end at 2^62: rows "
+            f"with impossible sequences were taken in once; nothing was changed; {remedy(stream)}"
+        )
+
+
+def impossible_counters(counters: Counters) -> dict[str, dict[int, int]]:
+    """The counters beyond every sequence: what they count → partition → value."""
+    named: dict[str, Mapping[int, int]] = {
+        "next sequence": counters.next_seq,
+        "open segment": counters.open_base,
+    }
+    beyond = {
+        name: {part: value for part, value in values.items() if not 0 <= value <= MAX_SEQ + 1}
+        for name, values in named.items()
+    }
+    return {name: values for name, values in beyond.items() if values}
+
+
+def remedy(stream: str) -> str:
+    """What to do about impossible numbers in a stream."""
+    return f"`retention repair sequences {stream}` takes such rows out and begins a new epoch of sequences"
+
+
+def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """The columns that are there, and in which rows they are impossible; null is possible."""
+    bounds = {
+        "segment": (0, MAX_SEQ),
+        "min_seq": (layout.first_seq, MAX_SEQ),
+        "max_seq": (layout.first_seq, MAX_SEQ),
+        "min_size": (0, MAX_SIZE),
+        "max_size": (0, MAX_SIZE),
+    }
+    for name, (low, high) in bounds.items():
+        if name in files.column_names:
+            column = files[name]
+            wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
+            yield name, pc.fill_null(wrong, fill_value=False)
+    if "bytes" in files.column_names:
+        # What sizes came to that left 64 bits, too.
+        most = pc.multiply(files["messages"].cast(pa.float64()), float(MAX_SIZE))
+        wrong = pc.or_(
+            pc.less(files["bytes"], 0), pc.greater(files["bytes"].cast(pa.float64()), most)
+        )
+        yield "bytes", pc.fill_null(wrong, fill_value=False)
+
+
+def _refuse(layout: Layout, path: str, name: str, value: int) -> NoReturn:
+    what, bound = {
+        "segment": (f"lies in segment {value}", seq_bounds(layout)),
+        "min_seq": (f"holds sequence {value}", seq_bounds(layout)),
+        "max_seq": (f"holds sequence {value}", seq_bounds(layout)),
+        "min_size": (f"holds a message of size {value}", "sizes lie between 0 and 4 GiB"),
+        "max_size": (f"holds a message of size {value}", "sizes lie between 0 and 4 GiB"),
+        "bytes": (
+            f"holds messages whose sizes come to {value}",
+            "a size lies between 0 and 4 GiB, and all of a stream come to 2^62 at most",
+        ),
+    }[name]
+    raise ForeignRowsError(
+        f"stream {layout.stream}: {path} {what}, and {bound}; another writer appended it, nothing was changed; remove "
+        f"that file from the table, or run: {remedy(layout.stream)}"
+    )

@@ -1,0 +1,183 @@
+"""Numbers at the edges of 64 bits: refused by name where they come in, and taken out by `repair sequences`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from retention.opened import OpenedStream
+from retention.parquet_files import stats_table
+from retention.stores.layout import Layout
+from retention.stores.parquet_log import Entry, ParquetLog
+from retention.warehouse import open_warehouse
+from schemas.messages import MAX_SEQ
+from tests.contract.streams import foreign_rows, rows
+from tests.support.sandboxes import ORDERS, Commands, commands, lines
+
+HIGHEST = 2**63 - 1
+REPAIR = ("repair", "sequences", "ORDERS")
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def orders(tmp_path: Path, request: pytest.FixtureRequest) -> Commands:
+    """ORDERS with messages 1 to 3."""
+    command = commands(tmp_path, ORDERS, format=request.param)
+    command.json("publish", "ORDERS", "-", stdin="\n".join(lines(3)))
+    return command
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> Commands:
+    command = commands(tmp_path, ORDERS, format="delta")
+    command.json("publish", "ORDERS", "-", stdin="\n".join(lines(3)))
+    return command
+
+
+def table(command: Commands) -> Path:
+    return command.folder / "streams" / "ORDERS" / "messages"
+
+
+def stream_of(command: Commands) -> OpenedStream:
+    return open_warehouse(command.folder / "retention.yaml").stream("ORDERS").opened
+
+
+def is_delta(command: Commands) -> bool:
+    return (table(command) / "_delta_log").exists()
+
+
+def foreign(command: Commands, seqs: Sequence[int], segment: int = 1, **columns: Any) -> None:
+    """Another writer appends rows."""
+    columns["seq"] = list(seqs)
+    if is_delta(command):
+        write_deltalake(
+            table(command), foreign_rows(range(len(seqs)), segment, **columns), mode="append"
+        )
+        return
+    folder = table(command) / "partition=0" / f"segment={segment}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        rows(range(len(seqs)), **columns), folder / f"theirs-{len(list(folder.iterdir()))}.parquet"
+    )
+
+
+def taken_in(command: Commands, seqs: Sequence[int], segment: int = 1, **columns: Any) -> None:
+    """Rows that the table has: what a version of this program took in that did not look at their numbers."""
+    if is_delta(command):
+        foreign(command, seqs, segment, **columns)
+        return
+    opened = stream_of(command)
+    log = ParquetLog(Layout(opened.root, "ORDERS"))
+    path = f"partition=0/segment={segment}/theirs.parquet"
+    (table(command) / path).parent.mkdir(parents=True, exist_ok=True)
+    content = rows(range(len(seqs)), seq=list(seqs), **columns)
+    pq.write_table(content, table(command) / path)
+    found = (table(command) / path).stat()
+    row = dict.fromkeys(stats_table([]).column_names, 0)
+    row |= {"path": path, "segment": segment, "file_bytes": found.st_size, "in_time_order": False}
+    row |= {"modified_ms": found.st_mtime_ns // 10**6, "messages": len(seqs)}
+    row |= {"min_seq": min(seqs), "max_seq": max(seqs), "bytes": content["size"][0].as_py() * 2}
+    assert log.append(Entry(log.newest() + 1, 0, add=[row]))
+
+
+def counted(command: Commands, next_seq: int) -> None:
+    """The log counts so: as a version of this program left it that had taken such rows in."""
+    if is_delta(command):
+        nothing = foreign_rows([], 1)
+        properties = CommitProperties(app_transactions=[Transaction("next_seq/0", next_seq)])
+        write_deltalake(table(command), nothing, mode="append", commit_properties=properties)
+        return
+    log = ParquetLog(Layout(stream_of(command).root, "ORDERS"))
+    assert log.append(Entry(log.newest() + 1, 0, next_seq={0: next_seq}))
+
+
+def publish(command: Commands, count: int = 1) -> list[int]:
+    given = "\n".join(lines(count))
+    done = command.run("--format", "jsonl", "publish", "ORDERS", "-", stdin=given)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line)["seq"] for line in done.stdout.splitlines()]
+
+
+def held(command: Commands) -> list[int]:
+    done = command.run("--format", "jsonl", "messages", "ORDERS")
+    assert done.exit_code == 0, done.output
+    return [json.loads(line)["seq"] for line in done.stdout.splitlines()]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "the highest sequence": {"seqs": [HIGHEST], "segment": HIGHEST},
+    "the one before": {"seqs": [4, HIGHEST - 1]},
+    "one beyond the bound": {"seqs": [MAX_SEQ + 1], "segment": 4},
+    "one below 1": {"seqs": [0], "segment": 0},
+    "a large size": {"seqs": [4, 5], "size": [2**62, 2**62]},
+    "a negative size": {"seqs": [4], "size": [-1]},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_impossible_numbers_are_refused_by_file(orders: Commands, name: str) -> None:
+    foreign(orders, **WRONG[name])
+    commanded = [("apply", "--yes"), ("publish", "ORDERS", "-")]
+    for words in (
+        commanded
+        if name != "the one before"
+        else [*commanded, ("purge", "ORDERS", "--yes"), ("state",)]
+    ):
+        done = orders.run(*words, stdin=lines(1)[0])
+        assert done.exit_code == 4, done.output
+        assert "segment=" in done.stderr
+        assert "nothing was changed" in done.stderr
+        assert "between 0 and" in done.stderr or "between 1 and" in done.stderr
+
+
+def test_rows_that_the_table_has_are_taken_out_and_the_others_stay(orders: Commands) -> None:
+    taken_in(orders, [4, 6, HIGHEST - 1])
+    refused = orders.run("apply", "--yes")
+    assert refused.exit_code == 4
+    assert "`retention repair sequences ORDERS`" in refused.stderr
+    shown = orders.run(*REPAIR)
+    assert "1 row with impossible numbers would go, 2 beside them stay" in shown.stdout
+    assert "the next sequence is 7" in shown.stdout
+    assert orders.run("publish", "ORDERS", "-", stdin=lines(1)[0]).exit_code == 4, "it was dry"
+    done = orders.json(*REPAIR, "--yes")
+    assert (done["removed_messages"], done["next_seq"]) == (1, {"0": 7})
+    assert publish(orders, 2) == [7, 8]
+    assert held(orders) == [1, 2, 3, 4, 6, 7, 8]
+    assert orders.run("apply", "--yes").exit_code == 0
+    assert "nothing to repair" in orders.run(*REPAIR, "--yes").stdout
+    undone = orders.run("undo", done["run"])
+    assert undone.exit_code == 2
+    assert "cannot be undone" in undone.stderr
+
+
+def test_a_counter_that_ran_away_counts_no_longer(orders: Commands) -> None:
+    gone = orders.json("delete", "ORDERS", 3, "--yes")["streams"][0]["run"]
+    counted(orders, HIGHEST)
+    refused = orders.run("publish", "ORDERS", "-", stdin=lines(1)[0])
+    assert refused.exit_code == 4
+    assert f"{HIGHEST} as the next sequence of partition 0" in refused.stderr
+    assert (
+        orders.run(
+            "--format",
+            "jsonl",
+            "publish",
+            "ORDERS",
+            "-",
+            "--writer",
+            "w",
+            "--batch",
+            1,
+            stdin=lines(1)[0],
+        ).exit_code
+        == 4
+    )
+    orders.json(*REPAIR, "--yes")
+    assert publish(orders) == [4], "3 was given out, though its message is gone"
+    assert orders.json("undo", gone)["restored_messages"] == 1
+    assert held(orders) == [1, 2, 3, 4]
+    assert publish(orders) == [5]
