@@ -16,6 +16,7 @@ from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive, s2
 from retention.rows import Storage, sizes
+from schemas.messages import MAX_BYTES, MAX_SEQ
 
 RAW_ROWS = pa.schema(
     [
@@ -38,6 +39,13 @@ _STATE_NUMBERS = ("messages", "bytes", "first_seq", "last_seq")
 _CONSUMERS = "consumers/"
 
 _BATCH_BYTES = 64 << 20
+_UINT64 = 2**64
+_BOUNDS = {
+    "messages": (MAX_SEQ, "2^62"),
+    "bytes": (MAX_BYTES, "2^62"),
+    "first_seq": (MAX_SEQ + 1, "2^62 + 1"),
+    "last_seq": (MAX_SEQ, "2^62"),
+}
 _AGAIN = "nothing was imported; make or copy the backup again"
 
 
@@ -86,6 +94,7 @@ class Backup:
             messages = entries.slice(_count_documents(entries)) if last == 0 else entries
             if not messages.num_rows:
                 continue
+            self._refuse_beyond(messages["seq"])
             seqs = np.concatenate([[last], messages["seq"].to_numpy()])
             wrong = np.flatnonzero(seqs[1:] <= seqs[:-1])
             if len(wrong):
@@ -95,6 +104,16 @@ class Backup:
                 )
             last = int(seqs[-1])
             yield self._raw_rows(messages)
+
+    def _refuse_beyond(self, seqs: pa.ChunkedArray) -> None:
+        """The server's sequences have 64 bits without a sign; as a table's the higher half of them is negative."""
+        beyond = seqs.filter(pc.or_(pc.less(seqs, 0), pc.greater(seqs, MAX_SEQ)))
+        if len(beyond):
+            raise DamagedError(
+                f"{self.path}: it holds sequence {beyond[0].as_py() % _UINT64}, and a table's sequences end at 2^62; "
+                "nothing was imported; copy the messages into a stream that begins to count below that, and back that "
+                "one up"
+            )
 
     def _raw_rows(self, messages: pa.Table) -> pa.Table:
         try:
@@ -147,6 +166,12 @@ def read_backup(path: Path | str) -> Backup:
     if not all(isinstance(state.get(name), int) for name in _STATE_NUMBERS):
         numbers = ", ".join(_STATE_NUMBERS)
         raise archive.damaged(file, 0, f"it begins without a {_STATE} that has {numbers}")
+    for name, (most, bound) in _BOUNDS.items():
+        if not 0 <= state[name] <= most:
+            raise DamagedError(
+                f"{file}: {name} is {state[name]} in {_STATE}, and a table holds 0 to {bound}; nothing was imported; "
+                "if the broker says so, too, copy its messages into another stream and back that one up"
+            )
     consumers = {name.removeprefix(_CONSUMERS): content for name, content in documents.items()}
     own_name = given.resolve().name if given.is_dir() else given.stem
     return Backup(file, str((config or {}).get("name", own_name)), state, consumers, config)

@@ -17,6 +17,8 @@ from retention.errors import (
     BusyError,
     CommitUnknownError,
     ConflictError,
+    ImpossibleNumbersError,
+    RefusedError,
     RetentionError,
     StalePlanError,
 )
@@ -171,7 +173,7 @@ def append_drafts(
             if is_repeat(attempt.snapshot, identity):
                 return replace(attempt.nothing(), duplicate=True)
             staging = Staging(store, opened.config.most_files)
-            draft = _drafted(attempt, staging)
+            draft = _drafted(opened.name, attempt, staging)
             if identity is None and not draft.is_new:
                 return attempt.nothing()
             try:
@@ -220,9 +222,15 @@ class _StreamAttempt:
         )
 
 
-def _drafted(attempt: Attempt, staging: Staging) -> Draft:
+def _drafted(stream: str, attempt: Attempt, staging: Staging) -> Draft:
     try:
         return attempt.draft(staging)
+    except ImpossibleNumbersError as error:
+        staging.discard()
+        raise RefusedError(
+            f"{stream}: the messages would get sequences beyond 2^62, where sequences end; nothing was appended; "
+            "go on in a new stream"
+        ) from error
     except BaseException:
         staging.discard()
         raise

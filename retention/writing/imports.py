@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from retention.passes.position import Position, first_of
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.subjects import is_valid_name
 from retention.writing.append import append, refuse_topic_of
 from retention.writing.identity import BatchIdentity
 
@@ -109,17 +111,37 @@ def _in_place_of(record: ConsumerRecord, found: ConsumerRecord | None) -> Consum
 
 
 def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]:
-    found = []
-    for name, said in backup.consumers.items():
+    found: dict[str, ConsumerRecord] = {}
+    for entry, said in backup.consumers.items():
         try:
             config = dict(said["config"])
             state = in_use(config, from_json(said["state"]), now_ns)
+            name = _name_of(entry, config, origin)
         except (KeyError, TypeError, ValueError, DamagedError) as error:
             raise DamagedError(
-                f"{backup.path}: consumer {name} cannot be read ({error}); nothing was imported; make the backup again"
+                f"{backup.path}: consumer {entry} cannot be read ({error}); nothing was imported; make the backup again"
             ) from error
-        found.append(ConsumerRecord(name, config, state, revision=1, origin=origin))
-    return found
+        record = ConsumerRecord(name, config, state, revision=1, origin=origin)
+        if name not in found or found[name].state.delivered < state.delivered:
+            found[name] = record
+    return list(found.values())
+
+
+def _name_of(entry: str, config: Mapping[str, Any], origin: str) -> str:
+    """A consumer's name as the server's RESTORE gives it: its configuration's, else its entry's, else one made up.
+
+    The server draws eight characters at random; here they are the archive's, so that its import is repeatable.
+
+    Raises:
+        ValueError: RESTORE refuses the name.
+    """
+    durable, plain = (config.get(key) or "" for key in ("durable_name", "name"))
+    if durable and plain and durable != plain:
+        raise ValueError(f"its durable_name {durable} and its name {plain} have to be equal")
+    name = str(durable or plain or entry) or hashlib.sha256(origin.encode()).hexdigest()[:8]
+    if not is_valid_name(name):
+        raise ValueError(f"{name!r} cannot be a consumer's name")
+    return name
 
 
 def _digest(path: Path) -> str:
