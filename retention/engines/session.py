@@ -15,7 +15,7 @@ from retention.engines.java import launch_environment
 from retention.errors import RetentionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 GIB = 1024**3
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -57,6 +57,17 @@ def active_session() -> SparkSession | None:
         return None
     tested_delta(running.version)
     return running
+
+
+def streaming_query(frame: DataFrame) -> str | None:
+    """The id of the streaming query that is handing a micro-batch over, which is its checkpoint's; None if none is."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except (PySparkException, AttributeError):
+        # Spark Connect has no such context.
+        return None
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:

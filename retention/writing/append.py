@@ -170,7 +170,7 @@ def append_drafts(
         keep_settings(opened.root, opened.config)
         for _ in range(ATTEMPTS):
             attempt = begin()
-            if is_repeat(attempt.snapshot, identity):
+            if is_repeat(opened.name, attempt.snapshot, identity):
                 return replace(attempt.nothing(), duplicate=True)
             staging = Staging(store, opened.config.most_files)
             draft = _drafted(opened.name, attempt, staging)

@@ -9,7 +9,7 @@ from retention.opened import OpenedStream
 from retention.passes.position import Position
 from retention.staging import Staged, Staging
 from retention.writing.append import Appended, append, refuse_topic_of
-from retention.writing.identity import BatchIdentity
+from retention.writing.identity import BatchIdentity, MicroBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,11 +59,19 @@ def streaming_sink(
 
     Args:
         opened: the stream or topic.
-        writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count.
+        writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count: a
+            batch that is not the query's next or last one fails the query.
         append: how micro-batches are appended to it.
     """
 
     def append_batch(frame: DataFrame, batch: int) -> None:
-        append(opened, frame, BatchIdentity(writer, batch))
+        append(opened, frame, micro_batch(frame, writer, batch))
 
     return append_batch
+
+
+def micro_batch(frame: DataFrame, writer: str, batch: int) -> MicroBatch:
+    """What makes a micro-batch of a streaming query exactly once, asked for while the query hands it over."""
+    from retention.engines.session import streaming_query
+
+    return MicroBatch(writer, batch, query=streaming_query(frame))

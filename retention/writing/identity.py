@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retention.errors import UsageError
+from retention.errors import RefusedError, UsageError
 from retention.passes.partitions import TURN
 from retention.ports import Snapshot
+from retention.segments import Counters
 
+_QUERY = "retention/query/"
+"""Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""
 _WRITER = "append"
 """The writer that an append has which names none."""
 
@@ -22,18 +25,74 @@ class BatchIdentity:
     """A second name under which the commit keeps the same number."""
 
     def __post_init__(self) -> None:
-        """Refuse the name under which topics count.
+        """Refuse the names under which the engine itself counts.
 
         Raises:
-            UsageError: it is the writer's.
+            UsageError: one is the writer's.
         """
-        if self.writer == TURN:
-            raise UsageError(f"the writer {TURN} is how topics count turns; name it otherwise")
+        if self.writer == TURN or self.writer.startswith(_QUERY):
+            raise UsageError(
+                f"the writer {self.writer} is how the engine counts; name it otherwise"
+            )
 
     @property
     def batches(self) -> dict[str, int]:
         """What the commit keeps: names and numbers."""
         return {name: self.batch for name in (self.writer, self.also) if name is not None}
+
+    def repeats(self, stream: str, counters: Counters) -> bool:
+        """Whether the writer has written this batch, or a later one, already."""
+        last = counters.batches.get(self.writer)
+        return last is not None and self.batch <= last
+
+
+@dataclass(frozen=True)
+class MicroBatch(BatchIdentity):
+    """A batch of a streaming query, whose numbers mean something in one checkpoint only.
+
+    A query repeats its last batch and no other; its id is that of its checkpoint.
+    """
+
+    query: str | None = None
+    """The query's id; None where nobody can tell."""
+
+    @property
+    def batches(self) -> dict[str, int]:
+        """What the commit keeps: names and numbers, and which query has written that number."""
+        mine = {} if self.query is None else {self._of_query(self.query): self.batch}
+        return super().batches | mine
+
+    def repeats(self, stream: str, counters: Counters) -> bool:
+        """Whether the query has written this batch already, as its last one.
+
+        Raises:
+            RefusedError: the writer's last batch is that of another checkpoint, or a later one.
+        """
+        last = counters.batches.get(self.writer)
+        if last is None:
+            return False
+        is_foreign = self.query is not None and self._others(counters, last)
+        if is_foreign or self.batch < last:
+            whose = "another checkpoint's" if is_foreign else "a later one"
+            raise RefusedError(
+                f"{stream}: the streaming query brings batch {self.batch} as writer {self.writer}, whose last is batch "
+                f"{last}, {whose}: its checkpoint was deleted, replaced, or put back to an older state, so that the "
+                "numbers do not tell which messages are there; nothing was appended; restore the query's own "
+                "checkpoint, or give the sink another writer's name and begin where the stream ends"
+            )
+        return self.batch == last
+
+    def _others(self, counters: Counters, last: int) -> bool:
+        """Whether another query than this one has written the writer's last batch."""
+        wrote = set()
+        for name, batch in counters.batches.items():
+            if name.startswith(_QUERY) and batch == last:
+                query, _, writer = name.removeprefix(_QUERY).partition("/")
+                wrote |= {query} if writer == self.writer else set()
+        return bool(wrote) and self.query not in wrote
+
+    def _of_query(self, query: str) -> str:
+        return f"{_QUERY}{query}/{self.writer}"
 
 
 def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
@@ -61,9 +120,10 @@ def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | No
     return batch_identity(_WRITER if writer is None and batch is not None else writer, batch)
 
 
-def is_repeat(snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
-    """Whether the writer has written this batch, or a later one, already."""
-    if identity is None:
-        return False
-    last = snapshot.counters.batches.get(identity.writer)
-    return last is not None and identity.batch <= last
+def is_repeat(stream: str, snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
+    """Whether a batch is there already, and is answered instead of written.
+
+    Raises:
+        RefusedError: it is a streaming query's, and nobody can tell.
+    """
+    return identity is not None and identity.repeats(stream, snapshot.counters)

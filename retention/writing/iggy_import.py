@@ -86,7 +86,7 @@ def import_iggy_log(
     with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S):
         opened.store.create()
         snapshot = opened.store.snapshot()
-        if is_repeat(snapshot, identity):
+        if is_repeat(opened.name, snapshot, identity):
             return TopicImported(opened.name, 0, 0, len(found.partitions), already=True)
         _refuse_used(opened, snapshot, found)
         with _staged(opened, found, era or era_of(found) or _NEWEST, engines) as logs:

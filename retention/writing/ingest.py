@@ -11,8 +11,7 @@ from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.subjects import path_name
 from retention.writing.append import Appended
-from retention.writing.frames import Append, append_frame
-from retention.writing.identity import BatchIdentity
+from retention.writing.frames import Append, append_frame, micro_batch
 from retention.writing.topic_frames import append_frame_to_topic
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
 
     def append_batch(frame: DataFrame, batch: int) -> None:
         try:
-            done.append(append(opened, frame, BatchIdentity(writer, batch)))
+            done.append(append(opened, frame, micro_batch(frame, writer, batch)))
         except Exception as error:
             failed.append(error)
             raise

@@ -169,7 +169,7 @@ def restore_as(
         target.store.create()
         keep_settings(target.root, target.config)
         snapshot = target.store.snapshot()
-        if is_repeat(snapshot, identity):
+        if is_repeat(target.name, snapshot, identity):
             return Restored(
                 target.name, archive.directory, 0, 0, sum(one.messages for one in found)
             )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,6 +221,7 @@ def test_a_streaming_query_appends_each_micro_batch_once(
     opened = opened_stream(tmp_path, NOW)
     arrivals = tmp_path / "arrivals"
     arrivals.mkdir()
+    from pyspark.errors import StreamingQueryException
 
     def run() -> None:
         source = spark.readStream.schema("subject string, payload string, ts_ns long").json(
@@ -243,7 +245,14 @@ def test_a_streaming_query_appends_each_micro_batch_once(
     (commits / ".1.crc").unlink()
     run()
     assert stored(opened).num_rows == 5
-    assert store_of(opened).snapshot().counters.batches == {"query": 1}
+    query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    counted = {"query": 1, f"retention/query/{query}/query": 1}
+    assert store_of(opened).snapshot().counters.batches == counted
+    # Another checkpoint counts from 0 again: its batches are not those that are there.
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(StreamingQueryException, match="whose last is batch 1, another checkpoint"):
+        run()
+    assert stored(opened).num_rows == 5
 
 
 def test_the_session_stays_and_nothing_stays_cached(spark: SparkSession, tmp_path: Path) -> None:

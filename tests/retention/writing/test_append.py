@@ -13,13 +13,15 @@ from retention.errors import (
     BusyError,
     CommitUnknownError,
     ConflictError,
+    RefusedError,
+    UsageError,
     VerificationError,
 )
 from retention.opened import OpenedStream
 from retention.rows import complete
 from retention.segments import Counters
 from retention.writing.append import Appended, append_rows
-from retention.writing.identity import BatchIdentity
+from retention.writing.identity import BatchIdentity, MicroBatch
 from tests.support.plain_store import opened_stream, store_of
 
 
@@ -245,3 +247,39 @@ def test_statistics_of_the_commit_are_those_of_the_rows(tmp_path: Path) -> None:
         (4, 4),
     ]
     assert files["segment"].to_pylist() == [1, 4]
+
+
+def micro_batch(opened: OpenedStream, number: int, query: str | None, writer: str = "sink") -> str:
+    """What becomes of a micro-batch: written, duplicate or refused."""
+    try:
+        done = append_rows(opened, [batch("x")], MicroBatch(writer, number, query=query))
+    except RefusedError:
+        return "refused"
+    return "duplicate" if done.duplicate else "written"
+
+
+def test_a_query_repeats_its_last_batch_and_no_other(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    for number in (0, 1, 2):
+        assert micro_batch(opened, number, "a") == "written"
+    assert micro_batch(opened, 2, "a") == "duplicate"
+    assert [micro_batch(opened, number, "a") for number in (0, 1)] == ["refused"] * 2, "put back"
+    begun_anew = [micro_batch(opened, number, "b") for number in (0, 2, 3)]
+    assert begun_anew == ["refused"] * 3, "another checkpoint"
+    assert micro_batch(opened, 0, "b", "other") == "written"
+    assert micro_batch(opened, 0, "c", "deep/other") == "written"
+    assert micro_batch(opened, 0, "b", "other") == "duplicate"
+    assert micro_batch(opened, 3, "a") == "written"
+    assert len(stored(opened)) == 6
+
+
+def test_what_was_written_before_queries_were_known_goes_on(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    append_rows(opened, [batch("x")], BatchIdentity("sink", 7))
+    assert micro_batch(opened, 0, "a") == "refused"
+    assert micro_batch(opened, 7, "a") == "duplicate"
+    assert micro_batch(opened, 8, "a") == "written"
+    assert micro_batch(opened, 9, "b") == "refused"
+    assert micro_batch(opened, 9, None) == "written", "nobody can tell"
+    with pytest.raises(UsageError):
+        BatchIdentity("retention/query/a/sink", 1)
