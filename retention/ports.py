@@ -79,6 +79,8 @@ class Snapshot:
     """The store's own; a commit made on this snapshot is checked against exactly this version."""
     follows: bool = True
     """Whether the table is as the configuration wants it; if not, nothing is remembered that spares opening it."""
+    seal: str | None = None
+    """Of the log entry that made this version, as `Mark` has it; None: it is not known."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,15 @@ class Mark:
 
     version: int
     seal: str
-    """Of the log entry that made this version."""
+    """What the log entry that made this version is known by: a digest of its bytes."""
     wants: str = ""
     """What the configuration wants of the table itself: what is remembered under other wishes does not count."""
+    beside: str = ""
+    """What tells that nothing came without an entry, where that can be."""
+
+    def tells(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot that was opened after this mark was read is of this very state of the log."""
+        return (self.version, self.seal) == (snapshot.version, snapshot.seal)
 
 
 @dataclass(frozen=True)

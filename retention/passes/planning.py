@@ -125,7 +125,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     seen = None if outlook is None else look_ahead(opened, outlook, as_of_ns, engines)
     if seen is None:
         seen = look(opened, as_of_ns, engines, every_row=False)
-        if mark is not None and mark.version == seen.plan.version:
+        if mark is not None and seen.snapshot is not None and mark.tells(seen.snapshot):
             opened.store.keep(seen.inventory, mark)
     seen = _foretold(seen)
     if mark is not None:
@@ -145,7 +145,7 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     plan, counters = seen.plan, seen.inventory.counters
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
-    if seen.snapshot is not None and not seen.snapshot.follows:
+    if seen.snapshot is not None and not (seen.snapshot.follows and mark.tells(seen.snapshot)):
         return
     instant = next_due(seen.decided, plan.policy, counters.open_base)
     if seen.later.segments and instant == NEVER and plan.policy.max_age_ns is not None:

@@ -67,7 +67,9 @@ def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicL
     plan = seen.plan
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
-    if not seen.snapshot.follows or (plan.held_segments and plan.held_segments.segments):
+    if not (seen.snapshot.follows and mark.tells(seen.snapshot)) or (
+        plan.held_segments and plan.held_segments.segments
+    ):
         return
     due_us = next_due(seen.found, topic)
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)

@@ -58,7 +58,7 @@ class DeltaStore(FileStore):
         self._ahead = DeltaOutlook(layout, self._cache, self._located)
 
     def mark(self) -> Mark | None:
-        """The newest version, with length and time of its log entry."""
+        """The newest version, with the digest of its log entry."""
         newest = delta_history.newest_mark(self._layout)
         return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
@@ -86,6 +86,7 @@ class DeltaStore(FileStore):
             index.effective(handle.logged, live),
             handle,
             follows=not self._grace_differs,
+            seal=handle.mark and handle.mark.seal,
         )
 
     def files_with_vectors(self, snapshot: Snapshot) -> list[str]:

@@ -15,6 +15,7 @@ from retention.ports import Mark
 from retention.segments import EPOCH
 from retention.stores import delta_history
 from retention.stores.layout import Layout, leaving
+from retention.stores.seals import seal_of
 from schemas.files import LOGGED_FILES
 
 MOST_ENTRIES = 1_000
@@ -53,13 +54,14 @@ class Changes:
 def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     """What happened between two versions of a table; None if entries are gone, too many, or of another kind.
 
+    So it is if either end is not the entry any more that the mark was made of.
     Everything but adding and removing files and raising counters is of another kind: a change of the table's
     properties or features, deletion vectors, and a purge that begins an epoch. Then the table itself has to be opened
     and examined.
     """
     wanted = range(before.version + 1, now.version + 1)
     if (
-        not 0 <= len(wanted) <= MOST_ENTRIES
+        not 0 < len(wanted) <= MOST_ENTRIES
         or delta_history.mark_of(layout, before.version) != replace(before, wants="")
         or before.wants != now.wants
     ):
@@ -68,6 +70,8 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     if None in lengths or sum(length or 0 for length in lengths) > MOST_BYTES:
         return None
     entries = list(delta_history.read_entries(layout, wanted))
+    if seal_of(entries[-1] or b"") != now.seal:
+        return None
     found = Changes()
     try:
         for entry in entries:

@@ -10,6 +10,7 @@ from retention import files
 from retention.errors import DamagedError
 from retention.ports import Mark
 from retention.stores.layout import Layout
+from retention.stores.seals import seal_at
 from retention.threads import in_threads
 
 _DIGITS = 20
@@ -46,18 +47,15 @@ def refuse_emptied(layout: Layout, version: int) -> None:
 
 
 def newest_mark(layout: Layout) -> Mark | None:
-    """The newest version, told from another table's same one by length and time of its entry."""
+    """The newest version, told from another table's same one by the bytes of its entry."""
     entries, _ = versions(layout)
     return mark_of(layout, entries[-1]) if entries else None
 
 
 def mark_of(layout: Layout, version: int) -> Mark | None:
     """The mark of a version, None if its entry is gone."""
-    try:
-        length, modified_ms = files.stat(place_of(layout, version))
-    except FileNotFoundError:
-        return None
-    return Mark(version, f"{length}/{modified_ms}")
+    seal = seal_at(place_of(layout, version))
+    return None if seal is None else Mark(version, seal)
 
 
 def read_entry(layout: Layout, version: int) -> bytes | None:

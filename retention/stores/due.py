@@ -15,7 +15,7 @@ from retention.ports import Mark
 from retention.steps import Step, reached
 
 _EDITION = 4
-"""Of the rules: raised when they come to decide otherwise, so that nothing foretold before counts."""
+"""Of the rules and of marks: raised when they come to be made otherwise, so that nothing foretold before counts."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,9 @@ class ParquetStore(FileStore):
             state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
         self._follow(state.counters)
-        return Snapshot(state.version, state.table_id, state.files, state.counters, handle)
+        return Snapshot(
+            state.version, state.table_id, state.files, state.counters, handle, seal=state.seal
+        )
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
         """Take in new files of other writers; the log has all statistics of the others."""
@@ -169,7 +171,7 @@ class ParquetStore(FileStore):
             else:
                 read += cost
                 # If a rival's entry comes first, the new state says what is left to take in.
-                self._log.append(entry(self._now_ms()), handle.state.table_id)
+                self._log.append(entry(self._now_ms()), handle.state)
                 reached(Step.FOREIGN_TAKEN_IN)
             handle.state = self._places.finish_moves()
             handle.foreign = self._places.newcomers(handle.state)
@@ -220,7 +222,7 @@ class ParquetStore(FileStore):
             metadata=swap.metadata,
         )
         try:
-            return self._log.append(entry, state.table_id)
+            return self._log.append(entry, state)
         except OSError as error:
             raise self._failed(entry.version, error) from error
 

@@ -18,6 +18,7 @@ from retention.run_names import parsed
 from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
+from retention.stores.seals import seal_at, seal_of
 from schemas.files import FILE_STATS
 from schemas.messages import MAX_SEQ
 
@@ -69,6 +70,8 @@ class State:
     files: pa.Table
     """Shape `FILE_STATS`, in no particular order."""
     counters: Counters
+    seal: str
+    """What the entry of this version is known by."""
     resting: Mapping[int, Counters] = field(default_factory=dict)
     """Epoch → what counted in it when a purge ended it, or its undoing."""
     unlisted: int = 0
@@ -92,14 +95,17 @@ class ParquetLog:
         """Whether there is any entry."""
         return bool(self._versions()[0])
 
-    def append(self, entry: Entry, table_id: str | None = None) -> bool:
+    def append(self, entry: Entry, before: State | None = None) -> bool:
         """Create the entry; this is the commit. False if a rival created that version first.
 
         Args:
             entry: what to commit.
-            table_id: the table that it was decided upon: False also if another one is there by now.
+            before: the state that it was decided upon: False also if the log has come there in another way by now, as
+                that of a stream made anew, or put back from a copy.
         """
-        if table_id is not None and not self._follows(entry.version, table_id):
+        # A pause between this look and the link costs nothing where a stream is made anew: the link's temporary file
+        # goes with the directory.
+        if before is not None and self.seal(before.version) != before.seal:
             return False
         said = {name: _plain(value) for name, value in vars(entry).items()}
         for name in (CONSUMERS, RELEASED, EPOCH):
@@ -124,8 +130,9 @@ class ParquetLog:
         newest = max((version for version in lists if version <= entries[-1]), default=-1)
         state = self._read_list(newest) if newest >= 0 else None
         start = 0 if state is None else newest + 1
-        later = [self.entry(version) for version in range(start, entries[-1] + 1)]
-        return _replay(state, later)
+        later = [self._content(version) for version in range(start, entries[-1] + 1)]
+        parsed = [self._parsed(start + at, content) for at, content in enumerate(later)]
+        return _replay(state, parsed, seal_of(later[-1])) if state is None or later else state
 
     def entry(self, version: int) -> Entry:
         """One entry.
@@ -133,9 +140,15 @@ class ParquetLog:
         Raises:
             DamagedError: it is missing or not readable.
         """
+        return self._parsed(version, self._content(version))
+
+    def _content(self, version: int) -> bytes:
+        return files.read_bytes(self._place(version, "json")) or b""
+
+    def _parsed(self, version: int, content: bytes) -> Entry:
         place = self._place(version, "json")
         try:
-            said = unchecked(json.loads(files.read_bytes(place) or b""))
+            said = unchecked(json.loads(content))
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
             entry = Entry(**said)
@@ -166,12 +179,8 @@ class ParquetLog:
         return max(self._versions()[0], default=-1)
 
     def seal(self, version: int) -> str | None:
-        """What tells an entry from another table's of that version: length and time; None if it is not there."""
-        try:
-            length, modified_ms = files.stat(self._place(version, "json"))
-        except FileNotFoundError:
-            return None
-        return f"{length}/{modified_ms}"
+        """What tells an entry from any other of that version; None if it is not there."""
+        return seal_at(self._place(version, "json"))
 
     def find(self, run: str, after: int) -> int | None:
         """The version later than `after` of a run's entry; None: no entry that is still there is of that run."""
@@ -190,6 +199,7 @@ class ParquetLog:
         """Put the whole state beside the entry of its version, so that readers start there."""
         content = {
             "table_id": state.table_id,
+            "seal": state.seal,
             **_said(state.counters),
             "edits": dict(state.counters.edits),
             "resting": {str(epoch): _said(there) for epoch, there in state.resting.items()},
@@ -200,19 +210,15 @@ class ParquetLog:
             pq.write_table(table, sink, write_page_checksum=True)
         reached(Step.LIST_WRITTEN)
 
-    def _follows(self, version: int, table_id: str) -> bool:
-        """Whether the entry before `version` is there, and of that table: a stream may have been made anew.
-
-        A pause between this look and the link costs nothing: the link's temporary file goes with the directory.
-        """
-        before = files.length(self._place(version - 1, "json"))
-        return before is not None and self.entry(0).table_id == table_id
-
     def _read_list(self, version: int) -> State | None:
+        """The state that a list has; None if it cannot be read, or is of another log's entry of that version."""
         try:
             with files.open_input(self._place(version, "parquet")) as source:
-                table = pq.read_table(source, page_checksum_verification=True)
-            said = unchecked(json.loads(table.schema.metadata[_STATE]))
+                opened = pq.ParquetFile(source, page_checksum_verification=True)
+                said = unchecked(json.loads(opened.schema_arrow.metadata[_STATE]))
+                if said["seal"] != self.seal(version):
+                    return None
+                table = opened.read()
             counters = _counters(said)
             resting = {
                 int(epoch): _counters(there) for epoch, there in said.get("resting", {}).items()
@@ -223,7 +229,7 @@ class ParquetLog:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries themselves are the truth; a list only saves reading them.
             return None
-        return State(version, said["table_id"], table, counters, resting)
+        return State(version, said["table_id"], table, counters, said["seal"], resting)
 
     def _versions(self) -> tuple[list[int], list[int]]:
         found: dict[str, list[int]] = {"json": [], "parquet": []}
@@ -281,7 +287,8 @@ def _followed(
     return found, {epoch: Counters(**there) for epoch, there in epochs.items()}
 
 
-def _replay(state: State | None, entries: Sequence[Entry]) -> State:
+def _replay(state: State | None, entries: Sequence[Entry], seal: str) -> State:
+    """The state after some entries, the last of which is known by `seal`."""
     removed: set[str] = set()
     added: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
@@ -295,11 +302,10 @@ def _replay(state: State | None, entries: Sequence[Entry]) -> State:
     unlisted = sum(len(entry.remove) + len(entry.add) for entry in entries)
     if state is None:
         version, table_id = entries[-1].version, str(entries[0].table_id)
-        return State(version, table_id, new, counters, resting, unlisted)
+        return State(version, table_id, new, counters, seal, resting, unlisted)
     gone = pc.is_in(state.files["path"], value_set=pa.array(sorted(removed), pa.string()))
     table = pa.concat_tables([state.files.filter(pc.invert(gone)), new])
-    version = entries[-1].version if entries else state.version
-    return State(version, state.table_id, table, counters, resting, unlisted)
+    return State(entries[-1].version, state.table_id, table, counters, seal, resting, unlisted)
 
 
 def _plain(value: object) -> object:

@@ -59,7 +59,7 @@ class Places:
         with suppress(BusyError), files.if_writable(), held(lock, wait_s=PATIENCE_S):
             state = self._log.read()
             files.move(self._moves(self._unmoved(state), state.files))
-            files.replace(self._done, f"{state.version} {state.table_id}".encode())
+            files.replace(self._done, f"{state.version} {state.seal}".encode())
             reached(Step.MOVES_NOTED)
         return state
 
@@ -87,12 +87,10 @@ class Places:
             seen = None
         walked = walk(self._layout.messages, seen)
         unknown = self._unknown(walked.paths(), state)
-        seal = self._log.seal(state.version)
-        if seal is not None:
-            # Where nothing can be remembered, the next opening lists everything again.
-            with suppress(OSError):
-                basis = Basis(state.table_id, state.version, seal)
-                self._directories.keep(basis, walked, unknown, seen)
+        # Where nothing can be remembered, the next opening lists everything again.
+        with suppress(OSError):
+            basis = Basis(state.table_id, state.version, state.seal)
+            self._directories.keep(basis, walked, unknown, seen)
         return unknown
 
     def mark(self) -> Mark | None:
@@ -101,10 +99,10 @@ class Places:
         seal = self._log.seal(version)
         if seen is None or seal is None or not self._holds(seen.basis):
             return None
-        if self._moved_up_to(seen.basis.table_id) != version:
+        if self._moved() != (version, seal):
             return None
         unchanged = is_unchanged(self._layout.messages, seen)
-        return Mark(version, f"{seal}/{seen.digest}") if unchanged else None
+        return Mark(version, seal, beside=seen.digest) if unchanged else None
 
     def _holds(self, basis: Basis) -> bool:
         """Whether the log still has that entry: one that was put back to an earlier state knows fewer files."""
@@ -138,11 +136,14 @@ class Places:
             yield (trash, final) if stays else (final, trash)
 
     def _finished(self, state: State) -> int:
-        return self._moved_up_to(state.table_id)
+        """Up to which version of this very log everything is moved; -1 if nothing is known."""
+        version, seal = self._moved()
+        known = state.seal if version == state.version else self._log.seal(version)
+        return version if seal == known else -1
 
-    def _moved_up_to(self, wanted: str) -> int:
-        """Up to which version of this very table everything is moved; -1 if nothing is known."""
-        version, _, table_id = (
+    def _moved(self) -> tuple[int, str | None]:
+        """The version whose moves were the last to be noted, and what its entry was known by."""
+        version, _, seal = (
             (files.read_bytes(self._done) or b"").decode(errors="replace").partition(" ")
         )
-        return int(version) if version.isdigit() and table_id == wanted else -1
+        return (int(version), seal) if version.isdigit() else (-1, None)

@@ -24,7 +24,7 @@ COARSE_NS = 2 * 10**9
 """A directory that was listed so soon after it changed may change again without showing it."""
 _TIMED_NS = 2 * 10**9
 """A directory that a file was put into shows it within this time, where a file system times directories."""
-_EDITION = 1
+_EDITION = 2
 _COLUMNS = pa.schema(
     [
         ("directory", pa.string()),
@@ -47,7 +47,7 @@ class Basis:
     table_id: str
     version: int
     seal: str
-    """Length and time of that version's entry."""
+    """What that version's entry is known by."""
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,18 @@ def test_another_table_of_the_same_length_has_to_be_opened(tmp_path: Path) -> No
     assert table.ahead() is None
 
 
+def test_an_entry_replaced_behind_the_mark_makes_the_table_be_opened(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.keep()
+    table.append(1)
+    mark = table.store.mark()
+    assert mark is not None
+    newest = max((tmp_path / "messages" / "_delta_log").glob("*.json"))
+    newest.write_bytes(newest.read_bytes().replace(b'"size":1000', b'"size":1001'))
+    assert not mark.tells(table.store.snapshot())
+    assert table.store.outlook(mark) is None
+
+
 def test_entries_that_are_gone_make_the_table_be_opened(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.keep()
