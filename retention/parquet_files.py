@@ -34,7 +34,7 @@ from schemas.messages import FILE_COLUMNS, MAX_SEQ, MAX_SIZE, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
-_STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time"]
+_STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time", "msg_id"]
 _DICTIONARY = ["subject"]
 _NAMED = {"seq": "the sequence", "size": "a size of"}
 
@@ -111,7 +111,12 @@ def read_columns(
     Raises:
         DamagedError: the file cannot be read to its end.
     """
-    opened = open_messages(file)
+    return _read(file, open_messages(file), columns)
+
+
+def _read(
+    file: DataFile, opened: pq.ParquetFile, columns: Sequence[str]
+) -> tuple[pa.Table, ReadCount]:
     try:
         table = opened.read(columns=with_seq(file, columns))
     except (OSError, pa.ArrowException) as error:
@@ -131,7 +136,8 @@ def describe(file: DataFile) -> Description:
         DamagedError: the file cannot be read.
         ForeignRowsError: a required value is null, or a sequence stands in it twice.
     """
-    rows, read = read_columns(file)
+    opened = open_messages(file)
+    rows, read = _read(file, opened, RULE_COLUMNS)
     for name in REQUIRED:
         if rows[name].null_count:
             raise ForeignRowsError(
@@ -139,7 +145,7 @@ def describe(file: DataFile) -> Description:
                 f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
             )
     with files.if_writable():
-        files.replace(file.digest_location, pack(count_subjects(rows)))
+        files.replace(file.digest_location, pack(count_subjects(rows), _ids_in(opened)))
     reached(Step.DATA_COUNTED)
     try:
         size, modified_ms = files.stat(file.location)
@@ -232,6 +238,19 @@ def compressed_bytes(
     numbers = range(opened.metadata.num_row_groups) if groups is None else groups
     parts = (opened.metadata.row_group(number) for number in numbers)
     return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
+
+
+def _ids_in(opened: pq.ParquetFile) -> int | None:
+    """How many rows have a message id, hidden ones too; None if the footer does not say."""
+    at = opened.schema_arrow.get_field_index("msg_id")
+    parts = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
+    ids = 0
+    for part in parts:
+        found = part.column(at).statistics
+        if found is None or not found.has_null_count:
+            return None
+        ids += part.num_rows - found.null_count
+    return ids
 
 
 def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:

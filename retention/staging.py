@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -72,6 +72,8 @@ class Removal:
     """Files that go or are replaced; shape `FILE_STATS`."""
     copies: Sequence[dict[str, Any]]
     """What replaces them: rows of `FILE_STATS` as read back."""
+    lost: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Path of a file that is replaced → the ranges of sequences that go of it, shape (n, 2); the others go whole."""
 
     @property
     def messages(self) -> int:
@@ -99,6 +101,8 @@ class Staged:
     next_seq: int
     """The next sequence to assign after them."""
     removal: Removal | None = None
+    batches: Mapping[str, int] = field(default_factory=dict)
+    """What the commit counts beside the numbers of writers."""
 
     @property
     def messages(self) -> int:

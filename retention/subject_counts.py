@@ -1,4 +1,4 @@
-"""The subject digest of a data file: counting it, and the bytes that it is kept as."""
+"""The subject digest of a data file, and how many ids are in the file: counting, and the bytes they are kept as."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import xxhash
 
 from schemas.files import SUBJECT_COUNTS
 
+_IDS = b"retention.ids"
 _CHECK_BYTES = 16
 """The hash at the end: a flipped bit in a digest would become a wrong message that stays."""
 
@@ -20,19 +21,37 @@ def count_subjects(rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
 
 
-def pack(counts: pa.Table) -> bytes:
-    """A digest as bytes: an Arrow file, which reads several times faster than Parquet, and its hash."""
+def pack(counts: pa.Table, ids: int | None = None) -> bytes:
+    """A digest as bytes: an Arrow file, which reads several times faster than Parquet, and its hash.
+
+    Args:
+        counts: the digest.
+        ids: how many messages of the file have an id; None if that is not known.
+    """
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_file(sink, SUBJECT_COUNTS, options=options) as writer:
-        writer.write_table(counts.combine_chunks())
+    schema = SUBJECT_COUNTS.with_metadata(None if ids is None else {_IDS: str(ids)})
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_table(counts.combine_chunks().replace_schema_metadata(schema.metadata))
     content: bytes = sink.getvalue().to_pybytes()
     return content + xxhash.xxh3_128_digest(content)
 
 
 def unpack(content: bytes) -> pa.Table | None:
     """The digest that `pack` made these bytes of; None if they are anything else."""
+    opened = _opened(content)
+    return None if opened is None else opened.read_all().replace_schema_metadata(None)
+
+
+def unpack_ids(content: bytes) -> int | None:
+    """How many messages of the file have an id; None if `pack` was not given that, or has not made these bytes."""
+    opened = _opened(content)
+    ids = None if opened is None else (opened.schema.metadata or {}).get(_IDS)
+    return None if ids is None else int(ids)
+
+
+def _opened(content: bytes) -> pa.ipc.RecordBatchFileReader | None:
     table = memoryview(content)[:-_CHECK_BYTES]
     if xxhash.xxh3_128_digest(table) != content[-_CHECK_BYTES:]:
         return None
-    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(table))).read_all()
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(table)))

@@ -60,6 +60,17 @@ RELEASED_FILES = pa.schema(
 `stored_<column>` of all that it holds, and the released ranges of sequences, ascending, both ends inclusive.
 """
 
+KEPT_IDS = pa.schema(
+    [
+        pa.field("digest", pa.binary(16), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts_ns", pa.int64(), nullable=False),
+    ]
+)
+"""A message id that counts although its message is not in the table: a digest of it, and the message's sequence and
+time.
+"""
+
 SUBJECT_COUNTS = pa.schema(
     [
         pa.field("subject", pa.string(), nullable=False),

@@ -14,6 +14,7 @@ from retention.passes.additions import Additions, stage_additions
 from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
 from retention.passes.history import History
+from retention.passes.keeping_ids import keep_ids_of
 from retention.passes.offsets import keep_asked
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned
@@ -71,6 +72,7 @@ def carry_out(
     try:
         recorded = next_record(opened, plan, snapshot, engines)
         archived = archive(opened, _leaving(plan), snapshot, engines)
+        ids_read = keep_ids_of(opened, plan, snapshot)
         told |= recorded.as_json()
         history.begin(run, _begun(opened, plan, run, added, snapshot) | told)
         swap = _swap(opened, plan, run, (added, recorded), snapshot, epochs)
@@ -81,7 +83,7 @@ def carry_out(
         opened.store.discard([row["path"] for row in added.stats])
         raise
     erase(opened, plan.request)
-    read = added.read + recorded.read + (archived.read if archived else ReadCount())
+    read = added.read + recorded.read + ids_read + (archived.read if archived else ReadCount())
     work = Work(read, added.bytes, plan.version, version, archived)
     report = report_of(opened, plan, run, work, started)
     _finish(history, plan, report, told)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention import files, parquet_files
 from retention.segments import DataFile
 from retention.stores.layout import Layout, identities
-from retention.subject_counts import count_subjects, unpack
+from retention.subject_counts import count_subjects, unpack, unpack_ids
 from retention.threads import in_threads
 from schemas.files import SUBJECT_COUNTS
 
@@ -41,6 +41,14 @@ def subject_counts(
 def digest_of(file: DataFile, messages: int) -> pa.Table:
     """The digest of one data file that holds so many messages, shape `SUBJECT_COUNTS`; made again as above."""
     return _counted(file.digest_location, messages, lambda: file)
+
+
+def ids_in(file: DataFile) -> int | None:
+    """How many messages of a data file have an id, hidden ones too; None if only the file itself can tell."""
+    try:
+        return unpack_ids(files.read_bytes(file.digest_location) or b"")
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def lengths(layout: Layout, table: pa.Table) -> list[int]:

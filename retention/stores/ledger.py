@@ -26,7 +26,7 @@ from schemas.files import FILE_STATS
 BLOCK_FILES = 2_048
 """About so many rows a block; a segment is never divided."""
 _EDITION = 2
-"""Raised when inventories come to be held against more, or marks to be made otherwise: what was kept before does not count."""
+"""Raised when inventories are held against more, or marks made otherwise: what was kept before does not count."""
 _GARBAGE_BYTES = 4 * 2**20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 

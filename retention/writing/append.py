@@ -218,6 +218,7 @@ class _StreamAttempt:
             open_base={PARTITION: staged.active.base} if staged.active else {},
             told=_appended(self.position, staged),
             is_new=staged.next_seq != self.position.next_seq,
+            batches=staged.batches,
             removal=staged.removal,
         )
 

@@ -8,9 +8,11 @@ from retention.errors import RefusedError, UsageError
 from retention.passes.partitions import TURN
 from retention.ports import Snapshot
 from retention.segments import Counters
+from retention.stores.kept_ids import UNSTORED_IDS
 
 _QUERY = "retention/query/"
 """Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""
+_TAKEN = (TURN, UNSTORED_IDS)
 _WRITER = "append"
 """The writer that an append has which names none."""
 
@@ -30,7 +32,7 @@ class BatchIdentity:
         Raises:
             UsageError: one is the writer's.
         """
-        if self.writer == TURN or self.writer.startswith(_QUERY):
+        if self.writer in _TAKEN or self.writer.startswith(_QUERY):
             raise UsageError(
                 f"the writer {self.writer} is how the engine counts; name it otherwise"
             )

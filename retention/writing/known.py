@@ -10,8 +10,12 @@ from itertools import repeat
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
+from retention.passes.position import Position
 from retention.ports import Store
+from retention.stores.kept_ids import KeptIds
+from retention.stores.layout import Layout
 from retention.writing.rollups import EVERYTHING, SUBJECT
 from schemas.messages import FILE_COLUMNS
 
@@ -63,16 +67,24 @@ class Stored:
     store: Store
     files: pa.Table
     """Shape `FILE_STATS`."""
+    kept: KeptIds
+    """Of messages that are not stored, or not any more."""
+
+    @classmethod
+    def at(cls, opened: OpenedStream, position: Position) -> Stored:
+        """What a stream knows where it stands."""
+        snapshot = position.snapshot
+        layout = Layout(opened.root, opened.name)
+        kept = KeptIds.of(layout, snapshot.table_id, snapshot.counters)
+        return cls(opened.store, position.inventory.files, kept)
 
     def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
-        """The wanted message ids that messages younger than `after_ns` carry: id → sequence and time of the last."""
+        """The wanted ids that messages younger than `after_ns` carry or carried: id → sequence and time of the last."""
         recent = self.files.filter(pc.greater(self.files["max_ts_ns"], after_ns))
-        hits = []
+        hits = list(self.kept.find(wanted, after_ns))
         for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
             known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
             hits.append(known.filter(pc.greater(known["ts_ns"], after_ns)))
-        if not hits:
-            return {}
         found = pa.concat_tables(hits).sort_by("seq")
         numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
         return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention import rows
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
+from retention.passes.keeping_ids import keep_unstored_ids
 from retention.passes.position import Position
 from retention.staging import Staged, Staging, stage_rows
 from retention.writing.append import Appended, append, refuse_topic_of
@@ -85,9 +87,9 @@ def publish(
 
     Nothing is removed but what a `Nats-Rollup` takes, in the same commit; that is on record as a run.
 
-    Message ids are remembered for `duplicate_window` by the times of the messages, as far as the messages that
-    carry them are still stored (after a restart the server knows no more). Under `discard: new` everything that is
-    stored counts, but for what the limit of messages per subject would remove: the server removes that when it
+    Message ids are remembered for `duplicate_window` by the times of the messages, also those of messages that were
+    removed since or never stored, as by a server that is not restarted. Under `discard: new` everything that is stored
+    counts, but for what the limit of messages per subject would remove: the server removes that when it
     stores a message, here the next `apply` does.
 
     Args:
@@ -110,18 +112,23 @@ def publish(
 
     def stage(position: Position, staging: Staging) -> Staged:
         nonlocal answers, batch
-        files = position.inventory.files
         if asks_consumers(opened):
             wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
             batch = replace(batch, wanted=wanted)
-        answers = answer(batch, opened.config, Stored(opened.store, files), position.next_seq)
+        stored = Stored.at(opened, position)
+        answers = answer(batch, opened.config, stored, position.next_seq)
         rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
-        rows = _numbered(batch.rows, answers.seqs, _kept(batch, answers, rolled_up))
+        kept = _kept(batch, answers, rolled_up)
+        rows = _numbered(batch.rows, answers.seqs, kept)
         staged = stage_rows(staging, rows, position.active, position.rule, position.next_seq)
-        staged = replace(staged, next_seq=_next_seq(answers, position.next_seq))
+        staged = replace(
+            staged,
+            next_seq=_next_seq(answers, position.next_seq),
+            batches=keep_unstored_ids(opened, _unstored(batch, answers, kept), position),
+        )
         if run is None:
             return staged
-        removal = remove_older(opened.store, files, rolled_up, staging, run)
+        removal = remove_older(opened.store, position.inventory.files, rolled_up, staging, run)
         return replace(staged, removal=removal)
 
     with ExitStack() as held:
@@ -139,6 +146,13 @@ def _kept(batch: Batch, answers: Answers, rolled_up: RolledUp) -> np.ndarray:
     """Which messages of a batch are there when it is over; a mask."""
     kept: np.ndarray = batch.wanted & ~answers.duplicates & ~rolled_up.own
     return kept
+
+
+def _unstored(batch: Batch, answers: Answers, kept: np.ndarray) -> pa.Table:
+    """The messages with an id that were answered anew and are not stored: `seq`, `ts_ns` and `msg_id`."""
+    rows = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
+    chosen = pa.array(~kept & ~answers.duplicates)
+    return rows.filter(pc.and_(chosen, pc.is_valid(rows["msg_id"])))
 
 
 def _next_seq(answers: Answers, next_seq: int) -> int:

@@ -14,6 +14,7 @@ from retention.parquet_files import stats_table
 from retention.passes.archiving import Leaving, archive
 from retention.passes.guards import check_update
 from retention.passes.history import history_of
+from retention.passes.keeping_ids import keep_ids
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo import keep_for_undo
 from retention.ports import Snapshot, Swap
@@ -57,6 +58,7 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
     )
     with Engines("local") as engines:
         archived = archive(opened, leaving, snapshot, engines)
+    keep_ids(opened, removal.files, removal.lost, snapshot)
     whole = replace(
         swap,
         remove=removal.files.select(LOGGED_FILES.names),

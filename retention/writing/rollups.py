@@ -77,15 +77,15 @@ def remove_older(
     """
     if not rolled_up.everything and not len(rolled_up.subjects):
         return None
-    touched, copies = files, list[dict[str, Any]]()
+    touched, copies, going = files, list[dict[str, Any]](), dict[str, np.ndarray]()
     if not rolled_up.everything:
         touched, lost = _losses(store, files, rolled_up.subjects)
         rewritten = touched.filter(pc.less(lost, touched["messages"]))
         sources = zip(store.data_files(rewritten), rewritten["messages"].to_pylist(), strict=True)
-        copies = [
-            _copied(source, messages, rolled_up.subjects, staging) for source, messages in sources
-        ]
-    return Removal(*run, ROLLUP, touched, copies) if touched.num_rows else None
+        for source, messages in sources:
+            copy, going[source.path] = _copied(source, messages, rolled_up.subjects, staging)
+            copies.append(copy)
+    return Removal(*run, ROLLUP, touched, copies, going) if touched.num_rows else None
 
 
 def _losses(store: Store, files: pa.Table, subjects: pa.Array) -> tuple[pa.Table, pa.ChunkedArray]:
@@ -98,8 +98,8 @@ def _losses(store: Store, files: pa.Table, subjects: pa.Array) -> tuple[pa.Table
 
 def _copied(
     source: DataFile, messages: int, subjects: pa.Array, staging: Staging
-) -> dict[str, Any]:
-    """Copy a file without the messages of some subjects; what the copy holds, as a row of `FILE_STATS`."""
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Copy a file without the messages of some subjects; what the copy holds (`FILE_STATS`), and the ranges that go."""
     rows, _ = read_columns(source, (*_COLUMNS, "size"))
     goes = pc.is_in(rows["subject"], value_set=subjects)
     ranges = np.array(list(_ranges(rows.filter(goes)["seq"].to_numpy())))
@@ -111,7 +111,7 @@ def _copied(
             f"{source.location}: the copy without what a roll-up replaces holds {copy['messages']:,} messages, "
             f"{left.num_rows:,} of {messages:,} should be left; nothing was published; restore the file from a copy"
         )
-    return copy
+    return copy, ranges
 
 
 def _ranges(seqs: np.ndarray) -> Iterator[tuple[int, int]]:

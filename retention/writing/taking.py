@@ -138,7 +138,7 @@ class Taking:
         target, view = self._target, part.view
         done = position_of(target.name, self._origin, view, position.snapshot.counters)
         first = first_of(target.name, view, done, position.next_seq)
-        stored = Stored(target.store, position.inventory.files)
+        stored = Stored.at(target, position)
         admission = Admission(target.config, stored, self._as_of_ns)
         self._tally = Tally()
         rows = (

@@ -102,7 +102,7 @@ def test_a_batch_of_a_writer_is_written_once(world: World) -> None:
 
 
 def test_no_writer_takes_the_name_under_which_turns_are_counted(one: World) -> None:
-    with pytest.raises(UsageError, match="how topics count turns"):
+    with pytest.raises(UsageError, match="how the engine counts"):
         one.topic.publish([line()], TURN, 7)
 
 

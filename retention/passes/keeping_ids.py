@@ -1,0 +1,104 @@
+"""Keeping the ids of messages that a run removes: inside its `duplicate_window` an id counts without its message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import files
+from retention.hiding import in_ranges
+from retention.opened import OpenedStream
+from retention.parquet_files import read_columns
+from retention.passes.plan import Plan
+from retention.passes.position import Position
+from retention.ports import Snapshot
+from retention.rules.spans import Array
+from retention.segments import DataFile, ReadCount
+from retention.stores.digests import ids_in
+from retention.stores.kept_ids import UNSTORED_IDS, IdDigests, RemovedIds, UnstoredIds
+from retention.stores.layout import Layout
+from retention.threads import in_threads
+from schemas.files import KEPT_IDS
+
+
+def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCount:
+    """Keep the ids of the messages that a plan removes, as `keep_ids`; topics know none."""
+    if plan.policy.topic is not None:
+        return ReadCount()
+    parts = pc.not_equal(plan.files["action"], "drop").to_numpy()
+    paths = plan.files["path"]
+    lost = {paths[at].as_py(): plan.ranges_of(int(at)) for at in parts.nonzero()[0]}
+    return keep_ids(opened, plan.files, lost, snapshot)
+
+
+def keep_ids(
+    opened: OpenedStream, removed: pa.Table, lost: Mapping[str, Array], snapshot: Snapshot
+) -> ReadCount:
+    """Keep the ids of messages that are about to go, as long as they count; what it cost to learn them.
+
+    An id counts until its message is a `duplicate_window` older than the clock and than the youngest message of the
+    stream, too: messages may be published with other times than the clock's. Files of older messages are not opened,
+    nor are those of which it is known that none of their messages has an id.
+
+    Args:
+        opened: the stream, under its maintenance lease.
+        removed: the files that lose messages, shape `FILE_STATS`.
+        lost: path → the ranges of sequences that go; of files that are not named, all.
+        snapshot: the stream as it is.
+
+    Raises:
+        DamagedError: a file that has to be read cannot be.
+    """
+    since_ns = counts_since_ns(opened, snapshot.files["max_ts_ns"], removed["max_ts_ns"])
+    digests = IdDigests(snapshot.table_id)
+
+    def kept(file: DataFile) -> tuple[pa.Table, ReadCount]:
+        if ids_in(file) == 0:
+            return KEPT_IDS.empty_table(), ReadCount()
+        rows, read = read_columns(file, ("seq", "ts_ns", "msg_id"))
+        goes = pc.greater(rows["ts_ns"], since_ns)
+        if file.path in lost:
+            goes = pc.and_(goes, pa.array(in_ranges(rows["seq"].to_numpy(), lost[file.path])))
+        return digests.kept(rows.filter(goes)), read
+
+    young = opened.store.data_files(removed.filter(pc.greater(removed["max_ts_ns"], since_ns)))
+    if not opened.config.duplicate_window_ns:
+        young = []
+    found = list(in_threads(kept, young, files.at_a_time(opened.root)))
+    ids = pa.concat_tables([KEPT_IDS.empty_table(), *(table for table, _ in found)])
+    RemovedIds(Layout(opened.root, opened.name)).keep(ids, since_ns)
+    return sum((read for _, read in found), ReadCount())
+
+
+def counts_since_ns(opened: OpenedStream, *times: pa.ChunkedArray) -> int:
+    """The ids of messages that are not younger than this count no more.
+
+    Args:
+        opened: the stream.
+        times: of its messages, or of the youngest of some of them, nanoseconds since the epoch; any may be null.
+    """
+    known = (pc.max(column).as_py() for column in times)
+    now = opened.clock()
+    youngest = max((one for one in known if one is not None), default=now)
+    return min(now, youngest) - opened.config.duplicate_window_ns
+
+
+def keep_unstored_ids(
+    opened: OpenedStream, unstored: pa.Table, position: Position
+) -> dict[str, int]:
+    """Keep the ids of messages that are answered and never stored; what their commit has to count.
+
+    Args:
+        opened: the stream, under its append lease.
+        unstored: the messages, those that have an id: `seq`, `ts_ns` and `msg_id`.
+        position: where the stream stands.
+    """
+    if not unstored.num_rows or not opened.config.duplicate_window_ns:
+        return {}
+    since_ns = counts_since_ns(opened, position.inventory.files["max_ts_ns"], unstored["ts_ns"])
+    snapshot = position.snapshot
+    ids = IdDigests(snapshot.table_id).kept(unstored)
+    layout = Layout(opened.root, opened.name)
+    return {UNSTORED_IDS: UnstoredIds(layout, snapshot.counters).keep(ids, since_ns)}

@@ -1,0 +1,210 @@
+"""Message ids that count although their messages are not in the table, each as a digest with sequence and time."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention import files
+from retention.errors import BusyError, DamagedError
+from retention.segments import Counters
+from retention.steps import Step, reached
+from retention.stores.layout import Layout
+from schemas.files import KEPT_IDS
+
+UNSTORED_IDS = "retention/unstored-ids"
+"""Under this name, beside those of writers, the log keeps the number of the record of ids that were never stored."""
+MOST_RECORDS = 16
+"""When there are so many records of removed ids, the next one takes their place."""
+ATTEMPTS = 20
+_DIGEST_BYTES = 16
+_DIGITS = 20
+_RANDOM_BITS = 30
+_SUFFIX = ".parquet"
+_REMOVED = re.compile(r"\d{20}-[0-9a-f]{32}\.parquet")
+_UNSTORED = re.compile(r"\d{20}\.parquet")
+
+
+@dataclass(frozen=True)
+class IdDigests:
+    """Digests of message ids, made with the table's id: they tell nobody an id, and no other table's are theirs."""
+
+    table_id: str
+
+    def of(self, msg_id: str) -> bytes:
+        """The digest of one id."""
+        key = self.table_id.encode()[: hashlib.blake2b.MAX_KEY_SIZE]
+        return hashlib.blake2b(msg_id.encode(), digest_size=_DIGEST_BYTES, key=key).digest()
+
+    def kept(self, rows: pa.Table) -> pa.Table:
+        """What is kept of messages (`msg_id`, `seq`, `ts_ns`): shape `KEPT_IDS`, without those that have no id."""
+        named = rows.filter(pc.is_valid(rows["msg_id"]))
+        digests = [self.of(one) for one in named["msg_id"].to_pylist()]
+        columns = [pa.array(digests, KEPT_IDS.field("digest").type), named["seq"], named["ts_ns"]]
+        return pa.table(columns, schema=KEPT_IDS)
+
+
+class RemovedIds:
+    """Reads and writes `_retention/ids/`, records of the ids of messages that runs have removed.
+
+    A record counts as soon as it is there: its messages were stored once, and where they still are, or are again, both
+    say the same. Its name begins with the time of its youngest message, so that it is told without a look inside when
+    no id in it counts any more. Only who holds the maintenance lease writes and deletes records.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._directory = layout.own("ids")
+
+    def younger_than(self, after_ns: int) -> list[pa.Table]:
+        """The records that may hold ids of messages younger than that, shape `KEPT_IDS`.
+
+        Raises:
+            BusyError: a maintenance run keeps putting them together.
+            DamagedError: one cannot be read.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return [self._read(name) for name in self._names() if _youngest(name) > after_ns]
+            except FileNotFoundError:
+                continue
+        raise BusyError(
+            f"{self._directory}: the records of message ids of stream {self._layout.stream} were replaced {ATTEMPTS} "
+            "times while they were read; nothing was written; try again"
+        )
+
+    def keep(self, ids: pa.Table, after_ns: int) -> None:
+        """Keep ids (shape `KEPT_IDS`), and no longer those of messages that are not younger than `after_ns`."""
+        names = self._names()
+        spent = [name for name in names if _youngest(name) <= after_ns]
+        if ids.num_rows:
+            left = [name for name in names if _youngest(name) > after_ns]
+            merged = left if len(left) >= MOST_RECORDS else []
+            whole = pa.concat_tables([ids, *self._still_there(merged)])
+            whole = whole.filter(pc.greater(whole["ts_ns"], after_ns))
+            youngest = max(pc.max(whole["ts_ns"]).as_py(), 0)
+            name = f"{youngest:0{_DIGITS}d}-{uuid.uuid4().hex}{_SUFFIX}"
+            _write(files.join(self._directory, name), whole)
+            reached(Step.IDS_KEPT)
+            spent += merged
+        if spent:
+            files.delete(files.join(self._directory, name) for name in spent)
+            reached(Step.IDS_TIDIED)
+
+    def _names(self) -> list[str]:
+        return [name for name in files.names(self._directory) if _REMOVED.fullmatch(name)]
+
+    def _still_there(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Records; one that is gone was put together with others, by a rival to whom the lease was lost."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield self._read(name)
+
+    def _read(self, name: str) -> pa.Table:
+        return _read(self._layout, files.join(self._directory, name))
+
+
+class UnstoredIds:
+    """Reads and writes `_retention/unstored-ids/`: ids of messages that were answered and never stored.
+
+    Nothing but the record that the newest commit names counts: what a killed writer has left names sequences that
+    other messages may have. It is whole: each record holds what still counts of the one before.
+    """
+
+    def __init__(self, layout: Layout, counters: Counters) -> None:
+        self._layout = layout
+        self._directory = layout.own("unstored-ids")
+        self._number = counters.batches.get(UNSTORED_IDS, 0)
+
+    def read(self) -> pa.Table:
+        """What the record holds, shape `KEPT_IDS`; nothing if it is gone, as when a table was put back from a backup.
+
+        Raises:
+            DamagedError: it cannot be read.
+        """
+        try:
+            return _read(self._layout, self._place(self._number))
+        except FileNotFoundError:
+            return KEPT_IDS.empty_table()
+
+    def keep(self, ids: pa.Table, after_ns: int) -> int:
+        """Write the next record, for a commit to name under `UNSTORED_IDS`; its number.
+
+        Args:
+            ids: what is added, shape `KEPT_IDS`.
+            after_ns: ids of messages that are not younger count no more.
+        """
+        whole = pa.concat_tables([self.read(), ids])
+        whole = whole.filter(pc.greater(whole["ts_ns"], after_ns))
+        # Rising, and never one that a killed writer has used.
+        number = ((self._number >> _RANDOM_BITS) + 1 << _RANDOM_BITS) + secrets.randbits(
+            _RANDOM_BITS
+        )
+        _write(self._place(number), whole)
+        reached(Step.UNSTORED_IDS_KEPT)
+        # What the newest commit names stays: this record may never be named.
+        before = f"{self._number:0{_DIGITS}d}{_SUFFIX}"
+        names = (name for name in files.names(self._directory) if _UNSTORED.fullmatch(name))
+        files.delete(files.join(self._directory, name) for name in names if name < before)
+        return number
+
+    def _place(self, number: int) -> str:
+        return files.join(self._directory, f"{number:0{_DIGITS}d}{_SUFFIX}")
+
+
+@dataclass(frozen=True)
+class KeptIds:
+    """All that is kept of the ids of messages that are not in a table, at one version of it."""
+
+    removed: RemovedIds
+    unstored: UnstoredIds
+    digests: IdDigests
+
+    @classmethod
+    def of(cls, layout: Layout, table_id: str, counters: Counters) -> KeptIds:
+        """Those of a stream."""
+        return cls(RemovedIds(layout), UnstoredIds(layout, counters), IdDigests(table_id))
+
+    def find(self, wanted: pa.Array, after_ns: int) -> Iterator[pa.Table]:
+        """Where wanted ids are kept of messages younger than `after_ns`: tables with `seq`, `ts_ns` and `msg_id`."""
+        names = wanted.to_pylist()
+        digests = pa.array([self.digests.of(one) for one in names], KEPT_IDS.field("digest").type)
+        for ids in (*self.removed.younger_than(after_ns), self.unstored.read()):
+            at = pc.index_in(ids["digest"], value_set=digests)
+            hits = {"seq": ids["seq"], "ts_ns": ids["ts_ns"], "msg_id": pc.take(wanted, at)}
+            counts = pc.and_(pc.is_valid(at), pc.greater(ids["ts_ns"], after_ns))
+            yield pa.table(hits).filter(counts)
+
+
+def _youngest(name: str) -> int:
+    """The time in a record's name; of messages before the epoch the epoch."""
+    return int(name.partition("-")[0])
+
+
+def _write(place: str, ids: pa.Table) -> None:
+    with files.create(place) as sink:
+        pq.write_table(ids, sink, compression="zstd", write_page_checksum=True)
+
+
+def _read(layout: Layout, place: str) -> pa.Table:
+    try:
+        with files.open_input(place) as source:
+            table = pq.read_table(source, page_checksum_verification=True)
+        return table.select(KEPT_IDS.names).cast(KEPT_IDS)
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise DamagedError(
+            f"{place}: this record of message ids of stream {layout.stream} cannot be read ({error}); nothing was "
+            "changed; restore it from a copy, or delete it: what carries one of its ids and is published again within "
+            "the duplicate_window is then stored a second time"
+        ) from error
