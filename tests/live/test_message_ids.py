@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retention.warehouse import Warehouse, open_warehouse
-from tests.support.laying import SECOND, held
+from tests.support.laying import SECOND
 from tests.support.nats_oracle import Nats, server
 
 pytestmark = pytest.mark.live
@@ -78,9 +78,16 @@ class Twins:
         [outcome] = self.warehouse.apply()
         assert outcome.value is not None, outcome.sentence
         self.counts["removed"] += outcome.value.removed_messages
-        rows = held(self.warehouse, "S")
-        ours = list(zip(rows["seq"].to_pylist(), rows["subject"].to_pylist(), strict=True))
-        assert ours == [(one.seq, one.subject) for one in self.nats.survivors("S")]
+        assert self.stored() == [(one.seq, one.subject) for one in self.nats.survivors("S")]
+
+    def stored(self) -> list[tuple[int, str]]:
+        """Sequences and subjects of what is left here."""
+        tables = self.warehouse.stream("S").messages()
+        return [
+            (row["seq"], row["subject"])
+            for table in tables
+            for row in table.select(["seq", "subject"]).to_pylist()
+        ]
 
     def undo(self) -> None:
         """Bring back here what the last pass removed; the next one removes it again."""
@@ -92,9 +99,9 @@ class Twins:
     def remove(self, dice: random.Random) -> None:
         """A purge or a delete, given to both."""
         stream = self.warehouse.stream("S")
-        seqs = held(self.warehouse, "S")["seq"].to_pylist()
-        if seqs and dice.random() < 0.5:
-            seq = dice.choice(seqs)
+        stored = self.stored()
+        if stored and dice.random() < 0.5:
+            seq, _ = dice.choice(stored)
             self.nats.request("STREAM.MSG.DELETE.S", {"seq": seq})
             stream.delete(seq).apply()
         else:

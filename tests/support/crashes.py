@@ -42,6 +42,7 @@ from retention.stores import delta, delta_outlook, parquet, parquet_walk  # noqa
 from retention.stores.archives import read_manifests
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.kept_ids import RemovedIds
 from retention.stores.layout import Layout
 from retention.stores.offsets import OffsetTable
 from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
@@ -52,9 +53,9 @@ from retention.writing.append import append
 from retention.writing.identity import BatchIdentity
 from retention.writing.mirror import carry_over
 from retention.writing.origin import origins_of
-from schemas.files import LOGGED_FILES
+from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
-from tests.support.laying import SECOND, START, File, even_segments, lay, warehouse_with
+from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
@@ -81,6 +82,11 @@ class Scenario:
     stream: str = "ORDERS"
 
 
+SPENT_ID = pa.table(
+    [pa.array([bytes(16)], pa.binary(16)), pa.array([1]), pa.array([START - 1_800 * SECOND])],
+    schema=KEPT_IDS,
+)
+"""Of a message whose window is over."""
 _SOON = {"Nats-TTL": "1s"}
 
 
@@ -125,7 +131,8 @@ def due(folder: Path, format_: str) -> None:
     that are due to be put together."""
     streams = warehouse_with(folder, format_, NOW, max_age="60s", max_msgs_per_subject=9)
     opened = streams.stream("ORDERS").opened
-    first, *rest = even_segments(4, 10)
+    first, *rest = (replace(file, messages=named(file.messages)) for file in even_segments(4, 10))
+    RemovedIds(Layout(opened.root, opened.name)).keep(SPENT_ID, START - 3_600 * SECOND)
     halves = [File(first.base, first.messages[at::2]) for at in (0, 1)]
     lay(opened, [*halves, *rest])
     layout = Layout(opened.root, opened.name)
@@ -141,6 +148,23 @@ def due(folder: Path, format_: str) -> None:
     known = opened.store.inventory(opened.store.snapshot()).files
     for number in range(MERGE_ABOVE):
         StatisticsCache(layout, lambda number=number: number).add(known.slice(number % 4, 1))  # type: ignore[misc]
+
+
+def named(messages: Sequence[Laid]) -> list[Laid]:
+    """The messages with ids."""
+    block = "NATS/1.0\r\nNats-Msg-Id: m{}\r\n\r\n"
+    return [replace(one, headers=block.format(one.seq).encode()) for one in messages]
+
+
+def retried(folder: Path, stream: str) -> list[Any]:
+    """What some messages are answered that were published before, whether they are stored by now or not."""
+    lines = [
+        {"subject": "s.1", "headers": {"Nats-Msg-Id": f"m{seq}"}, "ts_ns": START + 45 * SECOND}
+        for seq in (1, 12, 17, 22, 40)
+    ]
+    given = opened_at(folder).new_stream(stream).publish(json.dumps(one).encode() for one in lines)
+    assert given.answers.duplicates[0]
+    return [(ack.seq, ack.duplicate) for ack in given.acks()]
 
 
 def due_with_archive(folder: Path, format_: str) -> None:
@@ -210,7 +234,7 @@ def rollable(folder: Path, format_: str) -> None:
 
 def roll_up(folder: Path) -> None:
     """Publish messages of which one replaces what is older on its subject, in every file and in their own batch."""
-    asking = {2: {"Nats-Rollup": "sub"}}
+    asking = {0: {"Nats-Msg-Id": "m1"}, 2: {"Nats-Rollup": "sub"}}
     lines = [
         json.dumps({"subject": f"s.{n % 2}", "data": "x", "headers": asking.get(n, {})})
         for n in range(4)
@@ -536,6 +560,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     if scenario.act is apply:
         apply(folder)
         found["again"] = next(iter(history.outcomes()))["removed_messages"]
+    if scenario.prepare in (due, applied, rollable):
+        found["retried"] = retried(folder, scenario.stream)
     return found
 
 
