@@ -43,7 +43,7 @@ queue: setup  ## Let eight processes work off a queue of 100,000 messages, and k
 
 foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
 	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
-		tests/contract/test_table_features.py tests/safety/test_contradictions.py tests/safety/test_damage.py
+		tests/contract/test_table_features.py tests/contract/test_protocols.py tests/safety/test_contradictions.py tests/safety/test_damage.py
 
 faults: setup  ## Fail every operation on a disk and every request to an object store (an hour)
 	RETENTION_FAULTS=all $(BIN)/pytest tests/safety/test_failing_storage.py tests/safety/test_failing_object_store.py

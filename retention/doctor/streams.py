@@ -85,10 +85,12 @@ def _put_off(found: Survey, name: str) -> Iterator[Finding]:
         )
     if found.grace:
         listed = ", ".join(f"{key} = {value}" for key, value in found.grace.items())
+        by_run = "run `retention apply`: a run that removes something writes it"
+        by_owner = f"run {found.grace_statement} in Spark"
         yield warning(
             "grace",
             f"the table does not say what the configuration's grace wants: {listed}",
-            "run `retention apply`: a run that removes something writes it; until then VACUUM follows the table",
+            f"{by_owner if found.grace_statement else by_run}; until then VACUUM follows the table",
             name,
         )
 

@@ -77,7 +77,7 @@ class DeltaStore(FileStore):
         with self._opening():
             handle, live = delta_table.read_handle(self._layout)
         grace_ns = self._settings.grace_ns
-        self._grace_differs = bool(delta_grace.differing(handle.table, grace_ns))
+        self._grace_differs = delta_grace.pending(self._layout, handle.table, grace_ns)
         self._follow(handle.logged)
         return Snapshot(
             handle.table.version(),
@@ -173,7 +173,7 @@ class DeltaStore(FileStore):
         """Have the table follow the configuration's grace; write a checkpoint when ten versions are new."""
         if self._grace_differs:
             table = delta_table.open_table(self._layout)
-            delta_grace.follow(self.stream, table, self._settings.grace_ns)
+            delta_grace.follow(self._layout, table, self._settings.grace_ns)
         try:
             versions, checkpoints = delta_history.versions(self._layout)
             if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:

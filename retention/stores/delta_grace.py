@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
+from retention import files
 from retention.steps import Step, reached
+from retention.stores.delta_rules import lists_features
+from retention.stores.layout import Layout
 
 _log = logging.getLogger(__name__)
 
@@ -43,12 +49,25 @@ def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
     return changed
 
 
-def follow(stream: str, table: DeltaTable, grace_ns: int) -> None:
-    """Write into the table what the configuration wants otherwise, and say so; a rival's commit puts it off."""
+def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
+    """Whether a run has still something to set, or to say that it sets nothing."""
+    changed = differing(table, grace_ns)
+    return bool(changed) and not (lists_features(table) and _was_left(layout, changed))
+
+
+def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
+    """Write into the table what the configuration wants otherwise, and say so; a rival's commit puts it off.
+
+    A table that lists its features is left as it is: setting a property would add others to its protocol, of which
+    Spark cannot drop all. That is said once.
+    """
     changed = differing(table, grace_ns)
     if not changed:
         return
-    listed = ", ".join(f"{name} = {value}" for name, value in changed.items())
+    if lists_features(table):
+        _leave(layout, changed)
+        return
+    stream, listed = layout.stream, _listed(changed)
     try:
         table.alter.set_table_properties(changed, post_commithook_properties=_NO_HOOKS)
         reached(Step.GRACE_FOLLOWED)
@@ -56,6 +75,44 @@ def follow(stream: str, table: DeltaTable, grace_ns: int) -> None:
         _log.warning("stream %s: %s was not set: %s", stream, listed, error)
         return
     _log.warning("stream %s: %s, as the configuration's grace says now", stream, listed)
+
+
+def owners_statement(layout: Layout, table: DeltaTable, grace_ns: int) -> str | None:
+    """The SQL with which the owner has the table follow; None where a run sets it, or nothing is to be set."""
+    changed = differing(table, grace_ns)
+    return _statement(layout, changed) if changed and lists_features(table) else None
+
+
+def _leave(layout: Layout, changed: Mapping[str, str]) -> None:
+    if _was_left(layout, changed):
+        return
+    _log.warning(
+        "stream %s: the configuration's grace wants %s, which was not set, because setting it from here would add "
+        "features to the table's protocol, which other programs may refuse; VACUUM follows the table: run %s in Spark",
+        layout.stream,
+        _listed(changed),
+        _statement(layout, changed),
+    )
+    with suppress(OSError):
+        files.replace(_note(layout), json.dumps(changed, sort_keys=True).encode())
+
+
+def _was_left(layout: Layout, changed: Mapping[str, str]) -> bool:
+    return files.read_bytes(_note(layout)) == json.dumps(changed, sort_keys=True).encode()
+
+
+def _note(layout: Layout) -> str:
+    """The file that remembers which properties were left to the owner."""
+    return layout.own("grace-left.json")
+
+
+def _listed(changed: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changed.items())
+
+
+def _statement(layout: Layout, changed: Mapping[str, str]) -> str:
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in changed.items())
+    return f"ALTER TABLE delta.`{layout.messages}` SET TBLPROPERTIES ({properties})"
 
 
 def _seconds(interval: str | None) -> int:

@@ -31,6 +31,8 @@ _BY_WRITER_VERSION = {
 }
 _FEATURE_READER, _FEATURE_WRITER = 3, 7
 """From these protocol versions on, a table lists its features by name (Delta protocol)."""
+_VARIANT = "variantType"
+"""deltalake lists it beside any property that it sets on a table with reader version 3; Spark cannot drop it again."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def examine(stream: str, table: DeltaTable) -> TableRules:
         ForeignRowsError: a column of a message table is missing or has another type.
     """
     features = _features(table)
-    unknown = sorted(features - ALLOWED_FEATURES)
+    unknown = sorted(features - ALLOWED_FEATURES - _unused(table))
     if unknown:
         raise RefusedError(
             f"stream {stream}: the Delta table uses {', '.join(unknown)}, which the engine does not know "
@@ -74,6 +76,17 @@ def examine(stream: str, table: DeltaTable) -> TableRules:
         change_data_feed=_is_true(properties, "delta.enableChangeDataFeed"),
         may_have_vectors="deletionVectors" in features,
     )
+
+
+def lists_features(table: DeltaTable) -> bool:
+    """Whether the protocol names features: then whoever sets a property with deltalake adds some."""
+    return bool(table.protocol().min_writer_version >= _FEATURE_WRITER)
+
+
+def _unused(table: DeltaTable) -> set[str]:
+    """Features that are listed, and that no column of the table makes use of."""
+    types = (str(field.type) for field in table.schema().fields)
+    return set() if any("Variant" in name for name in types) else {_VARIANT}
 
 
 def _features(table: DeltaTable) -> set[str]:

@@ -35,6 +35,8 @@ class Survey:
     """Commits of which files were not brought to their places yet (Parquet)."""
     grace: Mapping[str, str]
     """Properties of the table that the configuration's grace wants otherwise, as it wants them (Delta)."""
+    grace_statement: str | None = None
+    """The SQL that sets them, where only the table's owner can; None: a run does."""
 
     def wrong_lengths(self) -> list[tuple[str, int | None, int]]:
         """Files that are missing or have another length: location, what is there, what was committed."""
@@ -77,6 +79,7 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
         len(handle.vectors),
         0,
         delta_grace.differing(handle.table, grace_ns),
+        delta_grace.owners_statement(layout, handle.table, grace_ns),
     )
 
 
