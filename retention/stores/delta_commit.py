@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +38,7 @@ from retention.stores.layout import Layout, StoreSettings
 from schemas.files import FILE_STATS, LOGGED_FILES
 from schemas.messages import MAX_SEQ, MESSAGES, PARTITION_COLUMNS
 
+_log = logging.getLogger(__name__)
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -126,19 +129,33 @@ class Attempt:
         refuse_vectors(stream, self.handle, swap.remove)
 
     def _actions(self, at_ms: int) -> list[AddAction | RemoveAction]:
-        loud = not self.settings.quiet
+        """The swap's files; only messages that are new are new data, lest streaming readers get others twice.
+
+        A change feed is made from what is a change of data, and has to tell of copies and of what comes back.
+        """
+        loud, feed = not self.settings.quiet, self.handle.rules.change_data_feed
         removed = self.swap.remove.select(LOGGED_FILES.names).to_pylist()
         added = self.swap.add.select(FILE_STATS.names).to_pylist()
-        next_seq = self.counters.next_seq
+        new = [self._is_new(row) for row in added]
+        if feed and not removed and not all(new):
+            _log.warning(
+                "stream %s: the table's change feed has to tell of messages that come back, so readers of the table "
+                "with skipChangeCommits, ignoreDeletes or ignoreChanges get those again; readers of the feed get "
+                "each once",
+                self.layout.stream,
+            )
         return [
             *(remove_action(row, data_change=loud, at_ms=at_ms) for row in removed),
             *(
-                add_action(
-                    row, data_change=loud or row["max_seq"] >= next_seq.get(row["partition"], 0)
-                )
-                for row in added
+                add_action(row, data_change=feed or is_new)
+                for row, is_new in zip(added, new, strict=True)
             ),
         ]
+
+    def _is_new(self, row: Mapping[str, Any]) -> bool:
+        """Whether an added file has messages that were never in the table; an epoch that goes on brings none."""
+        next_seq: int = self.counters.next_seq.get(row["partition"], 0)
+        return self.swap.sets_epoch is None and row["max_seq"] >= next_seq
 
     def _transactions(self, at_ms: int) -> list[Transaction]:
         """The counters that the swap sets, and those that rows of other writers have raised."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,26 +29,20 @@ LAID = list(range(1, 31))
 NEW = [31, 32]
 KEPT = {"drop": 20, "rewrite": 15}
 """`max_msgs` over three segments of ten: the first goes whole, or that and half of the second."""
-SURVIVORS = list(range(16, 21))
 FAILS = "fails"
 SEES = {
-    ("drop", False): {
-        "none": FAILS,
-        "ignoreDeletes": "new messages",
-        "skipChangeCommits": "new messages",
-        "ignoreChanges": "new messages",
-        "readChangeFeed": "removals, new messages",
-    },
-    ("rewrite", False): {
-        "none": FAILS,
-        "ignoreDeletes": FAILS,
-        "skipChangeCommits": "new messages",
-        "ignoreChanges": "survivors again, new messages",
-        "readChangeFeed": "removals, survivors again, new messages",
-    },
+    ("drop", False): dict.fromkeys(OPTIONS[1:4], "new messages") | {"none": FAILS},
+    ("rewrite", False): dict.fromkeys(OPTIONS[1:4], "new messages") | {"none": FAILS},
     ("drop", True): dict.fromkeys(OPTIONS[:4], "new messages"),
     ("rewrite", True): dict.fromkeys(OPTIONS[:4], "new messages"),
 }
+FED = {
+    "drop": "removals, new messages",
+    "rewrite": "removals, survivors again, new messages",
+}
+"""What a change feed tells."""
+UNDONE = dict.fromkeys(OPTIONS[:4], "nothing") | {"readChangeFeed": "messages again"}
+"""What a query that has not failed gets from the pass's undoing."""
 PAGE = Path(__file__).parents[2] / "docs/semantics/storage.md"
 
 
@@ -62,28 +58,33 @@ def started(spark: SparkSession, table: str, option: str) -> StreamingQuery:
     return running
 
 
-def seen(spark: SparkSession, query: StreamingQuery) -> str:
-    """In words what a query got after what it had read at its start."""
+def seen(spark: SparkSession, query: StreamingQuery, kind: str) -> tuple[str, str]:
+    """In words what a query got of a pass and its undoing, after what it had read at its start."""
     from pyspark.errors import StreamingQueryException
 
     try:
         query.processAllAvailable()
     except StreamingQueryException as error:
         is_known = re.search("DELTA_SOURCE_(IGNORE_DELETE|TABLE_IGNORE_CHANGES)", str(error))
-        return FAILS if is_known else str(error)
+        return FAILS if is_known else str(error), ""
     finally:
         query.stop()
     rows = [tuple(row) for row in spark.table(query.name).collect()][len(LAID) :]
-    gone = sorted(seq for seq, change in rows if change == "delete")
-    come = sorted(seq for seq, change in rows if change == "insert")
+    gone = Counter(seq for seq, change in rows if change == "delete")
+    come = Counter(seq for seq, change in rows if change == "insert")
+    removed = set(LAID[: -KEPT[kind]])
     kinds = {
-        "removals": bool(gone),
-        "survivors again": len(come) > len(NEW),
-        "new messages": come[-len(NEW) :] == NEW,
+        "removals": gone.keys() >= removed,
+        "survivors again": bool(come.keys() & (set(LAID) - removed)),
+        "new messages": all(come[seq] == 1 for seq in NEW),
     }
-    assert not gone or set(come) - set(NEW) <= set(gone), "a feed tells of whole files"
-    assert come in (NEW, [*LAID[15:20], *NEW]), come
-    return ", ".join(kind for kind, is_so in kinds.items() if is_so)
+    again = come.keys() & removed
+    assert again in (set(), removed)
+    if gone:
+        left = Counter(LAID) + come - gone
+        assert left == Counter([*LAID, *NEW]), "what a feed tells adds up to the table"
+    of_pass = ", ".join(kind for kind, is_so in kinds.items() if is_so)
+    return of_pass, "messages again" if again else "nothing"
 
 
 @pytest.fixture(autouse=True)
@@ -99,31 +100,57 @@ def laid(folder: Path, **config: Any) -> tuple[Warehouse, str]:
     return warehouse, str(folder / "streams" / "ORDERS" / "messages")
 
 
-def with_change_feed(spark: SparkSession, table: str, *, on: bool) -> None:
-    properties = f"delta.enableChangeDataFeed = {str(on).lower()}"
+def with_change_feed(spark: SparkSession, table: str) -> None:
+    properties = "delta.enableChangeDataFeed = true"
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ({properties})")
 
 
-@pytest.mark.parametrize(("kind", "quiet"), [one for one in SEES if ALL or one != ("drop", True)])
-def test_what_a_streaming_reader_sees_of_a_removal(
-    tmp_path: Path, spark: SparkSession, kind: str, quiet: bool
-) -> None:
-    expected = SEES[kind, quiet]
-    warehouse, table = laid(tmp_path, max_msgs=KEPT[kind], quiet=quiet)
-    with_change_feed(spark, table, on=True)
-    if quiet:
-        (refused,) = warehouse.apply(["ORDERS"])
-        assert isinstance(refused.error, RefusedError)
-        assert "quiet: true would hide removals from the change data feed" in refused.sentence
-        assert held(warehouse)["seq"].to_pylist() == LAID
-        with_change_feed(spark, table, on=False)
-    queries = {option: started(spark, table, option) for option in expected}
+def undone(warehouse: Warehouse) -> None:
+    """A pass, two more messages, and the pass's undoing."""
     (outcome,) = warehouse.apply(["ORDERS"])
     assert outcome.value is not None, outcome.sentence
     warehouse.stream("ORDERS").publish([f'{{"subject": "a", "data": "{seq}"}}' for seq in NEW])
-    if quiet:
-        warehouse.undo(outcome.value.run)
-    assert {option: seen(spark, query) for option, query in queries.items()} == expected
+    warehouse.undo(outcome.value.run)
+    assert held(warehouse)["seq"].to_pylist() == [*LAID, *NEW]
+
+
+@pytest.mark.parametrize(("kind", "quiet"), [one for one in SEES if ALL or one != ("drop", True)])
+def test_what_a_streaming_reader_sees_of_a_removal_and_its_undoing(
+    tmp_path: Path, spark: SparkSession, kind: str, quiet: bool
+) -> None:
+    warehouse, table = laid(tmp_path, max_msgs=KEPT[kind], quiet=quiet)
+    queries = {option: started(spark, table, option) for option in SEES[kind, quiet]}
+    undone(warehouse)
+    expected = {
+        option: (word, "" if word == FAILS else UNDONE[option])
+        for option, word in SEES[kind, quiet].items()
+    }
+    found = {option: seen(spark, query, kind) for option, query in queries.items()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", FED if ALL else ["drop"])
+def test_what_a_change_feed_tells_of_a_removal_and_its_undoing(
+    tmp_path: Path, spark: SparkSession, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warehouse, table = laid(tmp_path, max_msgs=KEPT[kind])
+    with_change_feed(spark, table)
+    options = ("readChangeFeed", "skipChangeCommits")
+    feed, other = (started(spark, table, option) for option in options)
+    with caplog.at_level(logging.WARNING):
+        undone(warehouse)
+    assert seen(spark, feed, kind) == (FED[kind], UNDONE["readChangeFeed"])
+    # Whole files that come back are all that this commit has: the option finds nothing to skip.
+    doubles = kind == "drop"
+    assert seen(spark, other, kind) == ("new messages", "messages again" if doubles else "nothing")
+    assert ("readers of the table with skipChangeCommits" in caplog.text) == doubles
+    quiet = warehouse_with(
+        tmp_path, "delta", START + 10**6 * SECOND, max_msgs=KEPT[kind], quiet=True
+    )
+    (refused,) = quiet.apply(["ORDERS"])
+    assert isinstance(refused.error, RefusedError)
+    assert "quiet: true would hide removals from the change data feed" in refused.sentence
+    assert held(quiet)["seq"].to_pylist() == [*LAID, *NEW]
 
 
 def test_the_documented_table_is_the_tested_one() -> None:
@@ -134,6 +161,8 @@ def test_the_documented_table_is_the_tested_one() -> None:
         if (code or word) in OPTIONS
     }
     tested = {
-        option: tuple(seen.get(option, "refused") for seen in SEES.values()) for option in OPTIONS
+        option: (*(told[option] for told in SEES.values()), UNDONE[option])
+        for option in OPTIONS[:4]
     }
-    assert documented == tested
+    feed = (*FED.values(), "refused", "refused", UNDONE["readChangeFeed"])
+    assert documented == tested | {"readChangeFeed": feed}

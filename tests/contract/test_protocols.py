@@ -42,8 +42,9 @@ def laid(folder: Path, feature: str, **changed: Any) -> Commands:
     """Seventy-two messages, an hour apart, on a table with a feature; whoever set it let the protocol grow."""
     given = configured(folder)
     given.json("publish", "ORDERS", stdin="\n".join(lines(72)))
-    if FEATURES[feature] is not None:
-        table(folder).alter.add_feature([FEATURES[feature]], allow_protocol_versions_increase=True)
+    used = FEATURES[feature]
+    if used is not None:
+        table(folder).alter.add_feature([used], allow_protocol_versions_increase=True)
     return configured(folder, **changed)
 
 

@@ -24,12 +24,22 @@ from retention.errors import (
     StalePlanError,
     UsageError,
 )
-from retention.ports import Store
+from retention.ports import Store, Swap
 from retention.stores import delta, delta_commit
 from retention.stores.delta_actions import add_action, remove_action
+from schemas.files import LOGGED_FILES
 from schemas.messages import NEVER
 from tests.contract.conftest import NOW_NS, Stage
-from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
+from tests.contract.streams import (
+    NOTHING,
+    append,
+    appending,
+    latest,
+    removing,
+    rows,
+    sequences,
+    staged,
+)
 
 ALLOWED = ["appendOnly", "invariants", "checkConstraints", "changeDataFeed", "v2Checkpoint"]
 
@@ -152,6 +162,37 @@ def test_a_quiet_stream_hides_removals_and_shows_new_rows(place: Stage) -> None:
     assert [remove["dataChange"] for remove in second["remove"]] == [False]
     by_rows = {json.loads(add["stats"])["numRecords"]: add["dataChange"] for add in second["add"]}
     assert by_rows == {7: False, 1: True}
+
+
+@pytest.mark.parametrize(("quiet", "feed"), [(False, False), (True, False), (False, True)])
+def test_what_comes_back_is_new_data_to_a_change_feed_alone(
+    place: Stage, quiet: bool, feed: bool
+) -> None:
+    store = place.open(quiet=quiet)
+    store.create()
+    append(store, range(1, 11))
+    if feed:
+        set_property(place, "delta.enableChangeDataFeed", "true")
+    snapshot, files = latest(store)
+    copy = staged(store, rows(range(4, 11)))
+    store.commit(removing(files, copy), snapshot)
+    again = Swap(copy.select(LOGGED_FILES.names), files, {"run": "back"})
+    version = store.commit(again, store.snapshot())
+    copied, back = entry(place, version - 1), entry(place, version)
+    assert [one["dataChange"] for one in (*copied["remove"], *back["remove"])] == [not quiet] * 2
+    assert [one["dataChange"] for one in (*copied["add"], *back["add"])] == [feed] * 2
+
+
+def test_what_comes_back_with_an_epoch_is_no_new_data(place: Stage, store: Store) -> None:
+    append(store, range(1, 11))
+    snapshot, files = latest(store)
+    purged = Swap(
+        files.select(LOGGED_FILES.names), files.slice(0, 0), {"run": "purge"}, epoch=(0, 2)
+    )
+    store.commit(purged, snapshot)
+    back = Swap(NOTHING, files, {"run": "back"}, epoch=(2, 0))
+    version = store.commit(back, store.snapshot())
+    assert [add["dataChange"] for add in entry(place, version)["add"]] == [False]
 
 
 def test_quiet_removals_are_refused_with_a_change_data_feed(place: Stage) -> None:
