@@ -117,6 +117,20 @@ class Head:
     later: Later
 
 
+@dataclass(frozen=True)
+class Returned:
+    """A commit of another writer that made files of such as had left the table before."""
+
+    version: int
+    program: str
+    removed: tuple[str, ...]
+    """Paths that had left before: what of them is in what it made came back."""
+    replaced: tuple[str, ...]
+    """Paths that it removed itself: what of them is in what it made is where it belongs."""
+    made: tuple[str, ...]
+    """Paths that it added."""
+
+
 class Outlook(Protocol):
     """A stream's newest state, known without opening its table."""
 
@@ -166,7 +180,16 @@ class Store(Protocol):
 
         Raises:
             RefusedError: the table uses a feature that the engine does not know to handle safely.
+            ForeignRowsError: another writer may have brought back what was removed.
             DamagedError: the log cannot be read.
+        """
+        ...
+
+    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table to mend it: what has come back is not refused, as `snapshot` does, but listed.
+
+        Raises:
+            RefusedError, DamagedError: as `snapshot`.
         """
         ...
 

@@ -20,6 +20,11 @@ from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.removal import plan_removal
 from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
+from retention.passes.repairing_returned import (
+    RepairedReturned,
+    look_for_returned,
+    remove_returned,
+)
 from retention.passes.repairing_sequences import (
     SequenceRepair,
     find_impossible,
@@ -270,6 +275,23 @@ class Stream:
         target = None if into is None else into.opened
         with Engines(self.engine) as engines:
             return restore(self.opened, archive, wanted or Wanted(), target, engines)
+
+    def find_returned(self) -> RepairedReturned:
+        """What other writers have brought back by overlooking a removal; nothing is changed.
+
+        Raises:
+            RefusedError: what they made was rewritten since.
+        """
+        return look_for_returned(self.opened)
+
+    def repair_returned(self) -> RepairedReturned:
+        """Remove exactly what other writers have brought back, as a run that can be undone.
+
+        Raises:
+            RefusedError: what they made was rewritten since.
+            BusyError: another run is at work.
+        """
+        return remove_returned(self.opened)
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""

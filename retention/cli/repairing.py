@@ -14,6 +14,7 @@ from retention.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from retention.passes.repairing_clock import ClockRepair, WrongRun
+    from retention.passes.repairing_returned import RepairedReturned
     from retention.passes.repairing_sequences import SequenceRepair
 
 repair = typer.Typer(
@@ -129,3 +130,35 @@ def _sequence_lines(done: SequenceRepair) -> Iterator[str]:
     for consumer in done.consumers:
         yield f"  consumer {consumer} had come further, and is taken back to the end"
     yield f"  run {done.run}" if done.run else "  nothing was changed; --yes does it"
+
+
+@repair.command()
+def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
+    """Remove again what another writer brought back by overlooking a removal."""
+    settings = settings_of(ctx)
+    mended = settings.open().stream(stream)
+    found = mended.repair_returned() if yes else mended.find_returned()
+    if settings.format == "table":
+        put_report(_returned_lines(found))
+    else:
+        put_json(settings, found.as_json(), [found.as_json()])
+
+
+def _returned_lines(found: RepairedReturned) -> Iterator[str]:
+    from retention.units import format_size
+    from retention.views.words import count
+
+    if not found.commits:
+        yield f"{found.stream}: nothing came back"
+        return
+    messages, size = count(found.messages, "message"), format_size(found.bytes)
+    yield f"{found.stream}: {messages} ({size}) that had been removed came back"
+    for commit in found.commits:
+        yield f"  by version {commit.version} of the table, {commit.program}, which read {commit.removed[0]}"
+    for back in found.back:
+        ranges = ", ".join(f"{first}..{last}" for first, last in back.ranges.tolist())
+        yield f"  {ranges} in {back.file.path}"
+    if found.run is None:
+        yield "  nothing was changed; remove them with --yes"
+    else:
+        yield f"  removed by run {found.run}"

@@ -117,12 +117,12 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any
         raise UsageError(
             f"{opened.name}: there is no finished run {run} to undo; `retention history` lists the runs"
         )
-    if outcome.get("kind") == REPAIR:
+    if outcome.get("repair") == "sequences":
         raise UsageError(
             f"{opened.name}: run {run} repaired the stream, which cannot be undone: no pass goes on with what it took "
             f"out; its files stay for the grace period, and {undo_location(opened, run, 'removed')} names them"
         )
-    if not outcome["removed_messages"] and "ends_epoch" not in outcome:
+    if not outcome.get("removed_messages") and "ends_epoch" not in outcome:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
     if outcome.get("request", {}).get("erase"):
         raise UsageError(
@@ -170,7 +170,8 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
     mine = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
     for record in later:
-        counts = record.get("kind") != "undo" and record["run"] not in undone
+        counts = record.get("kind") != "undo" and record.get("repair") != "returned"
+        counts = counts and record["run"] not in undone
         if counts and _purged(record):
             raise RefusedError(
                 f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention import files
 from retention.claims import claims_of
 from retention.errors import UsageError
+from retention.ports import Returned, Snapshot
 from retention.segments import Counters, DataFile
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index
@@ -79,6 +80,14 @@ class FileStore(ABC):
             self._make()
         if record is None or not record.made:
             note_made(self._layout, self.FORMAT)
+
+    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table to mend it; where nobody overlooks a removal, nothing comes back."""
+        return self.snapshot(), ()
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Open the table once."""
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`, each row with its file's row number."""

@@ -20,7 +20,7 @@ from retention.errors import (
     StalePlanError,
 )
 from retention.failing import first_line
-from retention.ports import Mark, Outlook, Snapshot, Swap
+from retention.ports import Mark, Outlook, Returned, Snapshot, Swap
 from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
 from retention.stores import (
@@ -36,6 +36,7 @@ from retention.stores.base import FileStore
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_commit import Attempt, refuse_vectors
 from retention.stores.delta_outlook import DeltaOutlook
+from retention.stores.delta_returned import find_returned, refuse_returned
 from retention.stores.delta_table import DeltaHandle
 from retention.stores.layout import Layout, StoreSettings
 from schemas.files import LOGGED_FILES
@@ -74,6 +75,16 @@ class DeltaStore(FileStore):
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
+        snapshot = self._opened()
+        refuse_returned(self._layout, snapshot.version)
+        return snapshot
+
+    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table to mend it, and list what other writers have brought back."""
+        snapshot = self._opened()
+        return snapshot, tuple(find_returned(self._layout, snapshot.version))
+
+    def _opened(self) -> Snapshot:
         with self._opening():
             handle, live = delta_table.read_handle(self._layout)
         grace_ns = self._settings.grace_ns
@@ -86,7 +97,7 @@ class DeltaStore(FileStore):
             index.effective(handle.logged, live),
             handle,
             follows=not self._grace_differs,
-            seal=handle.mark and handle.mark.seal,
+            seal=None if handle.mark is None else handle.mark.seal,
         )
 
     def files_with_vectors(self, snapshot: Snapshot) -> list[str]:
@@ -224,6 +235,7 @@ class DeltaStore(FileStore):
             raise StalePlanError(
                 f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
             )
+        refuse_returned(self._layout, newer.table.version())
         return newer, live
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:

@@ -56,8 +56,8 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
 
     So it is if either end is not the entry any more that the mark was made of.
     Everything but adding and removing files and raising counters is of another kind: a change of the table's
-    properties or features, deletion vectors, and a purge that begins an epoch. Then the table itself has to be opened
-    and examined.
+    properties or features, deletion vectors, the removal of what is gone already, and a purge that begins an epoch.
+    Then the table itself has to be opened and examined.
     """
     wanted = range(before.version + 1, now.version + 1)
     if (
@@ -95,7 +95,8 @@ def _replay(found: Changes, lines: list[bytes]) -> None:
             _raise(found.counters, said["appId"], said["version"])
         elif kind != "commitInfo":
             raise ValueError(kind)
-    if not lines or removes.keys() & adds.keys():
+    gone = (found.removed.keys() | found.passing.keys()) - found.added.keys()
+    if not lines or removes.keys() & (adds.keys() | gone):
         raise ValueError
     for path, place in removes.items():
         passing = found.added.pop(path, None) is not None

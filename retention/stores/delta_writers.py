@@ -44,7 +44,7 @@ def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, s
         entry = read_entry(layout, number)
         if entry is None:
             return
-        said = _commit_info(entry)
+        said = commit_info(entry)
         if TOKEN in said:
             return
         program = str(said.get("engineInfo") or "a program that does not say its name")
@@ -52,7 +52,8 @@ def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, s
             yield number, program
 
 
-def _commit_info(entry: bytes) -> dict[str, object]:
+def commit_info(entry: bytes) -> dict[str, object]:
+    """What an entry of a log says of who made it, and how."""
     for line in entry.splitlines():
         if line.startswith(b'{"commitInfo"'):
             return dict(json.loads(line)["commitInfo"])

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from retention import files
 from retention.stores import delta_grace, delta_table, index, number_bounds
 from retention.stores.cache import StatisticsCache
+from retention.stores.delta_returned import refuse_returned
 from retention.stores.layout import Layout, check_format
 from retention.stores.parquet_log import ParquetLog
 from retention.stores.parquet_moves import Places
@@ -65,6 +66,7 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
     if not delta_table.exists(layout):
         return None
     handle, live = delta_table.read_handle(layout)
+    refuse_returned(layout, handle.table.version())
     index.refuse_nulls(layout, live)
     number_bounds.refuse_impossible(layout, live)
     number_bounds.refuse_counters(layout, index.effective(handle.logged, live))

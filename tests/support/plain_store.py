@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retention.config.stream import StreamConfig
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
-from retention.ports import Mark, Snapshot, Swap
+from retention.ports import Mark, Returned, Snapshot, Swap
 from retention.segments import CONSUMERS, RELEASED, Counters, DataFile, Inventory
 from retention.stores.index import in_order
 from retention.stores.released import Released
@@ -56,6 +56,9 @@ class PlainStore:
     def snapshot(self) -> Snapshot:
         files, counters = self.versions[-1]
         return Snapshot(len(self.versions) - 1, "plain", files, counters)
+
+    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        return self.snapshot(), ()
 
     def inventory(self, snapshot: Snapshot) -> Inventory:
         files, counters = self.versions[snapshot.version]

@@ -247,6 +247,19 @@ def test_removing_what_the_ledger_does_not_know_makes_the_table_be_opened(tmp_pa
     assert table.ahead() is None
 
 
+def test_removing_what_is_gone_already_makes_the_table_be_opened(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.keep()
+    gone = table.sorted()[0]
+    table.commit([gone], [])
+    assert table.ahead() is not None
+    table.keep()
+    twice = table.sorted()[0]
+    table.commit([twice], [])
+    table.commit([twice], [stats(1, 1, 2, "f" * 32)])
+    assert table.ahead() is None
+
+
 def test_rows_that_reach_into_the_next_segment_are_refused_by_name(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.append(9)
