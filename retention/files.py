@@ -164,6 +164,12 @@ def delete(locations: Iterable[str]) -> None:
                 Path(location).unlink()
 
 
+def delete_directory(directory: str) -> None:
+    """Delete all objects below a prefix of an object store."""
+    with suppress(FileNotFoundError), telling(directory, FileNotFoundError):
+        file_system().delete_dir(_key(directory))
+
+
 def names(directory: str) -> list[str]:
     """The names of the files directly in a directory, sorted; none if it does not exist.
 

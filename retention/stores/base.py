@@ -17,6 +17,7 @@ from retention.ports import Returned, Snapshot
 from retention.segments import Counters, DataFile
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index
+from retention.stores.exclusion import refuse_without_exclusion
 from retention.stores.layout import (
     FormatRecord,
     Layout,
@@ -71,7 +72,9 @@ class FileStore(ABC):
 
         Raises:
             DamagedError: it is not, and was.
+            RefusedError: commits do not exclude each other at that place.
         """
+        refuse_without_exclusion(self._layout.root)
         record = self._check_format()
         if not self._made():
             refuse_lost(self._layout, record, self._made)
@@ -116,6 +119,7 @@ class FileStore(ABC):
         return self._new(path, source.partition, source.segment)
 
     def _new(self, path: str, partition: int, segment: int) -> DataFile:
+        refuse_without_exclusion(self._layout.root)
         location = self._place_of_new(self._staged.add(path))
         files.make_directory(location.rpartition("/")[0])
         return self._layout.data_file((path, partition, segment), location)

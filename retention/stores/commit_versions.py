@@ -13,6 +13,7 @@ from retention import files
 from retention.errors import DamagedError
 from retention.failing import failure
 from retention.steps import Step, reached
+from retention.stores.exclusion import refuse_without_exclusion
 
 CHECKPOINT_EVERY = 10
 _LOG = "_delta_log"
@@ -40,6 +41,7 @@ class CommitVersions:
 
     def add(self, number: int, content: bytes) -> bool:
         """Commit a version; False if a rival has come first."""
+        refuse_without_exclusion(self.directory)
         options = files.storage_options()
         try:
             if number == 1:

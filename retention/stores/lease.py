@@ -18,6 +18,7 @@ from retention import files
 from retention.errors import BusyError
 from retention.failing import telling
 from retention.steps import Step, reached
+from retention.stores.exclusion import refuse_without_exclusion
 
 KINDS = ("maintenance", "append")
 
@@ -47,8 +48,10 @@ def lease(
 
     Raises:
         BusyError: someone else holds it.
+        RefusedError: commits do not exclude each other at that place.
     """
     place = files.join(root, "_retention", f"{kind}.lease")
+    refuse_without_exclusion(root)
     if files.is_remote(root):
         with _held_object(place, clock(), wait_s, expiry_s):
             yield

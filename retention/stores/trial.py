@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import CommitProperties
 
 from retention import files
+from retention.threads import in_threads
 
+TRIAL = ".retention-trial-"
+"""How the names of places begin that are gone after a trial, unless it was killed."""
+RIVALS = 3
+"""So many commits of one version begin at the same instant."""
+_PATIENCE_S = 30.0
 _COLUMN = pa.schema([pa.field("tried", pa.int64())])
 _LOG = "_delta_log"
+_MARK = "rival"
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 @contextmanager
@@ -27,14 +37,17 @@ def trial_place(directory: str) -> Iterator[str]:
     Raises:
         OSError: it cannot be made there.
     """
-    place = files.join(directory, f".retention-doctor-{uuid.uuid4().hex}")
+    place = files.join(directory, f"{TRIAL}{uuid.uuid4().hex}")
     if not files.is_remote(place):
         Path(place).mkdir()
     try:
         yield place
     finally:
-        for inside in (files.join(place, _LOG), place):
-            _empty(inside)
+        if files.is_remote(place):
+            files.delete_directory(place)
+        else:
+            for inside in (files.join(place, _LOG), place):
+                _empty(inside)
 
 
 def write_and_read(place: str) -> int:
@@ -79,16 +92,37 @@ def locks_exclude(place: str) -> bool:
 
 
 def commits_exclude(place: str) -> bool:
-    """Whether of two Delta commits of the same version the second is refused; on S3, a conditional put."""
+    """Whether of Delta commits of the same version one alone is let through, and stays; on S3, of conditional puts.
+
+    One after the other tells nothing: before it writes, deltalake looks whether the version is there. All of them
+    have looked before the first has written, so that what refuses the others is the store.
+
+    Raises:
+        Exception: whatever else than a refusal the store answered.
+    """
     options = files.storage_options() if files.is_remote(place) else None
-    DeltaTable.create(place, _COLUMN, storage_options=options)
-    first, second = (DeltaTable(place, storage_options=options) for _ in range(2))
-    _commit(first)
-    try:
-        _commit(second)
-    except CommitFailedError:
+    entries = files.join(place, _LOG)
+    files.replace(files.join(entries, f"{0:020d}.json"), _empty_table())
+
+    def opened(_: int) -> DeltaTable:
+        return DeltaTable(place, storage_options=options)
+
+    tables = list(in_threads(opened, range(RIVALS), RIVALS))
+    start = threading.Barrier(RIVALS, timeout=_PATIENCE_S)
+
+    def let_through(number: int) -> bool:
+        start.wait()
+        try:
+            _commit(tables[number], number)
+        except CommitFailedError:
+            return False
         return True
-    return False
+
+    answers = list(in_threads(let_through, range(RIVALS), RIVALS))
+    entry = files.read_bytes(files.join(entries, f"{1:020d}.json")) or b"{}"
+    kept = int(json.loads(entry.splitlines()[0])["commitInfo"][_MARK])
+    # A lost answer makes the winner's own second try look like a rival.
+    return not any(answers) or [n for n, wrote in enumerate(answers) if wrote] == [kept]
 
 
 def local_abilities() -> dict[str, Callable[[str], bool]]:
@@ -96,9 +130,32 @@ def local_abilities() -> dict[str, Callable[[str], bool]]:
     return {"hard links": links_exclude, "renames": renames_last, "locks": locks_exclude}
 
 
-def _commit(table: DeltaTable) -> None:
-    once = CommitProperties(max_commit_retries=0)
-    table.create_write_transaction([], "append", _COLUMN, commit_properties=once)
+def _empty_table() -> bytes:
+    """The first entry of a log."""
+    column = {"name": "tried", "type": "long", "nullable": True, "metadata": {}}
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": [column]}),
+        "partitionColumns": [],
+        "configuration": {},
+    }
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    return b"\n".join(
+        json.dumps(action).encode() for action in ({"protocol": protocol}, {"metaData": metadata})
+    )
+
+
+def _commit(table: DeltaTable, number: int) -> None:
+    marked = CommitProperties(custom_metadata={_MARK: str(number)}, max_commit_retries=0)
+    table.create_write_transaction(
+        [],
+        "append",
+        _COLUMN,
+        partition_by=[],
+        commit_properties=marked,
+        post_commithook_properties=_NO_HOOKS,
+    )
 
 
 @contextmanager
@@ -111,9 +168,7 @@ def _descriptor(place: str) -> Iterator[int]:
 
 
 def _empty(directory: str) -> None:
-    if files.is_remote(directory):
-        files.delete(files.join(directory, name) for name in files.names(directory))
-    elif Path(directory).is_dir():
+    if Path(directory).is_dir():
         for entry in Path(directory).iterdir():
             entry.unlink()
         Path(directory).rmdir()

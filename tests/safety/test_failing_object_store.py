@@ -18,6 +18,7 @@ from retention.errors import UsageError
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.passes.planfile import load_plans, save_plans
+from retention.stores.exclusion import refuse_without_exclusion
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.buckets import BUCKET, object_store
 from tests.support.crashes import AS_OF, NOW, digest
@@ -67,7 +68,10 @@ class Lake:
         number = next(_numbers)
         for name, content in objects.items():
             self.behind.put_object(Bucket=BUCKET, Key=f"{number}/{name}", Body=content)
-        return f"s3://{BUCKET}/{number}"
+        place = f"s3://{BUCKET}/{number}"
+        # Who tries a place asks in threads, so that no request can be named by its number.
+        refuse_without_exclusion(f"{place}/streams/ORDERS")
+        return place
 
     def a_minute_passes(self, place: str) -> None:
         """Leases that could not be given back run out."""

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from retention.stores.trial import TRIAL
 from tests.support.faults import Call
 
 SLOW_S = 0.5
@@ -62,6 +63,8 @@ class Front:
     plan: dict[tuple[str, int], Kind] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     met: int = 0
+    unconditional: bool = False
+    """Puts go on without the condition that they came with, as behind a proxy that knows no such header."""
     _counts: Counter[str] = field(default_factory=Counter)
     _down: bool = False
     _lock: Any = field(default_factory=threading.Lock)
@@ -136,7 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _asked(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         behind = http.client.HTTPConnection(*self.front.store, timeout=60)
-        left = ("connection", "expect", "transfer-encoding")
+        left: tuple[str, ...] = ("connection", "expect", "transfer-encoding")
+        if self.front.unconditional:
+            left += ("if-none-match",)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in left}
         behind.request(self.command, self.path, body, headers)
         answer = behind.getresponse()
@@ -184,6 +189,8 @@ def _named(method: str, target: str, headers: Any) -> tuple[str, str]:
 
 
 def _sort(parts: list[str]) -> str:
+    if any(part.startswith(TRIAL) for part in parts):
+        return "trial"
     if "_delta_log" in parts:
         return "_delta_log"
     if parts[:1] == ["streams"]:
