@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ class Copy:
     """Where to: several are divided by deadline, as far as it pays."""
     removed: np.ndarray
     """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
+
+    def attempt(self) -> Copy:
+        """The task with targets that no other attempt writes."""
+        return replace(self, targets=tuple(target.of_attempt() for target in self.targets))
 
     @property
     def gone(self) -> np.ndarray:

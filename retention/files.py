@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ move = durable.move
 sync_directory = syncs.sync_directory
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+_HELD_BYTES = 8 << 20
+"""So much of what goes to an object store is held in memory; the rest waits in a temporary file."""
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -110,8 +113,19 @@ def read_bytes(location: str) -> bytes | None:
 def create(location: str) -> Iterator[Any]:
     """Write a file that appears whole, or not at all if the block raises; durable after the block.
 
-    Two attempts of one task may write the same location: the last one stays.
+    Whatever was there before stays until then. Two attempts of one task may write the same location: the last one
+    stays.
     """
+    with (
+        telling(location),
+        _held(location) if is_remote(location) else durable.write(location) as sink,
+    ):
+        yield sink
+
+
+@contextmanager
+def create_own(location: str) -> Iterator[Any]:
+    """As `create`, for a location that nobody else knows: on an object store it goes up while it is written."""
     with (
         telling(location),
         _upload(location) if is_remote(location) else durable.write(location) as sink,
@@ -131,7 +145,7 @@ def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
         location = join(directory, name)
         with (
             telling(location),
-            _upload(location) if is_remote(location) else durable.put(location) as sink,
+            _held(location) if is_remote(location) else durable.put(location) as sink,
         ):
             sink.write(content)
     if not is_remote(directory):
@@ -215,12 +229,24 @@ def lengths(locations: Sequence[str]) -> list[int | None]:
 
 
 @contextmanager
+def _held(location: str) -> Iterator[Any]:
+    """Hold back what is written until it is whole: an upload that is given up would take the place of what is there."""
+    with SpooledTemporaryFile(_HELD_BYTES) as held:
+        yield held
+        held.seek(0)
+        sink = file_system().open_output_stream(_key(location))
+        while piece := held.read(_HELD_BYTES):
+            sink.write(piece)
+        sink.close()
+
+
+@contextmanager
 def _upload(location: str) -> Iterator[Any]:
+    """What a failed block left is deleted: a stream that is let go completes its upload."""
     sink = file_system().open_output_stream(_key(location))
     try:
         yield sink
     except BaseException:
-        # Closing completes the upload; what a failed block left must not stay as if it were whole.
         with suppress(OSError):
             sink.close()
         with suppress(OSError):

@@ -37,6 +37,7 @@ REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
 _STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time", "msg_id"]
 _DICTIONARY = ["subject"]
 _NAMED = {"seq": "the sequence", "size": "a size of"}
+_OF_OBJECT_STORE = "AWS Error"
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
 
 @contextmanager
 def messages_to(location: str) -> Iterator[Callable[[pa.Table], None]]:
-    """A Parquet file that takes tables of shape `FILE_COLUMNS` during the block; durable after it."""
+    """A Parquet file of its writer's own that takes tables of `FILE_COLUMNS` during the block; durable after it."""
     with (
-        files.create(location) as sink,
+        files.create_own(location) as sink,
         pq.ParquetWriter(
             sink,
             FILE_COLUMNS,
@@ -264,9 +265,14 @@ def damaged(file: DataFile, error: Exception) -> RetentionError:
     """The error of a data file that cannot be read: the storage's, if that is what failed."""
     if isinstance(error, StorageError):
         return error
-    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+    if isinstance(error, OSError) and _is_of_storage(error):
         return failure(file.location, error)
     return DamagedError(
         f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line(error)}); nothing was "
         "changed; restore that file from a copy, or remove it from the table"
     )
+
+
+def _is_of_storage(error: OSError) -> bool:
+    """Whether a disk or an object store failed; what Arrow cannot make sense of is an `OSError`, too."""
+    return error.errno not in (None, errno.ENOENT) or _OF_OBJECT_STORE in str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -297,11 +297,20 @@ class Store(Protocol):
         ...
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete staged files that no commit named."""
+        """Delete what was written for staged files that no commit named, under whatever name attempts gave it."""
         ...
 
     def finish(self) -> None:
         """End a run: checkpoint the log when enough versions are new."""
+        ...
+
+
+@runtime_checkable
+class WritesFiles(Protocol):
+    """A task that writes files; only the results of attempts tell which."""
+
+    def attempt(self) -> Self:
+        """The task as one attempt carries it out: what it writes has names that no other attempt has."""
         ...
 
 
@@ -316,5 +325,13 @@ class Engine(Protocol):
     def map(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], weights: Sequence[int]
     ) -> list[Result]:
-        """Apply a picklable function to each task, balanced by `weights` (bytes to read); results in order of tasks."""
+        """Apply a picklable function to each task, balanced by `weights` (bytes to read); results in order of tasks.
+
+        Tasks that write files are carried out as attempts of their own.
+        """
         ...
+
+
+def carried_out(function: Callable[[Task], Result], task: Task) -> Result:
+    """What one attempt at a task comes to."""
+    return function(task.attempt() if isinstance(task, WritesFiles) else task)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ EPOCH = "epoch"
 """The name under which logs keep the epoch of a topic's counters."""
 RUN = "run"
 """The name under which logs keep when the last recorded run began that committed: it outlives the entry."""
+_ATTEMPT_DIGITS = 16
+_SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
 """No ranges of sequences."""
 
@@ -88,6 +91,28 @@ class DataFile:
     """Where it lies once a rival's commit has removed it, if that is elsewhere."""
     hidden: np.ndarray = field(default_factory=lambda: NO_RANGES, compare=False)
     """Sequences that no reader sees any more: ascending, disjoint ranges, both ends inclusive; shape (n, 2)."""
+
+    def named(self, path: str) -> DataFile:
+        """The file under another name in the same directory."""
+        name = path.rpartition("/")[2]
+        location, digest = (
+            f"{place.rpartition('/')[0]}/{name}" for place in (self.location, self.digest_location)
+        )
+        return replace(self, path=path, location=location, digest_location=digest)
+
+    def of_attempt(self) -> DataFile:
+        """The file as one attempt of a task writes it, under a name that no other attempt has.
+
+        Engines may try a task again, or twice at a time, and one that is given up may write on: none of them may touch
+        what another one has written and a commit has named.
+        """
+        own = secrets.token_hex(_ATTEMPT_DIGITS // 2)
+        return self.named(f"{slot_of(self.path)}{own}{_SUFFIX}")
+
+
+def slot_of(path: str) -> str:
+    """What the paths of all attempts to write one staged file begin with, and no other path."""
+    return path[: -_ATTEMPT_DIGITS - len(_SUFFIX)]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -16,7 +16,7 @@ from retention.apart import write_apart
 from retention.errors import VerificationError
 from retention.ports import Store
 from retention.rules.rolling import Active, RollRule, roll
-from retention.segments import DataFile
+from retention.segments import DataFile, slot_of
 from schemas.messages import FILE_COLUMNS
 
 PARTITION = 0
@@ -52,9 +52,11 @@ class Staging:
         self._files.append(file)
         return file
 
-    def named(self, paths: Container[str]) -> list[DataFile]:
-        """Those of the files that have one of these paths, in the order in which they were handed out."""
-        return [file for file in self._files if file.path in paths]
+    def named(self, paths: Iterable[str]) -> list[DataFile]:
+        """The files that attempts wrote under these paths, in the order in which their slots were handed out."""
+        written = {slot_of(path): path for path in paths}
+        slots = ((file, slot_of(file.path)) for file in self._files)
+        return [file.named(written[slot]) for file, slot in slots if slot in written]
 
     def discard(self) -> None:
         """Delete the files, which no commit named."""

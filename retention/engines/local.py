@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from retention.ports import Result, Task
+from retention.ports import Result, Task, carried_out
 from retention.threads import in_threads
 
 _THREADS = min(4, os.cpu_count() or 1)
@@ -21,4 +22,4 @@ class LocalEngine:
     ) -> list[Result]:
         """Apply `function` to each task; results in order of tasks."""
         del weights
-        return list(in_threads(function, tasks, _THREADS))
+        return list(in_threads(partial(carried_out, function), tasks, _THREADS))

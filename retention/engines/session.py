@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 GIB = 1024**3
+TASK_ATTEMPTS = 4
+"""As on a cluster; in one process Spark would otherwise try a task once."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -110,7 +112,7 @@ def _settings(java_options: str) -> dict[str, str]:
     s3a = s3a_jars()
     reach = s3a_settings() if s3a else {}
     return reach | {
-        "spark.master": "local[*]",
+        "spark.master": f"local[*,{TASK_ATTEMPTS}]",
         "spark.jars": ",".join(str(jar) for jar in [*delta_jars(), *s3a]),
         "spark.driver.memory": f"{_driver_memory() // 1024**2}m",
         "spark.driver.host": "127.0.0.1",

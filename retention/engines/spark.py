@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from retention.engines.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.balance import groups
-from retention.errors import RetentionError
-from retention.ports import Result, Task
+from retention.ports import Result, Task, carried_out
 
-_CARRIED = (RetentionError, OSError)
-"""Errors that say what to do, and those of a disk: they keep their class on the way to the driver."""
 _RESULT = "number long, outcome binary"
 
 
@@ -59,7 +58,8 @@ class SparkEngine:
         placed = slots.join(
             F.broadcast(self._session.createDataFrame(sent)), on="group", how="inner"
         )
-        received = placed.select("share").mapInArrow(_worker(function), _RESULT).toArrow()
+        worker = _worker(function, attempts_of(self._session))
+        received = placed.select("share").mapInArrow(worker, _RESULT).toArrow()
         return _in_order(received)
 
     def _workers(self) -> int:
@@ -68,6 +68,7 @@ class SparkEngine:
 
 def _worker(
     function: Callable[[Any], Any],
+    attempts: int,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that a Spark task runs over its share."""
 
@@ -75,7 +76,8 @@ def _worker(
         for batch in batches:
             for share in batch.column("share").to_pylist():
                 for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
-                    outcome = pickle.dumps(_outcome(function, task))
+                    act = partial(carried_out, function, task)
+                    outcome = pickle.dumps(outcome_of(act, attempts))
                     yield pa.RecordBatch.from_arrays(
                         [pa.array([number], pa.int64()), pa.array([outcome], pa.binary())],
                         names=["number", "outcome"],
@@ -84,17 +86,9 @@ def _worker(
     return run
 
 
-def _outcome(function: Callable[[Any], Any], task: Any) -> Any:
-    """A task's result, or the error that it ended with."""
-    try:
-        return function(task)
-    except _CARRIED as error:
-        return error
-
-
 def _in_order(received: pa.Table) -> list[Any]:
     outcomes = [pickle.loads(raw) for raw in received.sort_by("number")["outcome"].to_pylist()]  # noqa: S301
     for outcome in outcomes:
-        if isinstance(outcome, _CARRIED):
+        if isinstance(outcome, CARRIED):
             raise outcome
     return outcomes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +15,17 @@ from pyspark.sql import functions as F
 
 from retention import rows
 from retention.apart import write_apart
+from retention.engines.attempts import attempts_of
 from retention.engines.spark_columns import ARRIVING, arriving
 from retention.engines.spark_source import Source, checked
-from retention.engines.spark_tasks import PART_BITS, KeptFrame, Task, answer, changed, outcomes
-from retention.errors import RetentionError
+from retention.engines.spark_tasks import (
+    PART_BITS,
+    KeptFrame,
+    Task,
+    changed,
+    outcomes,
+    written_shares,
+)
 from retention.rules.rolling import Active, RollRule, roll
 from retention.segments import DataFile
 from retention.staging import Staged, Staging, described, numbered
@@ -88,7 +96,8 @@ class SortedFrame(KeptFrame):
         if not placed:
             return []
         numbered_parts = self._sorted.select(F.spark_partition_id().alias("part"), *ARRIVING)
-        written = outcomes(numbered_parts, _writer(placed, self._storage))
+        attempts = attempts_of(self._sorted.sparkSession)
+        written = outcomes(numbered_parts, _writer(placed, self._storage, attempts))
         shares = sum(len(shares) for shares in placed.values())
         if len(written) != shares:
             raise changed(f"{len(written)} of {shares} parts were written")
@@ -143,33 +152,21 @@ def _runs(parts: np.ndarray, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield from pairwise(edges)
 
 
-def _writer(placed: dict[int, list[Share]], storage: rows.Storage) -> Task:
-    """The task that writes one partition's files."""
+def _writer(placed: dict[int, list[Share]], storage: rows.Storage, attempts: int) -> Task:
+    """The task that writes one partition's files, and answers with rows of `FILE_STATS` for each share."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = Source(batches)
-        for outcome in _outcomes(source, placed.get(source.part, []), storage):
-            yield answer(outcome)
+        shares = placed.get(source.part, [])
+        yield from written_shares(source, shares, partial(_write_share, source, storage), attempts)
 
     return run
 
 
-def _outcomes(
-    source: Source, shares: Sequence[Share], storage: rows.Storage
-) -> Iterator[list[dict[str, Any]] | RetentionError]:
-    """Rows of `FILE_STATS` for each share, or the error that ended the task."""
-    try:
-        for share in shares:
-            yield _write_share(source, share, storage)
-        if not source.is_spent:
-            raise changed("more rows came than were counted")
-    except RetentionError as error:
-        yield error
-
-
-def _write_share(source: Source, share: Share, storage: rows.Storage) -> list[dict[str, Any]]:
+def _write_share(source: Source, storage: rows.Storage, share: Share) -> list[dict[str, Any]]:
     completed = (rows.complete(checked(table), storage) for table in source.take(share.messages))
-    written = write_apart(share.files, numbered(completed, share.first_seq))
+    own = [file.of_attempt() for file in share.files]
+    written = write_apart(own, numbered(completed, share.first_seq))
     wrote = {
         "messages": share.messages,
         "bytes": share.bytes,

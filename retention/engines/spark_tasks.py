@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-from retention.errors import RetentionError, VerificationError
+from retention.engines.attempts import CARRIED, outcome_of
+from retention.engines.spark_source import Source
+from retention.errors import VerificationError
 
 PART_BITS = 33
 """`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
 _OUTCOME = "outcome binary"
 
+Share = TypeVar("Share")
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -42,14 +46,37 @@ def outcomes(frame: DataFrame, task: Task) -> list[Any]:
     """What tasks over a frame answer, each with `answer`.
 
     Raises:
-        RetentionError: the first that one of them answered.
+        RetentionError, OSError: the first that one of them answered.
     """
     received = frame.mapInArrow(task, _OUTCOME).toArrow()
     found = [pickle.loads(one) for one in received["outcome"].to_pylist()]  # noqa: S301  (our own)
     for outcome in found:
-        if isinstance(outcome, RetentionError):
+        if isinstance(outcome, CARRIED):
             raise outcome
     return found
+
+
+def written_shares(
+    source: Source, shares: Sequence[Share], write: Callable[[Share], Any], attempts: int
+) -> Iterator[pa.RecordBatch]:
+    """What a task answers that writes the shares of one partition, up to the first error.
+
+    Args:
+        source: the partition's rows.
+        shares: what they are divided into.
+        write: writes one share, and says what came of it.
+        attempts: how often Spark tries a task.
+
+    Raises:
+        OSError: as `outcome_of`.
+    """
+    for share in shares:
+        outcome = outcome_of(partial(write, share), attempts)
+        yield answer(outcome)
+        if isinstance(outcome, CARRIED):
+            return
+    if not source.is_spent:
+        yield answer(changed("more rows came than were counted"))
 
 
 def answer(outcome: Any) -> pa.RecordBatch:

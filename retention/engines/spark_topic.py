@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from retention import parquet_files
+from retention.engines.attempts import attempts_of
 from retention.engines.spark_source import Source
-from retention.engines.spark_tasks import PART_BITS, KeptFrame, Task, answer, changed, outcomes
+from retention.engines.spark_tasks import (
+    PART_BITS,
+    KeptFrame,
+    Task,
+    answer,
+    changed,
+    outcomes,
+    written_shares,
+)
 from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
-from retention.errors import RetentionError
 from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_pieces import Piece, Pieces, clipped
@@ -92,11 +101,15 @@ class TopicFrame(KeptFrame):
         if not placed:
             return []
         rows = self._sorted.select(F.spark_partition_id().alias("part"), *COLUMNS)
-        written = outcomes(rows, _writer(placed, self._policy, completing))
+        attempts = attempts_of(self._sorted.sparkSession)
+        write = partial(_write_share, policy=self._policy, completing=completing)
+        written = outcomes(rows, _writer(placed, write, attempts))
         shares = sum(map(len, placed.values()))
         if len(written) != shares:
             raise changed(f"{len(written)} of {shares} parts were written")
-        return sorted(written, key=lambda row: (row["partition"], row["min_seq"]))
+        return sorted(
+            chain.from_iterable(written), key=lambda row: (row["partition"], row["min_seq"])
+        )
 
 
 def _place(piece: Piece) -> tuple[int, int, int]:
@@ -121,23 +134,28 @@ def _layer(ends: TopicEnds, policy: TopicPolicy) -> Task:
     return run
 
 
-def _writer(placed: Mapping[int, list[Share]], policy: TopicPolicy, completing: Completing) -> Task:
-    """The task that writes one partition's files."""
+def _writer(
+    placed: Mapping[int, list[Share]],
+    write: Callable[[Source, Share], list[dict[str, Any]]],
+    attempts: int,
+) -> Task:
+    """The task that writes one partition's files, and answers with rows of `FILE_STATS` for each share."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = Source(batches)
-        try:
-            for share in placed.get(source.part, []):
-                parquet_files.write_messages(
-                    share.file.location, _completed(source, share, policy, completing)
-                )
-                yield from map(answer, described([share.file], share.wrote))
-            if not source.is_spent:
-                raise changed("more rows came than were counted")
-        except RetentionError as error:
-            yield answer(error)
+        shares = placed.get(source.part, [])
+        yield from written_shares(source, shares, partial(write, source), attempts)
 
     return run
+
+
+def _write_share(
+    source: Source, share: Share, policy: TopicPolicy, completing: Completing
+) -> list[dict[str, Any]]:
+    file = share.file.of_attempt()
+    completed = _completed(source, share, policy, completing)
+    parquet_files.write_messages(file.location, completed)
+    return described([file], share.wrote)
 
 
 def _completed(

@@ -170,11 +170,16 @@ class FileStore(ABC):
         return found
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete those of the files that were staged here and that no commit can have named."""
-        gone = self._staged.release(paths)
+        """Delete what attempts have written for those of the files that were staged here and are in no commit."""
+        gone = [path for slot in self._staged.release(paths) for path in self._written(slot)]
         files.delete(self._place_of_new(path) for path in gone)
         files.delete(self._layout.own("subjects", path) for path in gone)
         reached(Step.STAGED_DISCARDED)
+
+    def _written(self, slot: str) -> list[str]:
+        directory, _, beginning = slot.rpartition("/")
+        names = files.names(self._place_of_new(directory))
+        return [f"{directory}/{name}" for name in names if name.startswith(beginning)]
 
     def _check_format(self) -> FormatRecord | None:
         return check_format(self._layout, self.FORMAT)

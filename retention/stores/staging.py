@@ -6,23 +6,24 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from retention.errors import CommitUnknownError, RetentionError, StorageError
+from retention.segments import slot_of
 
 
 class Staged:
-    """The paths that one store handed out."""
+    """The slots that one store handed out; each attempt to fill one gives its file a name of its own."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
 
     def add(self, path: str) -> str:
         """Remember a path handed out."""
-        self._open.add(path)
+        self._open.add(slot_of(path))
         return path
 
     @contextmanager
     def settling(self, paths: Iterable[str]) -> Iterator[None]:
         """Around a commit of these: they stay deletable only if it certainly did not happen."""
-        named = self._open.intersection(paths)
+        named = self._open.intersection(map(slot_of, paths))
         self._open -= named
         try:
             yield
@@ -33,7 +34,7 @@ class Staged:
             raise
 
     def release(self, paths: Iterable[str]) -> list[str]:
-        """Those of the paths that may be deleted now: staged here, and certainly in no commit."""
-        gone = sorted(self._open.intersection(paths))
+        """The slots of those paths whose files may be deleted now: staged here, and certainly in no commit."""
+        gone = sorted(self._open.intersection(map(slot_of, paths)))
         self._open.difference_update(gone)
         return gone

@@ -30,6 +30,10 @@ class Bringing:
     subject: str | None
     """Of all its messages, where a topic gets another name; None: as they have it."""
 
+    def attempt(self) -> Bringing:
+        """The task with a target that no other attempt writes."""
+        return replace(self, copy=self.copy.attempt())
+
 
 @contextmanager
 def staged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,10 @@ class Taking:
     """It is written only if the log holds a message."""
     subject: str
     """The topic's name."""
+
+    def attempt(self) -> Taking:
+        """The task with a file that no other attempt writes."""
+        return replace(self, file=self.file.of_attempt())
 
 
 @dataclass(frozen=True)

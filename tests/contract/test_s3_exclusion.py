@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from retention import files
@@ -34,7 +34,7 @@ def door(server: dict[str, str], bucket: str) -> Iterator[tuple[Front, str]]:
 
 
 @pytest.fixture
-def retention(bucket: str) -> Callable[..., Result]:
+def retention(bucket: str) -> Callable[..., Any]:
     """Runs a command on a warehouse with a stream that has messages, all written without the proxy."""
     config = {"streams": [ORDERS, {"name": "NEW", "subjects": ["new.>"]}]}
     files.replace(f"{bucket}/retention.yaml", json.dumps(config).encode())
@@ -46,7 +46,7 @@ def retention(bucket: str) -> Callable[..., Result]:
 def test_where_conditions_are_dropped_every_write_is_refused_and_reading_goes_on(
     door: tuple[Front, str],
     bucket: str,
-    retention: Callable[..., Result],
+    retention: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     front, address = door

@@ -52,6 +52,14 @@ def test_both_engines_plan_the_same_bytes_and_spark_applies_them(
 
 
 @pytest.mark.spark
+def test_a_task_that_fails_once_is_tried_again(seen: dict[str, Any]) -> None:
+    assert seen["applied at the second attempt"] == [0, ""]
+    assert seen["failed once"]
+    assert seen["left by attempts"] == list(range(64, 161))
+    assert seen["lost files"] == 1
+
+
+@pytest.mark.spark
 def test_frames_and_streaming_queries_are_appended_exactly_once(seen: dict[str, Any]) -> None:
     assert seen["appended"] == list(range(1, 31))
     streamed = seen["streamed"]

@@ -15,7 +15,7 @@ from retention.config.stream import StreamConfig
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Returned, Snapshot, Swap
-from retention.segments import CONSUMERS, RELEASED, Counters, DataFile, Inventory
+from retention.segments import CONSUMERS, RELEASED, Counters, DataFile, Inventory, slot_of
 from retention.stores.index import in_order
 from retention.stores.released import Released
 from retention.subject_counts import unpack
@@ -146,7 +146,9 @@ class PlainStore:
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
-            (self.folder / path).unlink(missing_ok=True)
+            slot = self.folder / slot_of(path)
+            for written in slot.parent.glob(f"{slot.name}*"):
+                written.unlink()
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         runs = [swap.metadata["run"] for swap in self.swaps]

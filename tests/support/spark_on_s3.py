@@ -6,14 +6,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
 from retention import files
+from retention.copies import Copied, Copy, copy_without
 from retention.engines.choice import EngineName
 from retention.engines.s3a import for_spark
 from retention.engines.session import build_session
 from retention.errors import RetentionError
+from retention.failing import failure
+from retention.passes import additions
+from retention.passes.orphans import orphans
 from retention.passes.planfile import save_plans
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay
@@ -114,6 +119,26 @@ def appends(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
     yield "streamed", sequences(warehouse(place))
 
 
+def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """A task that fails once, behind the file that it has written."""
+    del spark
+    made, flag = laid(place, max_msgs=97), f"{place}/failed"
+
+    def failing_once(task: Copy) -> Copied:
+        done = copy_without(task)
+        if files.length(flag) is None:
+            files.replace(flag, b"once")
+            raise failure(flag, OSError("AWS Error NETWORK_CONNECTION during PutObject operation"))
+        return done
+
+    with patch.object(additions, "copy_without", failing_once):
+        yield "applied at the second attempt", applied(made)
+    yield "failed once", files.length(flag)
+    yield "left by attempts", sequences(made)
+    lost = [one for one in orphans(made.stream("ORDERS").opened) if one.what.startswith("data")]
+    yield "lost files", len(lost)
+
+
 def hidden_rows(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
     """Spark deletes a row with a deletion vector: purged only where nobody else writes."""
     laid(place)
@@ -162,7 +187,7 @@ def main(place: str) -> None:
     """Say all that was seen, as one JSON object."""
     spark = build_session("s3", java_options="-XX:TieredStopAtLevel=1")
     seen: dict[str, Any] = {}
-    for scene in (same_plans, appends, hidden_rows, rivals):
+    for scene in (same_plans, appends, attempts, hidden_rows, rivals):
         seen |= dict(scene(f"{place}/{scene.__name__}", spark))
     spark.stop()
     print(json.dumps(seen))

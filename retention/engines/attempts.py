@@ -1,0 +1,56 @@
+"""Attempts at a Spark task: which errors are worth another one, and which attempt is the last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from retention.errors import RetentionError, UsageError
+
+CARRIED = (RetentionError, OSError)
+"""Errors that say what to do, and those of a disk: they keep their class on the way to the driver."""
+_LOCAL = re.compile(r"local(?:\[[^,\]]*(?:,\s*(?P<failures>\d+)\s*)?\])?")
+_DEFAULT = "4"
+
+
+def attempts_of(session: SparkSession) -> int:
+    """How often Spark tries a task of a session before it gives the work up."""
+    # Of a session by Spark Connect there is only this.
+    local = _LOCAL.fullmatch(session.conf.get("spark.master", "") or "")
+    if local is not None:
+        return int(local["failures"] or 1)
+    return int(session.conf.get("spark.task.maxFailures", _DEFAULT) or _DEFAULT)
+
+
+def outcome_of(act: Callable[[], Any], attempts: int) -> Any:
+    """What an act of a task answers with: its result, or the error that ended it.
+
+    Args:
+        act: what the task does.
+        attempts: how often Spark tries a task.
+
+    Raises:
+        OSError: the storage failed, which may be over when Spark tries again. The last attempt answers with it, so
+            that it reaches the driver as what it is.
+    """
+    try:
+        return act()
+    except CARRIED as error:
+        if may_pass(error) and not _is_last(attempts):
+            raise
+        return error
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether what ended a task may be gone on another try: the storage failed, and not for what it was asked."""
+    is_usage = getattr(error, "exit_code", None) == UsageError.exit_code
+    return isinstance(error, OSError) and not is_usage
+
+
+def _is_last(attempts: int) -> bool:
+    task = TaskContext.get()
+    return task is None or task.attemptNumber() + 1 >= attempts

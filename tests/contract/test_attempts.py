@@ -1,0 +1,87 @@
+"""Attempts at one task, at the same time and one after the other: none of them touches what another one wrote."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from retention import copies, files
+from retention.copies import Copy, copy_without, surviving
+from retention.errors import StorageError
+from retention.parquet_files import stats_table
+from retention.passes import archiving
+from retention.passes.archiving import Keeping, kept
+from retention.ports import Store, carried_out
+from retention.segments import slot_of
+from tests.contract.conftest import STORES, Stage
+from tests.contract.streams import append, latest, removing, sequences
+
+
+def a_copy(store: Store) -> Copy:
+    """A task that leaves 1 to 3 of ten messages out."""
+    append(store, range(1, 11))
+    [source] = store.data_files(latest(store)[1])
+    return Copy(source, (store.stage_copy(source),), np.array([[1, 3]]))
+
+
+def cut_short(read: Any) -> Any:
+    """A reader whose storage fails behind its first piece."""
+
+    def reading(*given: Any) -> Iterator[Any]:
+        yield next(iter(read(*given)))
+        raise OSError(errno.EIO, "the storage failed")
+
+    return reading
+
+
+@pytest.mark.parametrize("stage", STORES, indirect=True)
+def test_a_straggler_leaves_the_committed_file_alone(
+    stage: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = a_copy(store)
+    snapshot, before = latest(store)
+    first, second = (carried_out(copy_without, task) for _ in range(2))
+    [won], [lost] = first.stats, second.stats
+    assert won["path"] != lost["path"]
+    assert slot_of(won["path"]) == slot_of(lost["path"]) == slot_of(task.targets[0].path)
+    store.commit(removing(before, stats_table([won]), run="r"), snapshot)
+    with monkeypatch.context() as patched:
+        patched.setattr(copies, "surviving", cut_short(surviving))
+        with pytest.raises(StorageError):
+            carried_out(copy_without, task)
+    carried_out(copy_without, task)
+    store.discard([task.targets[0].path])
+    assert sequences(stage.open()) == list(range(4, 11))
+
+
+@pytest.mark.parametrize("stage", STORES, indirect=True)
+def test_what_no_commit_names_is_deleted_whoever_wrote_it(stage: Stage, store: Store) -> None:
+    task = a_copy(store)
+    written = [carried_out(copy_without, task).stats[0] for _ in range(2)]
+    [task_file] = task.targets
+    places = [task_file.named(one["path"]) for one in written]
+    assert all(files.length(place.location) for place in places)
+    store.discard([task_file.path])
+    assert not any(files.length(place.location) for place in places)
+    assert not any(files.length(place.digest_location) for place in places)
+    assert sequences(stage.open()) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("stage", ["delta", "delta-s3"], indirect=True)
+def test_a_straggler_leaves_the_archived_copy_alone(
+    stage: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = a_copy(store).source
+    task = Keeping(source, f"{stage.root}/archive/copy.parquet")
+    wanted = kept(task)
+    # One that looked before the first was done.
+    monkeypatch.setattr(archiving, "_same", lambda _: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "pieces", cut_short(files.pieces))
+        with pytest.raises(StorageError):
+            kept(task)
+    assert archiving.digest_of(task.copy) == wanted
