@@ -15,6 +15,7 @@ from retention.lean import spare_pandas
 from retention.passes.folding import FoldedLog
 from retention.passes.outcomes import code_of, sentence_of
 from retention.views.folded import folded_entry, folded_lines
+from retention.views.words import lines_text
 
 
 def main() -> int:
@@ -41,7 +42,7 @@ def main() -> int:
         print(f"fold: {sentence_of(error)}", file=sys.stderr)
         return code_of(error)
     for one in done:
-        print("\n".join(folded_lines(one)))
+        print(lines_text(folded_lines(one)))
     return 0
 
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from retention import printable
+
 
 class RetentionError(Exception):
-    """Root of every error this package raises on purpose; one sentence: what, where, why, what to do."""
+    """Root of every error this package raises on purpose; one sentence: what, where, why, what to do.
+
+    Names from data in it cannot steer a terminal, and locations keep their credentials to themselves.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable.sentence(super().__str__())
 
 
 class UsageError(RetentionError):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retention.errors import RetentionError, StorageError, UsageError
+from retention.printable import sentence
 
 _NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _OF_OBJECTS = "look at the bucket, the endpoint, the network and the credentials"
@@ -28,7 +29,7 @@ def failure(location: str, error: Exception) -> StorageError:
 
 def reason_of(error: OSError) -> str:
     """Where the storage failed and why, without what to do about it."""
-    return error.reason if isinstance(error, StorageError) else str(error)
+    return error.reason if isinstance(error, StorageError) else sentence(str(error))
 
 
 def _of_object_store(location: str, error: Exception) -> StorageError:
@@ -47,7 +48,7 @@ def _told(reason: str, remedy: str) -> StorageError:
     told = StorageError(
         f"{reason}; no commit was left half done; {remedy}, then run the command again"
     )
-    told.reason = reason
+    told.reason = sentence(reason)
     return told
 
 
@@ -69,4 +70,4 @@ def telling(location: str, *answers: type[OSError]) -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, or its name."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return sentence(next(iter(str(error).splitlines()), type(error).__name__))

@@ -18,6 +18,7 @@ from retention.errors import UsageError
 from retention.failing import telling
 from retention.object_store import file_system, has_bucket
 from retention.object_store import storage_options as _storage_options
+from retention.printable import NO_CREDENTIALS, has_credentials
 
 storage_options = _storage_options
 create_if_absent = durable.create_if_absent
@@ -34,7 +35,7 @@ def is_remote(location: str) -> bool:
     """Whether a location lies on an object store.
 
     Raises:
-        UsageError: its scheme is none that the engine can use.
+        UsageError: its scheme is none that the engine can use, or it names credentials.
     """
     scheme, separator, _ = location.partition("://")
     if not separator:
@@ -43,6 +44,8 @@ def is_remote(location: str) -> bool:
         raise UsageError(
             f"{location}: {scheme}:// is not supported; use a local path or an s3:// location"
         )
+    if has_credentials(location):
+        raise UsageError(f"{location}: {NO_CREDENTIALS}")
     return True
 
 

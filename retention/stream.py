@@ -41,6 +41,7 @@ from retention.views.messages import Selection, read_messages
 from retention.views.nats_export import Exported, export_nats_backup
 from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
 from retention.views.state import state_of
+from retention.views.words import lines_text
 from retention.writing.append import Appended
 from retention.writing.frames import append_frame, streaming_sink
 from retention.writing.from_archives import Wanted
@@ -342,7 +343,7 @@ class BoundPlan:
         return self.plan.summary() | self.plan.forecast.as_json()
 
     def __repr__(self) -> str:
-        return "\n".join(plan_text(self.plan))
+        return lines_text(plan_text(self.plan))
 
     def _repr_html_(self) -> str:
         return plan_html(self.plan)

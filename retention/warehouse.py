@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retention import files
+from retention.checks import parsed
 from retention.config import Config, StreamConfig
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
@@ -26,6 +26,7 @@ from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
+from retention.printable import visible
 from retention.run_names import started_ns
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_links_out
@@ -283,11 +284,11 @@ class Warehouse:
         content = files.read_bytes(files.join(root, "_retention", "format.json")) or b""
         # A format file that cannot be read is the store's to refuse.
         with suppress(ValueError, KeyError, TypeError):
-            return config.model_copy(update={"format": json.loads(content)["format"]})
+            return config.model_copy(update={"format": parsed(content)["format"]})
         return config
 
     def __repr__(self) -> str:
-        return f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})"
+        return visible(f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})")
 
 
 def open_warehouse(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from retention.checks import parsed
 from retention.cli.applying import asks
 from retention.cli.arguments import OneStream
 from retention.cli.output import put_json, put_lines, put_report, put_table, say
@@ -212,7 +213,7 @@ def _given(file: str | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        said = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        said = parsed(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
         return dict(said.get("config", said))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UsageError(

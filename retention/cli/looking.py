@@ -9,7 +9,15 @@ import typer
 
 from retention.cli.arguments import AsOf, OneStream, Partition, Streams, Topics
 from retention.cli.consumers import put_consumers
-from retention.cli.output import finish, put_json, put_lines, put_report, put_table, say
+from retention.cli.output import (
+    finish,
+    put_json,
+    put_json_lines,
+    put_lines,
+    put_report,
+    put_table,
+    say,
+)
 from retention.cli.settings import settings_of
 from retention.errors import UsageError
 from retention.units import format_instant, format_size
@@ -94,7 +102,7 @@ def messages(
         return
     as_lines = topic_lines if is_topic else message_lines
     lines = (line for table in tables for line in as_lines(table))
-    put_lines(lines if settings.format == "jsonl" else _as_array(lines))
+    put_json_lines(lines if settings.format == "jsonl" else _as_array(lines))
 
 
 def state(

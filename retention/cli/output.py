@@ -11,6 +11,7 @@ import typer
 
 from retention.cli.settings import Settings
 from retention.passes.outcomes import Outcome, exit_code
+from retention.printable import sentence, visible, visible_json
 
 Value = TypeVar("Value")
 
@@ -20,12 +21,17 @@ _GAP = 2
 
 def say(text: str) -> None:
     """Tell people something; never part of a result."""
-    typer.echo(text, err=True)
+    typer.echo(sentence(text), err=True)
 
 
 def put_lines(lines: Iterable[str]) -> None:
-    """Print lines as a result, as they come."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    """Print lines as a result, as they come, for people: no name in them steers the terminal."""
+    sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+
+
+def put_json_lines(lines: Iterable[str]) -> None:
+    """Print lines of JSON as a result, as they come."""
+    sys.stdout.writelines(f"{visible_json(line)}\n" for line in lines)
 
 
 def put_report(lines: Iterable[str]) -> None:
@@ -35,15 +41,15 @@ def put_report(lines: Iterable[str]) -> None:
 
     console = Console(soft_wrap=True)
     for line in lines:
-        console.print(Text(line, "" if line.startswith(" ") else "bold"))
+        console.print(Text(visible(line), "" if line.startswith(" ") else "bold"))
 
 
 def put_json(settings: Settings, document: Any, items: Sequence[Any]) -> None:
     """Print a document, or its items, an object a line."""
     if settings.format == "json":
-        put_lines([json.dumps(document, indent=2, ensure_ascii=False)])
+        put_json_lines([json.dumps(document, indent=2, ensure_ascii=False)])
     else:
-        put_lines(json.dumps(item, ensure_ascii=False) for item in items)
+        put_json_lines(json.dumps(item, ensure_ascii=False) for item in items)
 
 
 def put_outcomes(
@@ -80,7 +86,7 @@ def put_table(
     from rich.table import Table
     from rich.text import Text
 
-    cells = [tuple(row) for row in rows]
+    cells = [tuple(map(visible, row)) for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in head:
         table.add_column(name, justify="right" if name in right else "left", no_wrap=True)

@@ -13,6 +13,7 @@ from retention.cli.output import say
 from retention.cli.settings import Settings
 from retention.pace import LOGGER
 from retention.passes.outcomes import Outcome, Watch
+from retention.printable import sentence, visible
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def progress(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -45,10 +46,10 @@ def progress(
 
         def watch(outcome: Outcome[Any]) -> None:
             if settings.debug and outcome.error is not None:
-                bar.console.print(_traceback(outcome.error), markup=False)
-            bar.update(task, advance=1, description=f"{verb}: {outcome.stream} done")
+                bar.console.print(sentence(_traceback(outcome.error)), markup=False)
+            bar.update(task, advance=1, description=f"{verb}: {visible(outcome.stream)} done")
 
-        with _telling(lambda line: bar.console.print(line, markup=False)):
+        with _telling(lambda line: bar.console.print(sentence(line), markup=False)):
             yield watch
 
 

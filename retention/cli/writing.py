@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from retention.cli.arguments import OneStream
-from retention.cli.output import finish, put_json, put_lines
+from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 from retention.errors import UsageError
@@ -119,7 +119,7 @@ def iggy_log(
     taking = warehouse.topic(topic)
     imported = taking.import_iggy_log(directory, era, allow_damaged=allow_damaged)
     for finding in imported.findings:
-        typer.echo(finding.sentence, err=True)
+        say(finding.sentence)
     if settings.format == "table":
         put_lines([f"{imported.stream}: {_topic_imported(imported)}"])
     else:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from retention.errors import ConfigError
@@ -19,6 +20,14 @@ Place: TypeAlias = tuple[str | int, ...]
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _DEEPEST = 64
+_MOST_BYTES = 16 << 20
+_MOST_REPEATED = 20_000
+"""So many values, and this many times what is written, aliases may stand for."""
+_MOST_TIMES = 20
+_MOST_SHOWN = 40
+_MOST_TOLD = 400
+_MOST_BITS = 128
+"""Of an integer; the largest that any key takes has 64."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,9 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
     """
     yaml = YAML(typ="safe", pure=True)
     try:
-        content = Path(path).read_bytes() if content is None else content
+        content = _content(path) if content is None else content
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"{path}:1: is longer than {_MOST_BYTES >> 20} MiB; write less")
         root = yaml.compose(content.decode("utf-8"))
     except OSError as error:
         raise ConfigError(
@@ -69,9 +80,33 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
         raise ConfigError(f"{path}:{line}: is not YAML: {error.problem or error}") from error
     except YAMLError as error:
         raise ConfigError(f"{path}:1: is not YAML: {error}") from error
+    except RecursionError:
+        raise _too_deep(path, _line_of_depth(content)) from None
     document = Document(path)
     document.values = _Reader(document, yaml.constructor).value(root, ()) if root else {}
     return document
+
+
+def _content(path: str | Path) -> bytes:
+    """A file's content, or so much of it that it is seen to be too long."""
+    with Path(path).open("rb") as file:
+        return file.read(_MOST_BYTES + 1)
+
+
+def _too_deep(path: str | Path, line: int) -> ConfigError:
+    return ConfigError(
+        f"{path}:{line}: nests more than {_DEEPEST} deep, or an alias contains itself; write the values out"
+    )
+
+
+def _line_of_depth(content: bytes | None) -> int:
+    """The line on which a text nests too deep."""
+    depth = 0
+    for event in YAML(typ="safe", pure=True).parse(content):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > _DEEPEST:
+            return int(event.start_mark.line) + 1
+    return 1
 
 
 class _Reader:
@@ -80,13 +115,20 @@ class _Reader:
     def __init__(self, document: Document, constructor: Any) -> None:
         self._document = document
         self._constructor = constructor
+        self._written: set[int] = set()
+        self._values = 0
 
     def value(self, node: Node, place: Place) -> Any:
-        self._document.lines.setdefault(place, node.start_mark.line + 1)
+        line = node.start_mark.line + 1
+        self._document.lines.setdefault(place, line)
         if len(place) > _DEEPEST:
+            raise _too_deep(self._document.path, line)
+        self._values += 1
+        self._written.add(id(node))
+        if self._values > _MOST_REPEATED + _MOST_TIMES * len(self._written):
             raise ConfigError(
-                f"{self._document.path}:{node.start_mark.line + 1}: nests more than {_DEEPEST}"
-                " deep, or an alias contains itself; write the values out"
+                f"{self._document.path}:{line}: aliases stand for more than {_MOST_REPEATED:,} values; write"
+                " fewer of them"
             )
         match node:
             case MappingNode():
@@ -105,8 +147,11 @@ class _Reader:
             if key_node.tag == _MERGE:
                 inherited |= self._merged(value_node, place)
                 continue
-            key = str(key_node.value)
             line = key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode):
+                self._note(place, line, "a key is no plain text; write `key: value`")
+                continue
+            key = str(key_node.value)
             if key in values:
                 first = self._document.line((*place, key))
                 self._note((*place, key), line, f"is there already, on line {first}; remove one")
@@ -129,23 +174,38 @@ class _Reader:
         if node.tag == _TIMESTAMP:
             return node.value
         try:
-            return self._constructor.construct_object(node)
+            value = self._constructor.construct_object(node)
         except YAMLError:
             text = f"the tag {node.tag} is not supported; write a plain value"
-            self._note(place, node.start_mark.line + 1, text)
-            return None
+        except (ValueError, LookupError, ArithmeticError, AttributeError, TypeError):
+            text = f"{_shortened(node.value)} is no value of {str(node.tag).rpartition(':')[2]}; write a plain value"
+        else:
+            if not isinstance(value, int) or value.bit_length() <= _MOST_BITS:
+                return value
+            text = f"{_shortened(node.value)} is a number of {len(node.value):,} digits; write a smaller one"
+        self._note(place, node.start_mark.line + 1, text)
+        return None
 
     def _note(self, place: Place, line: int, text: str) -> None:
         self._document.mistakes.append(Mistake(place, text, line))
 
 
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")
+
+
 def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
     """All mistakes in the order of their lines, each as `file:line: key: what is wrong`."""
     told = {
-        (mistake.line or document.line(mistake.place), _tell(document, mistake))
+        (mistake.line or document.line(mistake.place), _readable(_tell(document, mistake)))
         for mistake in mistakes
     }
     return "\n".join(f"{document.path}:{line}: {text}" for line, text in sorted(told))
+
+
+def _readable(text: str) -> str:
+    """Beginning and end of a text that quotes a long value: what is wrong, and what to write."""
+    return text if len(text) <= 2 * _MOST_TOLD else f"{text[:_MOST_TOLD]} … {text[-_MOST_TOLD:]}"
 
 
 def _tell(document: Document, mistake: Mistake) -> str:

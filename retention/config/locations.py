@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 
 from retention.errors import ConfigError
 from retention.fields import refuse
+from retention.printable import NO_CREDENTIALS, has_credentials
 
 BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")
@@ -23,6 +24,8 @@ def is_location(text: str) -> bool:
 
 
 def _checked(text: str) -> str:
+    if has_credentials(text):
+        raise refuse(f"{text!r}: {NO_CREDENTIALS}")
     if not is_location(text):
         raise refuse(f"{text!r} {BAD_LOCATION}")
     return text

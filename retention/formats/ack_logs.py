@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -11,6 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from retention import files
+from retention.checks import parsed
 from retention.errors import UsageError
 from retention.failing import telling
 from retention.formats.ack_log import AckLog, LogPart, unreadable
@@ -112,6 +112,6 @@ def _blocks(file: str) -> Iterator[LogPart]:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        return bool(json.loads(line))
+        return bool(parsed(line))
     except ValueError:
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.checks import parsed
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive, s2
 from retention.rows import Storage, sizes
@@ -251,9 +251,9 @@ def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
 
 def _json_object(file: Path, name: str, content: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(content)
+        value = parsed(content)
     except ValueError as error:
         raise DamagedError(f"{file}: {name} is not JSON ({error}); {_AGAIN}") from error
-    if not isinstance(parsed, dict):
+    if not isinstance(value, dict):
         raise DamagedError(f"{file}: {name} is not a JSON object; {_AGAIN}")
-    return parsed
+    return value

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retention import files
-from retention.checks import checked, unchecked
+from retention import files, run_names
+from retention.checks import checked, parsed, unchecked
+from retention.documents import RunRecord, judge
 from retention.errors import DamagedError
-from retention.run_names import RunName, parsed
+from retention.run_names import RunName
 from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.subjects import path_name
@@ -179,7 +180,7 @@ class History:
 
     def _newest(self) -> RunName | None:
         """The newest run that has a record."""
-        known = (parsed(name) for name in reversed(files.names(self.directory)))
+        known = (run_names.parsed(name) for name in reversed(files.names(self.directory)))
         return next((name for name in known if name is not None), None)
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
@@ -187,18 +188,28 @@ class History:
         files.replace(files.join(self.directory, name), text.encode())
 
     def _read(self, name: str) -> dict[str, Any] | None:
+        if "/" in name or "\0" in name:
+            # Whoever names a run so names none.
+            return None
         location = files.join(self.directory, name)
         content = files.read_bytes(location)
         if content is None:
             return None
         try:
-            record = unchecked(json.loads(content))
+            record = unchecked(parsed(content))
+            judge(RunRecord, record)
+            _refuse_misplaced(record["run"], name)
         except (ValueError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: this record of the run history is damaged ({error}); nothing was changed; restore it "
                 "from a copy, or remove it if the run does not matter any more"
             ) from error
         return record
+
+
+def _refuse_misplaced(run: str, name: str) -> None:
+    if name not in (run + _BEGUN, run + _DONE):
+        raise ValueError(f"run is {run}, whose record this is not")
 
 
 def _raise(floors: dict[int, int], seqs: Mapping[str, int]) -> None:

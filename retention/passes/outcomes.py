@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from retention.errors import RetentionError, StreamsFailedError
 from retention.failing import failure, first_line
+from retention.printable import visible
 from retention.units import SECOND
 
 Value = TypeVar("Value")
@@ -35,8 +36,8 @@ class Outcome(Generic[Value]):
         """What went wrong, with the stream's name; empty if nothing did."""
         if self.error is None:
             return ""
-        text = sentence_of(self.error)
-        return text if text.startswith(self.stream) else f"{self.stream}: {text}"
+        text, stream = sentence_of(self.error), visible(self.stream)
+        return text if text.startswith(stream) else f"{stream}: {text}"
 
 
 Watch = Callable[[Outcome[Any]], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,12 +19,16 @@ from retention.passes.held import Held, HeldSegments
 from retention.policy import Policy
 from retention.rules.removal import Request, as_json
 from retention.segments import ReadCount
+from schemas.files import LOGGED_FILES
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 APPLY = "apply"
 """What the run history calls a pass."""
 _AT_ONCE = 65_536
+_FIGURES = [name for name in PLANNED_FILES.names if name not in (*LOGGED_FILES.names, "action")]
+"""Columns of `PLANNED_FILES` that are numbers, and no pin."""
+_REMOVED_FIGURES = ("messages", "bytes")
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,10 @@ class Plan:
 
     @cached_property
     def plan_id(self) -> str:
-        """SHA-256 of what was decided, from canonical JSON: the same inputs give the same plan, on any engine."""
+        """SHA-256 of what was decided, from canonical JSON: the same inputs give the same plan, on any engine.
+
+        Whatever a run takes from the plan (also numbers that only its history tells) is in it.
+        """
         digest = hashlib.sha256(_canonical(self._header()))
         for name in ("path", "partition", "segment", "min_seq", "file_bytes", "action"):
             for text in _canonical_list(self.files[name]):
@@ -181,6 +188,8 @@ class Plan:
             "as_of_ns": self.as_of_ns,
             "policy": self.policy.as_json(),
             "sequences": self.sequences,
+            "by_rule": self.by_rule,
+            "figures": [_figures(self.files, _FIGURES), _figures(self.removed, _REMOVED_FIGURES)],
         }
 
     def summary(self) -> dict[str, Any]:
@@ -211,6 +220,17 @@ def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
         segments=SegmentCounts(),
         read=ReadCount(),
     )
+
+
+def _figures(table: pa.Table, names: Sequence[str]) -> str:
+    """SHA-256 of columns of integers, 64 bits each, and of which are null: there are too many for JSON."""
+    digest = hashlib.sha256()
+    for name in names:
+        column = table[name].cast(pa.int64())
+        digest.update(pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes())
+        if column.null_count:
+            digest.update(pc.is_null(column).to_numpy().astype("u1").tobytes())
+    return digest.hexdigest()
 
 
 def _total(column: pa.ChunkedArray) -> int:

@@ -7,21 +7,24 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.checks import parsed
+from retention.documents import PlanHeader, judge, judge_columns, judge_files
+from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.passes.audience import pins_as_json, pins_from_json
 from retention.passes.held import held_from_json, held_segments_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.policy import policy_from_json
 from retention.rules.removal import as_json, from_json
 from retention.segments import ReadCount
-from retention.stores.layout import leaving
-from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES
+from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
+_ACTIONS = {"drop", "rewrite", "hide"}
 _PARTS = {"files": PLANNED_FILES, "removed": REMOVED_RANGES, "markers": PLANNED_MARKERS}
 
 
@@ -60,20 +63,51 @@ def load_plans(location: str) -> list[Plan]:
 
 
 def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
+    headers = document["plans"]
+    for header in headers:
+        judge(PlanHeader, header)
     tables = {part: _part(location, part, document["sha256"][part]) for part in _PARTS}
-    plans = [_plan(header, number, tables) for number, header in enumerate(document["plans"])]
-    for plan, header in zip(plans, document["plans"], strict=True):
-        outside = plan.files["path"].filter(leaving(plan.files["path"]))
-        if len(outside):
-            raise _damaged(
-                location,
-                f"the plan of {plan.stream} names {outside[0].as_py()}, outside the stream's directory",
-            )
+    plans = [_plan(header, number, tables) for number, header in enumerate(headers)]
+    for plan, header in zip(plans, headers, strict=True):
+        _judge_parts(plan)
         if plan.plan_id != header["plan_id"]:
             raise _damaged(
                 location, f"the plan of {plan.stream} does not have the identity it claims"
             )
+        differing = [name for name, value in _header(plan).items() if header.get(name) != value]
+        if differing:
+            raise _damaged(
+                location,
+                f"{', '.join(differing)} of the plan of {plan.stream} is not what its parts say",
+            )
     return plans
+
+
+def _judge_parts(plan: Plan) -> None:
+    """Refuse parts of a plan that no pass makes.
+
+    Raises:
+        ValueError: naming the field that is wrong.
+    """
+    for part, schema in _PARTS.items():
+        hold = judge_files if part == "files" else judge_columns
+        hold(getattr(plan, part), schema)
+    files_, removed = plan.files, plan.removed
+    actions = set(files_["action"].unique().to_pylist())
+    if not actions <= _ACTIONS:
+        raise ValueError(
+            f"action is one of {', '.join(sorted(actions))}: {', '.join(sorted(_ACTIONS))} are known"
+        )
+    by_rule = [files_[f"by_{rule}"].to_numpy() for rule in RULE_NAMES]
+    going, held = files_["removed_messages"].to_numpy(), files_["messages"].to_numpy()
+    if (np.sum(by_rule, axis=0) != going).any() or (going > held).any():
+        raise ValueError("removed_messages is not what the rules take, or more than there are")
+    if (removed["file"].to_numpy() >= len(files_)).any():
+        raise ValueError("file names a row that is not there")
+    if (removed["rule"].to_numpy() >= len(RULE_NAMES)).any():
+        raise ValueError("rule names a rule that is not there")
+    if (removed["first_seq"].to_numpy() > removed["last_seq"].to_numpy()).any():
+        raise ValueError("first_seq is behind last_seq")
 
 
 def _header(plan: Plan) -> dict[str, Any]:
@@ -116,7 +150,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         begins_epoch=header.get("begins_epoch", False),
         held=held_from_json(header.get("held")),
         held_segments=held_segments_from_json(header.get("held")),
-        **{part: table.cast(_PARTS[part]) for part, table in mine.items()},
+        **mine,
     )
 
 
@@ -127,22 +161,24 @@ def _document(location: str) -> dict[str, Any]:
             f"{location}: there is no such stream and no such plan file; `retention state` lists streams"
         )
     try:
-        document: dict[str, Any] = json.loads(content)
-        kind, version = document["kind"], document["format_version"]
+        document: dict[str, Any] = parsed(content)
+        kind, version, plans = document["kind"], document["format_version"], document["plans"]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{location}: not a plan file; `retention plan -o FILE` writes one"
         ) from error
-    if kind != "retention plan":
+    if kind != "retention plan" or type(version) is not int:
         raise UsageError(f"{location}: not a plan file; `retention plan -o FILE` writes one")
+    if not plans:
+        raise UsageError(f"{location}: holds no plan; nothing was changed; plan again")
     if version > FORMAT_VERSION:
         raise RefusedError(
             f"{location}: written in plan format {version}, this program knows formats up to {FORMAT_VERSION}; "
             "apply it with the program that wrote it, or plan again"
         )
     if version < FORMAT_VERSION:
-        raise RefusedError(
-            f"{location}: written in plan format {version}, which knew fewer rules than this program (format "
+        raise StalePlanError(
+            f"{location}: written in plan format {version}, whose identity covers less than this program wants (format "
             f"{FORMAT_VERSION}); nothing was changed; plan again"
         )
     return document

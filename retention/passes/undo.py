@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.documents import judge_files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import REPAIR, UNKNOWN, History, history_of
@@ -23,7 +24,7 @@ from retention.steps import Step, reached
 from retention.stores import doubles, index, swaps
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from schemas.files import LOGGED_FILES, RELEASED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
 
 RESTORE = "restore"
 """What the run history calls bringing messages back from an archive."""
@@ -300,4 +301,12 @@ def _remembered(opened: OpenedStream, run: str, name: str) -> pa.Table:
             f"{location}: the record of the files of run {run} is damaged, so the run cannot be undone; nothing was "
             "changed; restore the record from a copy if there is one"
         )
-    return pa.ipc.open_file(pa.BufferReader(table)).read_all()
+    try:
+        found = pa.ipc.open_file(pa.BufferReader(table)).read_all()
+        judge_files(found, FILE_STATS)
+    except (ValueError, pa.ArrowException) as error:
+        raise DamagedError(
+            f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "
+            "be undone; nothing was changed; restore the record from a copy if there is one"
+        ) from error
+    return found

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from retention import files
-from retention.checks import checked, unchecked
+from retention.checks import checked, parsed, unchecked
+from retention.documents import ArchiveManifest, judge
 from retention.errors import DamagedError, RefusedError
 from retention.segments import NO_RANGES, DataFile
 from retention.steps import Step, reached
@@ -112,9 +113,10 @@ def read_manifests(directory: str) -> Iterator[Manifest]:
     for name in files.names(files.join(directory, _MANIFESTS)):
         location = files.join(directory, _MANIFESTS, name)
         try:
-            said = unchecked(json.loads(files.read_bytes(location) or b""))
-            version = int(said.pop("format_version"))
-            if version <= FORMAT_VERSION and said.pop("kind") == KIND:
+            said = unchecked(parsed(files.read_bytes(location) or b""))
+            version = _version(said)
+            if version <= FORMAT_VERSION:
+                judge(ArchiveManifest, said)
                 yield _manifest(said)
                 continue
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -126,6 +128,14 @@ def read_manifests(directory: str) -> Iterator[Manifest]:
             f"{location}: written in archive format {version}, this program knows formats up to {FORMAT_VERSION}; "
             "nothing was changed; use a newer release"
         )
+
+
+def _version(said: dict[str, Any]) -> int:
+    """The format of what is a manifest; what says so is taken out of it."""
+    kind, version = said.pop("kind"), said.pop("format_version")
+    if kind != KIND or type(version) is not int:
+        raise ValueError("it is none")
+    return version
 
 
 def _manifest(said: dict[str, Any]) -> Manifest:

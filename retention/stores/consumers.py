@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from retention import files
-from retention.checks import checked, unchecked
+from retention.checks import checked, parsed, unchecked
 from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
+from retention.documents import KeptConsumer, judge
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.segments import Counters
 from retention.stores.versions import Versions, versions_in
@@ -152,7 +153,7 @@ class ConsumerTable:
         if content is None:
             return {}
         try:
-            kept = json.loads(content)
+            kept = parsed(content)
             origin = f"nats-backup/{kept['sha256']}"
             return {
                 name: ConsumerRecord(name, one["config"], from_json(one["state"]), origin=origin)
@@ -180,7 +181,8 @@ def _content(record: ConsumerRecord) -> bytes:
 
 def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
     try:
-        said = unchecked(json.loads(content))
+        said = unchecked(parsed(content))
+        judge(KeptConsumer, said)
         state = _state(said)
         record = ConsumerRecord(**said | {"state": state})
         _refuse_misplaced(record, consumer, version)

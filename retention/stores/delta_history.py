@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from retention import files
+from retention.checks import parsed
 from retention.errors import DamagedError
 from retention.ports import Mark
 from retention.stores.layout import Layout
@@ -93,7 +94,7 @@ def _runs(entry: bytes) -> set[object]:
         if line.startswith(b'{"commitInfo"'):
             said = json.loads(line)["commitInfo"].get("userMetadata") or "{}"
             try:
-                metadata = json.loads(said)
+                metadata = parsed(said)
             except ValueError:
                 # Another writer's own text.
                 continue

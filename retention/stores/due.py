@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from retention import files
+from retention.checks import parsed
 from retention.policy import Policy
 from retention.ports import Mark
 from retention.steps import Step, reached
@@ -39,7 +40,7 @@ def recall(root: str, mark: Mark, policy: Policy) -> Quiet | None:
     """What is remembered of exactly this state under this policy by these rules; None if nothing or in doubt."""
     content = files.read_bytes(_place(root))
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        said: dict[str, Any] = json.loads(content or b"")
+        said: dict[str, Any] = parsed(content or b"")
         if said["check"] == _check(said["of"], said["quiet"]) and said["of"] == _of(mark, policy):
             quiet = said["quiet"]
             next_seq = {int(partition): seq for partition, seq in quiet["next_seq"].items()}

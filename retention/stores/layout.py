@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
+from retention import documents, files
+from retention.checks import parsed
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.failing import telling
 from retention.segments import DataFile
@@ -20,6 +21,8 @@ from retention.steps import Step, reached
 
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""
+
+leaving = documents.leaving
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
 _KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
@@ -95,17 +98,6 @@ def kin_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 def is_ours(path: str) -> bool:
     """Whether the engine itself gave a file its name."""
     return _OURS.fullmatch(path) is not None
-
-
-def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Which paths of data files would lead out of `messages/`: absolute ones, and those with a `..`."""
-    upward = pc.match_substring(paths, "../")
-    inside = pc.starts_with(paths, "partition=")
-    if pc.all(inside, min_count=0).as_py():
-        return upward
-    # Spark writes `file:/…` for the files of a clone, with one slash.
-    absolute = pc.match_substring_regex(paths, "^(/|[A-Za-z][A-Za-z0-9+.-]*:)")
-    return pc.or_(upward, pc.and_(pc.invert(inside), absolute))
 
 
 def refuse_links_out(root: str, stream: str) -> None:
@@ -194,8 +186,9 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
         _refuse_other(layout, wanted, _traces(layout))
         return None
     try:
-        said = json.loads(content)
-        version, format_ = int(said["format_version"]), str(said["format"])
+        said = parsed(content)
+        documents.judge(documents.StreamFormat, said)
+        version, format_ = said["format_version"], said["format"]
         record = FormatRecord(format_, said.get("made") is True)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from retention import files
+from retention.checks import parsed
 from retention.errors import BusyError
 from retention.failing import telling
 from retention.steps import Step, reached
@@ -200,7 +201,7 @@ def _busy(place: str, owner: bytes) -> BusyError:
 
 def _named(owner: bytes) -> str:
     with suppress(ValueError, KeyError, TypeError, OverflowError, OSError):
-        said = json.loads(owner)
+        said = parsed(owner)
         since = datetime.fromtimestamp(said["since_ns"] // 10**9, UTC)
         return f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
     return "another process"

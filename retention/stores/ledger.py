@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from retention import files
+from retention.checks import parsed
 from retention.ports import Mark
 from retention.segments import EPOCH, Counters
 from retention.steps import Step, reached
@@ -82,7 +83,7 @@ class LedgerFiles:
     def load(self) -> Ledger | None:
         """The ledger, None if there is none or if in doubt."""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            said: dict[str, Any] = json.loads(files.read_bytes(self._head) or b"")
+            said: dict[str, Any] = parsed(files.read_bytes(self._head) or b"")
             if said["check"] == _check(said["ledger"]):
                 return _ledger(said["ledger"])
         return None

@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 import xxhash
 
 from retention import files
-from retention.checks import checked, unchecked
+from retention.checks import checked, parsed, unchecked
+from retention.documents import KeptOffsets, judge
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.rules.iggy import barrier_of
 from retention.segments import Counters
@@ -167,7 +168,7 @@ class OffsetTable:
             return Offsets()
         location, version, content = newest
         try:
-            return _parsed(json.loads(content), version)
+            return _parsed(parsed(content), version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: these stored offsets cannot be read ({error}); what consumers have not read yet cannot "
@@ -213,7 +214,9 @@ def _said(offsets: Offsets) -> dict[str, Any]:
 
 
 def _parsed(said: dict[str, Any], version: int) -> Offsets:
-    found = _read(unchecked(said))
+    fields = unchecked(said)
+    judge(KeptOffsets, fields)
+    found = _read(fields)
     if found.version != version:
         raise ValueError(f"it is version {found.version}")
     return found

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
-from retention.checks import checked, unchecked
+from retention import files, run_names
+from retention.checks import checked, parsed, unchecked
+from retention.documents import ListState, LogEntry, judge, judge_columns
 from retention.errors import DamagedError, UsageError
-from retention.run_names import parsed
 from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
-from retention.stores.layout import Layout, leaving
+from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of
 from schemas.files import FILE_STATS
 from schemas.messages import MAX_SEQ
@@ -57,7 +57,7 @@ class Entry:
     @property
     def run_started_ns(self) -> int | None:
         """When the recorded run began that committed it, nanoseconds since the epoch; None: there was none."""
-        name = parsed(str(self.run))
+        name = run_names.parsed(str(self.run))
         return None if name is None else name.started_ns
 
 
@@ -148,7 +148,8 @@ class ParquetLog:
     def _parsed(self, version: int, content: bytes) -> Entry:
         place = self._place(version, "json")
         try:
-            said = unchecked(json.loads(content))
+            said = unchecked(parsed(content))
+            judge(LogEntry, said)
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
             entry = Entry(**said)
@@ -215,7 +216,8 @@ class ParquetLog:
         try:
             with files.open_input(self._place(version, "parquet")) as source:
                 opened = pq.ParquetFile(source, page_checksum_verification=True)
-                said = unchecked(json.loads(opened.schema_arrow.metadata[_STATE]))
+                said = unchecked(parsed(opened.schema_arrow.metadata[_STATE]))
+                judge(ListState, said)
                 if said["seal"] != self.seal(version):
                     return None
                 table = opened.read()
@@ -224,8 +226,7 @@ class ParquetLog:
                 int(epoch): _counters(there) for epoch, there in said.get("resting", {}).items()
             }
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
-            if pc.any(leaving(table["path"]), min_count=0).as_py():
-                return None
+            judge_columns(table, FILE_STATS)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries themselves are the truth; a list only saves reading them.
             return None
@@ -246,10 +247,6 @@ class ParquetLog:
 def _refuse_misplaced(entry: Entry, version: int) -> None:
     if entry.version != version:
         raise ValueError(f"it is the entry of version {entry.version}")
-    named = pa.array([*entry.remove, *(row["path"] for row in entry.add)], pa.string())
-    outside = named.filter(leaving(named))
-    if len(outside):
-        raise ValueError(f"it names {outside[0].as_py()}, outside the stream's directory")
 
 
 def _said(counters: Counters) -> dict[str, dict[Any, int]]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import claims_of
+from retention.documents import judge_files
 from retention.errors import DamagedError
 from retention.segments import Claim, DataFile
 from retention.steps import Step, reached
@@ -101,12 +102,14 @@ class ReleasedRecords:
         try:
             with files.open_input(place) as source:
                 table = pq.read_table(source, page_checksum_verification=True)
-            return table.select(RELEASED_FILES.names).cast(RELEASED_FILES)
+            judge_files(table, RELEASED_FILES)
+            _refuse_uneven(table)
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise DamagedError(
                 f"{place}: the record of what is released in stream {self._layout.stream} cannot be read ({error}); "
                 "nothing was changed; restore it from a copy"
             ) from error
+        return table
 
     def write(self, record: pa.Table) -> int:
         """Write a record under the next number that nobody has taken; the number."""
@@ -139,6 +142,16 @@ def record_row(left: dict[str, Any], stored: dict[str, Any], ranges: np.ndarray)
         "first_seqs": ranges[:, 0].tolist(),
         "last_seqs": ranges[:, 1].tolist(),
     }
+
+
+def _refuse_uneven(record: pa.Table) -> None:
+    """Refuse ranges that are none, or not ascending."""
+    for ends in zip(record["first_seqs"].to_pylist(), record["last_seqs"].to_pylist(), strict=True):
+        if len(ends[0]) != len(ends[1]):
+            raise ValueError("first_seqs and last_seqs are not as many")
+        flat = [end for both in zip(*ends, strict=True) for end in both]
+        if any(end is None for end in flat) or flat != sorted(flat) or (flat and flat[0] < 0):
+            raise ValueError("first_seqs and last_seqs are no ascending ranges of sequences")
 
 
 def ranges_of(record: pa.Table) -> list[np.ndarray]:

@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict
 
 from retention import files
-from retention.checks import checked, unchecked
+from retention.checks import checked, parsed, unchecked
 from retention.config import StreamConfig
 from retention.config.topic import TopicStream
 from retention.config.topic_settings import TopicSettings
+from retention.documents import KeptTopic, judge
 from retention.errors import DamagedError
 from retention.steps import Step, reached
 
@@ -25,7 +26,8 @@ def kept_settings(root: str) -> TopicSettings | None:
     if content is None:
         return None
     try:
-        said = unchecked(json.loads(content))
+        said = unchecked(parsed(content))
+        judge(KeptTopic, said)
         return TopicSettings(**said | {"defaulted": tuple(said["defaulted"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape as html_escape
 from typing import Any
 
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
+from retention.printable import visible
 from retention.units import format_size
 from retention.views.display import (
     MOST_GROUPS,
@@ -43,6 +44,11 @@ _CELL = "padding:.25em 1.4em .25em 0;text-align:{};vertical-align:top;border:0"
 
 _WIDTH = ("white-space:nowrap", "width:100%")
 """The last column takes what the others leave."""
+
+
+def escape(text: str) -> str:
+    """A text as HTML, in which no name reorders the line."""
+    return html_escape(visible(text))
 
 
 def plan_html(plan: Plan) -> str:

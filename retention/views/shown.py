@@ -21,13 +21,14 @@ from retention.views.latest import Latest, latest_text
 from retention.views.state import State
 from retention.views.topic_messages import TopicMessages, topic_text
 from retention.views.topic_stats import TopicStats, count_topic, topic_stats
+from retention.views.words import lines_text
 
 
 class ShownReport(Report):
     """A report as it is shown."""
 
     def __repr__(self) -> str:
-        return "\n".join(report_text(self))
+        return lines_text(report_text(self))
 
     def _repr_html_(self) -> str:
         return report_html(self)
@@ -37,7 +38,7 @@ class ShownExplanation(Explanation):
     """An explanation as it is shown."""
 
     def __repr__(self) -> str:
-        return "\n".join(explanation_text(self))
+        return lines_text(explanation_text(self))
 
     def _repr_html_(self) -> str:
         return explanation_html(self)
@@ -47,7 +48,7 @@ class ShownState(State):
     """A state as it is shown."""
 
     def __repr__(self) -> str:
-        return "\n".join(state_text(self))
+        return lines_text(state_text(self))
 
     def _repr_html_(self) -> str:
         return state_html(self)
@@ -57,7 +58,7 @@ class ShownStats(TopicStats):
     """Statistics of topics as they are shown."""
 
     def __repr__(self) -> str:
-        return "\n".join(stats_text(self))
+        return lines_text(stats_text(self))
 
     def _repr_html_(self) -> str:
         return stats_html(self)
@@ -67,7 +68,7 @@ class ShownMessages(TopicMessages):
     """Messages of a topic as they are shown."""
 
     def __repr__(self) -> str:
-        return "\n".join(topic_text([self.table]))
+        return lines_text(topic_text([self.table]))
 
     def _repr_html_(self) -> str:
         return messages_html(self)
@@ -86,7 +87,7 @@ class ShownLatest(Latest):
     """The last values as they are shown: the newest."""
 
     def __repr__(self) -> str:
-        return "\n".join(latest_text(self))
+        return lines_text(latest_text(self))
 
     def _repr_html_(self) -> str:
         return latest_html(self)

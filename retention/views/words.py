@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from retention.passes.ranges import Bounds
+from retention.printable import visible
 from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
+
+
+def lines_text(lines: Iterable[str]) -> str:
+    """Lines as one text, in which no name steers a terminal."""
+    return "\n".join(map(visible, lines))
 
 
 def count(number: int, noun: str) -> str:

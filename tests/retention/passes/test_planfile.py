@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
+from retention.errors import DamagedError, RefusedError, RetentionError, StalePlanError, UsageError
 from retention.passes.planfile import load_plans, save_plans
 from retention.policy import Policy
 from tests.support.worlds import Message, World, plan_of
@@ -71,12 +71,13 @@ def test_a_newer_format_is_refused_by_number(saved: str) -> None:
 
 def test_an_older_format_is_refused_by_number(saved: str) -> None:
     edited(saved, format_version=1)
-    with pytest.raises(RefusedError, match=r"plan format 1, .*plan again"):
+    with pytest.raises(StalePlanError, match=r"plan format 1, .*plan again"):
         load_plans(saved)
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{}", "[1]", '{"kind": "x", "format_version": 1}', "flights"]
+    "content",
+    ["", "{}", "[1]", "[" * 100_000, '{"kind": "x", "format_version": 1, "plans": []}', "flights"],
 )
 def test_other_files_are_no_plans(tmp_path: Path, content: str) -> None:
     other = tmp_path / "other"

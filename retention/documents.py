@@ -1,0 +1,442 @@
+"""What documents that a stream rests on may say: each field's type, range and shape, judged before anything is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Self
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from retention.printable import sentence
+from schemas.files import FILE_STATS
+
+_HIGHEST = 2**63 - 1
+_MOST_SHOWN = 80
+_MOST_DECODED = 3
+"""As often as anybody on the way to a disk may take escapes for escapes."""
+
+# The directories that the engine, Spark and deltalake make; then a name without anything that means something.
+_REGULAR = r"^partition=\d+/segment=\d+/[^/\\%\x00-\x1f\x7f]*[^/\\%.\x00-\x1f\x7f]$"
+_PLACED = re.compile(r"^partition=(?P<partition>0|[1-9]\d*)/segment=(?P<segment>0|[1-9]\d*)/[^/]+$")
+_NOT_LOCAL = re.compile(r"/|~|[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path of a data file stays below `messages/`, also for those who take `%2e` for a dot."""
+    for _ in range(_MOST_DECODED):
+        if not path or _NOT_LOCAL.match(path) or re.search(r"[\\\x00-\x1f\x7f]", path):
+            return False
+        if not {"", ".", ".."}.isdisjoint(path.split("/")):
+            return False
+        path = unquote(path)
+    return True
+
+
+def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Which paths of data files would lead out of `messages/`, as a mask; a missing one does."""
+    regular = pc.fill_null(pc.match_substring_regex(paths, _REGULAR), False)  # noqa: FBT003
+    if pc.all(regular, min_count=0).as_py():
+        return pc.invert(regular)
+    pairs = zip(regular.to_pylist(), paths.to_pylist(), strict=True)
+    return pa.array([not (fine or is_inside(path or "")) for fine, path in pairs], pa.bool_())
+
+
+def _inside(path: str) -> str:
+    if not is_inside(path):
+        raise ValueError("leads outside the stream's directory")
+    return path
+
+
+def _unfit(row: Mapping[str, Any]) -> str | None:
+    """Which field of a row of statistics does not fit the others, and how; None: they fit."""
+    place = _PLACED.fullmatch(row["path"])
+    if row["path"].startswith("partition=") and place is None:
+        return "path is none of a data file"
+    if place is not None and (int(place[1]), int(place[2])) != (row["partition"], row["segment"]):
+        return (
+            f"path {row['path']} is not in partition {row['partition']}, segment {row['segment']}"
+        )
+    if row["messages"] and row["min_seq"] > row["max_seq"]:
+        return f"min_seq {row['min_seq']} is behind max_seq {row['max_seq']}"
+    return None
+
+
+def _ranges(found: list[list[int]]) -> list[list[int]]:
+    flat = [end for one in found for end in one]
+    if any(len(one) != 2 for one in found) or any(  # noqa: PLR2004
+        before > after for before, after in pairwise(flat)
+    ):
+        raise ValueError("are no ascending ranges of sequences")
+    return found
+
+
+Int64 = Annotated[int, Field(ge=-_HIGHEST - 1, le=_HIGHEST)]
+Natural = Annotated[int, Field(ge=0, le=_HIGHEST)]
+"""A count, a length, a sequence or the base of a segment."""
+NextSequence = Annotated[int, Field(ge=0, le=_HIGHEST + 1)]
+PartitionNumber = Annotated[int, Field(ge=0, lt=2**31)]
+Version = Annotated[int, Field(ge=-1, le=_HIGHEST)]
+"""-1: of a table that is not there yet."""
+Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+"""A partition, as a key of JSON."""
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Identifier = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]{0,127}$")]
+"""Of a table, a plan or a run: a part of the names of files."""
+Name = Annotated[str, Field(min_length=1, max_length=4096)]
+Rule = Annotated[str, Field(pattern=r"^[a-z_]{1,64}$")]
+Path = Annotated[str, Field(max_length=4096), AfterValidator(_inside)]
+"""Of a data file, below `messages/`."""
+Ranges = Annotated[list[list[Natural]], AfterValidator(_ranges)]
+"""Both ends inclusive."""
+Counts = dict[Rule, Natural]
+"""Rule → messages."""
+
+
+class Document(BaseModel):
+    """A document of JSON: a number is no text, and there is nothing in it that nobody knows."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Placed(Document):
+    """A data file, which lies where its path says."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        unfit = _unfit(vars(self))
+        if unfit is not None:
+            raise ValueError(unfit)
+        return self
+
+
+_ANY_SIGN = {"bytes", *(field.name for field in FILE_STATS if field.name.endswith("_ns"))}
+"""Times; and sums of sizes, which older versions let overflow where another writer's sizes are hostile."""
+
+
+def _kind(field: pa.Field) -> Any:
+    if pa.types.is_boolean(field.type):
+        return bool
+    if field.name == "path":
+        return Path
+    if pa.types.is_int32(field.type):
+        return PartitionNumber
+    kind = Int64 if field.name in _ANY_SIGN else Natural
+    return kind | None if field.nullable else kind
+
+
+FileRow: type[Placed] = create_model(
+    "FileRow",
+    __base__=Placed,
+    **{field.name: (_kind(field), ...) for field in FILE_STATS},  # type: ignore[call-overload]
+)
+"""A row of `FILE_STATS`, as JSON."""
+
+
+class LogEntry(Document):
+    """An entry of the log of a Parquet stream; its version is that of its name."""
+
+    version: Natural
+    time_ms: Int64
+    remove: list[Path]
+    add: list[FileRow]  # type: ignore[valid-type]
+    next_seq: dict[Digits, NextSequence]
+    open_base: dict[Digits, Natural]
+    batches: dict[str, Int64]
+    consumers: Natural | None = None
+    released: Natural | None = None
+    epoch: Natural | None = None
+    run: Identifier | None = None
+    metadata: dict[str, Any]
+    table_id: Identifier | None = None
+
+
+class _InEpoch(Document):
+    next_seq: dict[Digits, NextSequence]
+    open_base: dict[Digits, Natural]
+    batches: dict[str, Int64]
+
+
+class ListState(_InEpoch):
+    """What a full list of a Parquet stream's files says beside them."""
+
+    table_id: Identifier
+    seal: str = ""
+    """Of the entry of its version; lists of earlier versions of this program have none, and do not count."""
+    edits: dict[Name, Natural] = {}
+    resting: dict[Digits, _InEpoch] = {}
+
+
+class _Copied(Placed):
+    path: Path
+    partition: PartitionNumber
+    segment: Natural
+    file_bytes: Natural
+    sha256: Digest
+    messages: Natural
+    bytes: Natural
+    min_seq: Natural
+    max_seq: Natural
+    min_ts_ns: Int64
+    max_ts_ns: Int64
+    by_rule: Counts
+    hidden: Ranges
+
+
+class _Origin(Document):
+    stream: Name
+    table_id: Identifier
+    epoch: Natural
+
+
+class ArchiveManifest(Document):
+    """What a manifest of an archive says, beside what it is."""
+
+    origin: _Origin
+    is_topic: bool
+    plan_id: Identifier
+    as_of_ns: Int64
+    by_rule: Counts
+    files: list[_Copied]
+
+
+class _Pin(Document):
+    consumer: Name
+    revision: Natural
+    version: Natural
+
+
+class _Segments(Document):
+    dropped: Natural
+    rewritten: Natural
+    kept: Natural
+
+
+class _Request(Document):
+    """What `rules.removal` makes of what people ask for."""
+
+    rule: Rule
+    subject: str | None = None
+    seq: Natural | None = None
+    keep: Natural | None = None
+    seqs: list[Natural] | None = None
+    erase: bool = False
+    partition: PartitionNumber | None = None
+    count: Natural | None = None
+    up_to: Natural | None = None
+
+
+class PlanHeader(Document):
+    """One plan of a plan file, without what lies beside it."""
+
+    stream: Name
+    plan_id: Digest
+    table_id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{0,128}$")]
+    version: Version
+    as_of_ns: Int64
+    policy: dict[str, Any]
+    removed_messages: Natural
+    removed_bytes: Int64
+    by_rule: Counts
+    segments: _Segments
+    markers: Natural
+    deleted_consumers: list[Name]
+    files_read: Natural
+    bytes_read: Natural
+    sequences: Annotated[list[NextSequence], Field(min_length=2, max_length=2)] | None
+    request: _Request | None
+    consumers: list[_Pin] | None
+    expired: list[_Pin]
+    released: Natural
+    epoch: Natural
+    begins_epoch: bool
+    held: dict[str, Any] | None = None
+
+
+class RunRecord(Document):
+    """What the run history says of a run; what is not listed here is for people only."""
+
+    model_config = ConfigDict(extra="allow")
+
+    run: Identifier
+    kind: Name
+    status: Annotated[str, Field(pattern=r"^[a-z]{1,32}$")]
+    as_of_ns: Int64
+    stream: Name | None = None
+    undoes: Identifier | None = None
+    removed_messages: Natural | None = None
+    removed_bytes: Int64 | None = None
+    restored_messages: Natural | None = None
+    restored_bytes: Int64 | None = None
+    by_rule: Counts | None = None
+    next_seq: dict[Digits, NextSequence] | None = None
+    floor: dict[Digits, NextSequence] | None = None
+    ended_next_seq: dict[Digits, NextSequence] | None = None
+    latest_as_of_ns: Int64 | None = None
+    version_after: Version | None = None
+    epoch: Natural | None = None
+    ends_epoch: Natural | None = None
+    released: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = None
+    request: _Request | None = None
+    policy: dict[str, Any] | None = None
+
+
+class KeptConsumer(Document):
+    """A consumer's record, whose state is packed, or as earlier versions wrote it."""
+
+    consumer: Name
+    config: dict[str, Any]
+    state: str | dict[str, Any]
+    version: Natural
+    revision: Natural
+    counted: bool
+    deleted: bool
+    origin: str | None
+    folded: dict[str, Any] = {}
+    changes: dict[str, Int64] = {}
+    unseen: Any = None
+    last_active_ns: Any = None
+
+
+class _StoredRow(Document):
+    partition: PartitionNumber
+    kind: Annotated[str, Field(pattern="^(consumer|group)$")]
+    name: Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+    offset: Annotated[int, Field(ge=0, lt=2**64)]
+    stored_ns: Int64
+
+
+def _stored(row: list[Any]) -> list[Any]:
+    _StoredRow.model_validate(dict(zip(_StoredRow.model_fields, row, strict=True)))
+    return row
+
+
+class KeptOffsets(Document):
+    """The stored offsets of a topic, and those of the epoch before."""
+
+    of: list[Annotated[list[Any], Field(min_length=5, max_length=5), AfterValidator(_stored)]]
+    version: Natural = 0
+    revision: Natural = 0
+    counted: bool = True
+    watermarks: list[Annotated[list[Natural], Field(min_length=2, max_length=2)]] = []
+    origin: str | None = None
+    epoch: Natural = 0
+    other: KeptOffsets | None = None
+
+
+class KeptTopic(Document):
+    """The settings that a topic keeps: in the units of the wire, of 64 bits."""
+
+    message_expiry: Annotated[int, Field(ge=0, lt=2**64)]
+    max_topic_size: Annotated[int, Field(ge=0, lt=2**64)]
+    segment_size: Annotated[int, Field(ge=0, lt=2**64)]
+    defaulted: list[Name]
+
+
+class StreamFormat(Document):
+    """Which format a stream's directory has; what a newer version says beside it is not ours to judge."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Name
+    format_version: Natural
+    made: bool = False
+
+
+def judge(shape: type[Document], content: object) -> None:
+    """Hold what a document says against its shape.
+
+    Raises:
+        ValueError: naming the first field that says something else, and what.
+    """
+    try:
+        shape.model_validate(content)
+    except ValidationError as error:
+        raise ValueError(_wrong(error)) from None
+
+
+def judge_files(table: pa.Table, schema: pa.Schema) -> None:
+    """Hold a table of data files against its shape, each row by itself.
+
+    Raises:
+        ValueError: naming the first field that says something else, and what.
+    """
+    judge_columns(table, schema)
+    doubled = len(table) - len(table["path"].unique())
+    if doubled:
+        raise ValueError(f"path names a file a second time in {doubled} rows")
+    places = pc.extract_regex(table["path"].combine_chunks(), _PLACED.pattern)
+    fits = pc.or_(pc.equal(table["messages"], 0), pc.less_equal(table["min_seq"], table["max_seq"]))
+    for name in ("partition", "segment"):
+        written = pc.struct_field(places, name)
+        fits = pc.and_(fits, pc.equal(written, table[name].cast(pa.string()).combine_chunks()))
+    for row in table.filter(pc.invert(pc.fill_null(fits, False))).to_pylist():  # noqa: FBT003
+        unfit = _unfit(row)
+        if unfit is not None:
+            raise ValueError(unfit)
+
+
+def judge_columns(table: pa.Table, schema: pa.Schema) -> None:
+    """Hold the columns of a table against their shape: names, types, what is missing, ranges, and where paths lead.
+
+    Raises:
+        ValueError: naming the first column that says something else, and what.
+    """
+    if not table.schema.equals(schema):
+        there = dict(zip(table.schema.names, table.schema.types, strict=True))
+        differing = [field.name for field in schema if there.get(field.name) != field.type]
+        raise ValueError(f"{', '.join(differing) or 'its columns'} are not as they must be")
+    _judge_values(table, schema)
+    if "path" in schema.names:
+        outside = table["path"].filter(leaving(table["path"]))
+        if len(outside):
+            raise ValueError(
+                f"path is {_shown(outside[0].as_py())}: leads outside the stream's directory"
+            )
+
+
+def _judge_values(table: pa.Table, schema: pa.Schema) -> None:
+    for field in schema:
+        if not field.nullable and table[field.name].null_count:
+            raise ValueError(f"{field.name} is missing in a row")
+    for field in schema:
+        name = field.name.removeprefix("stored_")
+        if pa.types.is_integer(field.type) and name not in _ANY_SIGN and not name.endswith("bytes"):
+            lowest = pc.min(table[field.name]).as_py()
+            if lowest is not None and lowest < 0:
+                raise ValueError(f"{field.name} is {lowest}: the least is 0")
+
+
+def _wrong(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    about = f"{field} " if field else ""
+    if first["type"] == "missing":
+        return f"{about}is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{about}is no field that it may have"
+    text = first["msg"].removeprefix("Value error, ")
+    if isinstance(first["input"], Mapping | list):
+        return f"{about}{text}" if first["type"] == "value_error" else f"{about}: {text}"
+    return f"{about}is {_shown(first['input'])}: {text[0].lower()}{text[1:]}"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:
+        # An integer with more digits than Python writes out.
+        text = "a number of thousands of digits"
+    return sentence(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")

@@ -1,0 +1,69 @@
+"""Text that people read: nothing in it steers a terminal or reorders a line, and no credentials of a location."""
+
+from __future__ import annotations
+
+import re
+
+_STEERING = re.compile(
+    # C0, DEL and C1; Arabic letter mark; marks, embeddings, overrides and isolates of direction; line separators;
+    # what has no width or begins a file; interlinear marks; surrogates without their other half.
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_SECRET_OF_LOCATION = re.compile(
+    # A port is no password, so that `host:9000/path@x` stays; a key without a password is hidden as well.
+    r"(?P<scheme>\b(?:[A-Za-z][A-Za-z0-9+.-]*://|s3a?:/))(?:[^\s/@:?#'\"]*:(?!\d+(?:[/\s?]|$))[^\s'\"]*|[^\s/@:?#'\"]+)@"
+)
+_SECRET_OF_QUERY = re.compile(
+    r"(?P<name>[?&;](?:[A-Za-z0-9_.-]*(?:secret|token|password|credential|signature|access_?key)[A-Za-z0-9_.-]*)=)"
+    r"[^\s&;'\"]+",
+    re.IGNORECASE,
+)
+_LAST_C1 = 0x9F
+_HIDDEN = "***"
+NO_CREDENTIALS = (
+    "a location names no credentials, which everybody who reads it would have; give them in the environment "
+    "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or as a profile"
+)
+"""Why a location is refused that does."""
+
+
+def visible(text: str) -> str:
+    r"""A text in which characters that would steer a terminal or reorder a line are written out: `\x1b`, `\u202e`."""
+    return text if text.isascii() and text.isprintable() else _STEERING.sub(_written_out, text)
+
+
+def visible_lines(text: str) -> str:
+    """As `visible`, of a text of several lines, which stay."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def visible_json(text: str) -> str:
+    """JSON in which those characters are escapes of JSON: the same values."""
+    return text if text.isascii() else "\n".join(map(_escaped, text.split("\n")))
+
+
+def redacted(text: str) -> str:
+    """A text in which locations (`s3://key:secret@bucket/…?token=…`) keep their credentials to themselves."""
+    if "://" not in text and ":/" not in text:
+        return text
+    hidden = _SECRET_OF_LOCATION.sub(rf"\g<scheme>{_HIDDEN}@", text)
+    return _SECRET_OF_QUERY.sub(rf"\g<name>{_HIDDEN}", hidden)
+
+
+def has_credentials(location: str) -> bool:
+    """Whether a location names credentials."""
+    return redacted(location) != location
+
+
+def sentence(text: str) -> str:
+    """What is told of an error, or of progress: of one line or several."""
+    return visible_lines(redacted(text))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number <= _LAST_C1 else f"\\u{number:04x}"
+
+
+def _escaped(line: str) -> str:
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
