@@ -29,8 +29,9 @@ from retention.row_stats import row_stats
 from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.subject_counts import count_subjects, pack
+from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
-from schemas.messages import FILE_COLUMNS, MAX_SEQ, MAX_SIZE, RULE_COLUMNS
+from schemas.messages import FILE_COLUMNS, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)

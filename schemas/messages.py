@@ -6,12 +6,6 @@ import pyarrow as pa
 
 NEVER = 2**63 - 1
 """`deadline_ns` of a message that never expires."""
-MAX_SEQ = 2**62
-"""The highest sequence that a message may have: whatever is counted on from it fits into 64 bits."""
-MAX_SIZE = 2**32 - 1
-"""The largest `size` of a message: brokers write lengths in 32 bits."""
-MAX_BYTES = 2**62
-"""The most that the sizes of a table's messages may come to together."""
 
 MESSAGES = pa.schema(
     [

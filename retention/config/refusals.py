@@ -15,6 +15,7 @@ from retention.fields import (
 )
 from retention.subjects import MAX_NAME_LENGTH, is_subset, is_valid_filter, is_valid_name, overlap
 from retention.units import MILLISECOND, SECOND, format_duration
+from schemas.bounds import MAX_SEQ
 
 if TYPE_CHECKING:
     from retention.config.parts import ConsumerHold
@@ -191,6 +192,10 @@ def _reserved_subjects(subjects: list[str]) -> Iterator[Refusal]:
 
 
 def _ours(stream: StreamConfig) -> Iterator[Refusal]:
+    if stream.first_seq > MAX_SEQ:
+        yield refusal(
+            "first_seq", f"{stream.first_seq} is too high: sequences end at 2^62; write less", None
+        )
     if stream.whole_segments and stream.subject_delete_marker_ttl:
         yield refusal(
             "whole_segments subject_delete_marker_ttl",

@@ -16,7 +16,7 @@ from retention.checks import parsed
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive, s2
 from retention.rows import Storage, sizes
-from schemas.messages import MAX_BYTES, MAX_SEQ
+from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 
 RAW_ROWS = pa.schema(
     [
@@ -42,7 +42,7 @@ _BATCH_BYTES = 64 << 20
 _UINT64 = 2**64
 _BOUNDS = {
     "messages": (MAX_SEQ, "2^62"),
-    "bytes": (MAX_BYTES, "2^62"),
+    "bytes": (MAX_TABLE_BYTES, "2^62"),
     "first_seq": (MAX_SEQ + 1, "2^62 + 1"),
     "last_seq": (MAX_SEQ, "2^62"),
 }

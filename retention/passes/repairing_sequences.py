@@ -28,8 +28,8 @@ from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from retention.stores.number_bounds import impossible_counters
 from retention.stores.offsets import Offsets, OffsetTable
+from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
-from schemas.messages import MAX_SEQ, MAX_SIZE
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0

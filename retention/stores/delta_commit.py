@@ -35,8 +35,9 @@ from retention.stores.delta_table import DeltaHandle, open_table
 from retention.stores.delta_transactions import of_epoch
 from retention.stores.delta_writers import TOKEN, refuse_other_writers
 from retention.stores.layout import Layout, StoreSettings
+from schemas.bounds import MAX_SEQ
 from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.messages import MAX_SEQ, MESSAGES, PARTITION_COLUMNS
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 _log = logging.getLogger(__name__)
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

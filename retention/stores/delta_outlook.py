@@ -15,7 +15,7 @@ from retention.stores.delta_changes import Changes, changes
 from retention.stores.layout import Layout
 from retention.stores.ledger import Ledger, LedgerFiles, LostError
 from retention.stores.outlook import LedgerOutlook, changed_blocks, first_ledger, moved_on
-from schemas.messages import MAX_BYTES
+from schemas.bounds import MAX_TABLE_BYTES
 
 WORTH_FILES = 1_000
 """Of fewer files no ledger is kept: opening the table takes milliseconds."""
@@ -76,7 +76,7 @@ class DeltaOutlook:
             written = self._files.write(moved, pieces)
         except OSError as error:
             raise LostError from error
-        if sum(block.bytes for block in written.blocks) > MAX_BYTES:
+        if sum(block.bytes for block in written.blocks) > MAX_TABLE_BYTES:
             raise LostError
         self._cache.tidy(lambda: self._files.rows(written.blocks))
         return self._outlook(written, read)

@@ -15,7 +15,7 @@ from retention.errors import BusyError, DamagedError
 from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
-from schemas.messages import MAX_SEQ
+from schemas.bounds import MAX_SEQ
 
 _DIGITS = 20
 _KIND = "txn"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.errors import ForeignRowsError
 from retention.segments import Counters
 from retention.stores.layout import Layout
-from schemas.messages import MAX_BYTES, MAX_SEQ, MAX_SIZE
+from schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
 
 
 def seq_bounds(layout: Layout) -> str:
@@ -37,7 +37,7 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
     if "bytes" in files.column_names and files.num_rows:
         # As floats: what is held against its bound must not leave 64 bits while it is summed.
         sizes = files["bytes"].to_numpy().astype(np.float64)
-        if sizes.sum() > MAX_BYTES:
+        if sizes.sum() > MAX_TABLE_BYTES:
             largest = files.slice(int(np.argmax(sizes)), 1)
             raise ForeignRowsError(
                 f"stream {layout.stream}: the sizes of its messages come to more than 2^62 bytes, most of them those "

@@ -19,8 +19,8 @@ from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of
+from schemas.bounds import MAX_SEQ
 from schemas.files import FILE_STATS
-from schemas.messages import MAX_SEQ
 
 LIST_EVERY = 100
 LIST_FROM_FILES = 2_000

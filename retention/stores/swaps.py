@@ -21,7 +21,7 @@ from retention.ports import Swap
 from retention.segments import Counters
 from retention.stores.layout import leaving
 from retention.stores.number_bounds import impossible_counters, remedy
-from schemas.messages import MAX_SEQ
+from schemas.bounds import MAX_SEQ
 
 _PIN = ["path", "file_bytes", "modified_ms"]
 _AGAIN = "nothing was changed; plan again"

@@ -104,7 +104,7 @@ def _rows_of(file: DataFile) -> pa.Table:
 
 def _select(rows: pa.Table, wanted: Selection) -> pa.Table:
     if wanted.from_seq is not None:
-        rows = rows.filter(pc.greater_equal(rows["seq"], wanted.from_seq))
+        rows = rows.filter(pc.greater_equal(rows["seq"], max(wanted.from_seq, 0)))
     if wanted.subject is not None:
         rows = rows.filter(matching_mask(rows["subject"], [wanted.subject]))
     return rows

@@ -9,6 +9,7 @@ from retention.passes.partitions import TURN
 from retention.ports import Snapshot
 from retention.segments import Counters
 from retention.stores.kept_ids import UNSTORED_IDS
+from retention.units import INT64_MAX
 
 _QUERY = "retention/query/"
 """Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""
@@ -27,11 +28,15 @@ class BatchIdentity:
     """A second name under which the commit keeps the same number."""
 
     def __post_init__(self) -> None:
-        """Refuse the names under which the engine itself counts.
+        """Refuse the names under which the engine itself counts, and numbers that a log cannot keep.
 
         Raises:
-            UsageError: one is the writer's.
+            UsageError: the writer has such a name, or the batch such a number.
         """
+        if not -INT64_MAX <= self.batch <= INT64_MAX:
+            raise UsageError(
+                f"batch {self.batch} of writer {self.writer} is out of range: batch numbers have 64 bits"
+            )
         if self.writer in _TAKEN or self.writer.startswith(_QUERY):
             raise UsageError(
                 f"the writer {self.writer} is how the engine counts; name it otherwise"

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from retention import steps
+from retention.consumers.state import Position
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
+from retention.passes.history import history_of
+from retention.steps import Step
+from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import Entry, ParquetLog
 from retention.warehouse import open_warehouse
-from schemas.messages import MAX_SEQ
+from schemas.bounds import MAX_SEQ
 from tests.contract.streams import foreign_rows, rows
-from tests.support.sandboxes import ORDERS, Commands, commands, lines
+from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
 HIGHEST = 2**63 - 1
 REPAIR = ("repair", "sequences", "ORDERS")
@@ -28,13 +36,6 @@ REPAIR = ("repair", "sequences", "ORDERS")
 def orders(tmp_path: Path, request: pytest.FixtureRequest) -> Commands:
     """ORDERS with messages 1 to 3."""
     command = commands(tmp_path, ORDERS, format=request.param)
-    command.json("publish", "ORDERS", "-", stdin="\n".join(lines(3)))
-    return command
-
-
-@pytest.fixture
-def delta(tmp_path: Path) -> Commands:
-    command = commands(tmp_path, ORDERS, format="delta")
     command.json("publish", "ORDERS", "-", stdin="\n".join(lines(3)))
     return command
 
@@ -78,7 +79,7 @@ def taken_in(command: Commands, seqs: Sequence[int], segment: int = 1, **columns
     content = rows(range(len(seqs)), seq=list(seqs), **columns)
     pq.write_table(content, table(command) / path)
     found = (table(command) / path).stat()
-    row = dict.fromkeys(stats_table([]).column_names, 0)
+    row: dict[str, Any] = dict.fromkeys(stats_table([]).column_names, 0)
     row |= {"path": path, "segment": segment, "file_bytes": found.st_size, "in_time_order": False}
     row |= {"modified_ms": found.st_mtime_ns // 10**6, "messages": len(seqs)}
     row |= {"min_seq": min(seqs), "max_seq": max(seqs), "bytes": content["size"][0].as_py() * 2}
@@ -181,3 +182,84 @@ def test_a_counter_that_ran_away_counts_no_longer(orders: Commands) -> None:
     assert orders.json("undo", gone)["restored_messages"] == 1
     assert held(orders) == [1, 2, 3, 4]
     assert publish(orders) == [5]
+
+
+def test_writers_batches_and_the_run_history_go_on_behind_a_repair(orders: Commands) -> None:
+    numbered = ("publish", "ORDERS", "-", "--writer", "w", "--batch")
+    assert orders.json(*numbered, 7, stdin=lines(1)[0])
+    history = history_of(str(orders.folder), "ORDERS")
+    gone = {"status": "done", "kind": "apply", "as_of_ns": 0, "removed_messages": 0}
+    history.finish(history.name_run(NOW), gone | {"next_seq": {"0": 9}})
+    history.finish(history.name_run(NOW + 1), gone | {"next_seq": {"0": HIGHEST}})
+    refused = orders.run("publish", "ORDERS", "-", stdin=lines(1)[0])
+    assert refused.exit_code == 4
+    assert "its run history has 9223372036854775807 as the next sequence" in refused.stderr
+    done = orders.json(*REPAIR, "--yes")
+    assert done["counters"] == {
+        "next sequence in the run history of partition 0": HIGHEST,
+    }
+    assert orders.json(*numbered, 7, stdin=lines(1)[0])["duplicate"]
+    assert publish(orders) == [9], "the history knows of 8"
+    orders.json("apply", "--yes")
+    assert publish(orders) == [10]
+
+
+def test_a_consumer_beyond_the_end_is_taken_back(tmp_path: Path) -> None:
+    stream = {
+        **ORDERS,
+        "retention": "interest",
+        "consumers": [{"durable_name": "c", "ack_policy": "explicit"}],
+    }
+    command = commands(tmp_path, stream, format="delta")
+    command.json("publish", "ORDERS", "-", stdin="\n".join(lines(3)))
+    command.json("apply", "--yes")
+
+    def settled(record: ConsumerRecord | None) -> ConsumerRecord:
+        assert record is not None
+        far = Position(4, HIGHEST - 1)
+        return replace(record, state=replace(record.state, delivered=far, ack_floor=far))
+
+    ConsumerTable(stream_of(command).root).update("c", settled)
+    counted(command, HIGHEST)
+    assert command.json(*REPAIR, "--yes")["consumers"] == ["c"]
+    assert publish(command) == [4]
+    command.json("apply", "--yes")
+    assert held(command) == [4], "1 to 3 were settled, 4 is not"
+
+
+def test_a_repair_that_is_killed_is_repeated(
+    orders: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    passed: list[Step] = []
+    spared = 0
+
+    def watch(step: Step) -> None:
+        passed.append(step)
+        if len(passed) > spared:
+            raise Killed
+
+    taken_in(orders, [4, 6, HIGHEST - 1])
+    before = orders.folder.with_name("before")
+    shutil.copytree(orders.folder, before)
+    for spared in range(100):
+        shutil.rmtree(orders.folder)
+        shutil.copytree(before, orders.folder)
+        passed.clear()
+        stream = open_warehouse(orders.folder / "retention.yaml").stream("ORDERS")
+        with monkeypatch.context() as watched:
+            watched.setattr(steps, "_watch", watch)
+            try:
+                stream.repair_sequences(yes=True)
+                break
+            except Killed:
+                pass
+        stream = open_warehouse(orders.folder / "retention.yaml").stream("ORDERS")
+        stream.repair_sequences(yes=True)
+        kept = pa.concat_tables(stream.messages())["seq"].to_pylist()
+        assert kept == [1, 2, 3, 4, 6], passed[-1]
+        assert stream.publish([lines(1)[0]]).appended.first_seq == 7, passed[-1]
+        assert not history_of(str(orders.folder), "ORDERS").unfinished(), passed[-1]
+    assert spared > 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from retention.segments import CONSUMERS, RELEASED, Counters, DataFile, Inventor
 from retention.stores.index import in_order
 from retention.stores.released import Released
 from retention.subject_counts import unpack
-from schemas.files import FILE_STATS, RELEASED_FILES, SUBJECT_COUNTS
+from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
 
 
@@ -67,6 +67,18 @@ class PlainStore:
         return Inventory(
             self.stream, "plain", snapshot.version, left, counters, hidden_bytes=hidden
         )
+
+    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Every file has numbers that messages can have."""
+        return self.inventory(snapshot).files, LOGGED_FILES.empty_table()
+
+    def logged(self, snapshot: Snapshot) -> Counters:
+        """Its files say no more than its counters."""
+        return snapshot.counters
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """The counters have not fallen."""
+        return snapshot.counters.next_seq
 
     def unread(self, snapshot: Snapshot) -> int:
         del snapshot

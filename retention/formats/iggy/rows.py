@@ -8,6 +8,7 @@ import pyarrow as pa
 from retention.formats.iggy import messages
 from retention.formats.iggy.era import CHECKSUM
 from retention.formats.iggy.messages import Messages
+from schemas.bounds import MAX_SEQ
 
 ROWS = pa.schema(
     [
@@ -29,7 +30,7 @@ producer's, in nanoseconds. `headers` are the user headers as stored, null for n
 `size` is the bytes of the log, with those of a batch's header counted at its first message.
 """
 
-END_OF_OFFSETS = 2**63 - 1
+END_OF_OFFSETS = MAX_SEQ + 1
 """The largest offset of a row is below, so that there is a next one."""
 _TOO_LARGE = "its offset is larger than a table can hold"
 _NS = 1_000

@@ -211,7 +211,10 @@ def _partition(number: int, directory: str) -> Partition:
         (int(match[1]), match[0]) for match in map(_LOG.fullmatch, files.names(directory)) if match
     ]
     if found and found[-1][0] >= END_OF_OFFSETS:
-        raise UsageError(f"{directory}: no offset can be as large as the name of its last log says")
+        raise DamagedError(
+            f"{files.join(directory, found[-1][1])}: no offset can be as large as the name of this log says, for they "
+            "end at 2^62; nothing was imported; copy the log again, or move it away if it is none"
+        )
     logs = []
     for nth, (segment, name) in enumerate(found):
         location = files.join(directory, name)

@@ -107,7 +107,6 @@ def test_other_files_are_passed_by(tmp_path: Path) -> None:
         ({}, "no partitions/ with partitions in it"),
         ({"1": {}, "01": {}}, "01 and 1 are the same partition"),
         ({str(2**31): {}}, "a partition's number is at most 2147483647"),
-        ({"0": {2**63 - 1: b""}}, "no offset can be as large as the name of its last log"),
     ],
 )
 def test_what_is_no_topic_is_refused(
@@ -115,6 +114,12 @@ def test_what_is_no_topic_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=problem):
         topic_of(tmp_path, partitions)
+
+
+@pytest.mark.parametrize("number", [2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_a_log_that_begins_beyond_all_offsets_is_damage(number: int, tmp_path: Path) -> None:
+    with pytest.raises(DamagedError, match="no offset can be as large as the name of this log"):
+        topic_of(tmp_path, {"0": {number: b""}})
 
 
 @both
@@ -184,12 +189,12 @@ def with_checksum(offset: int) -> bytes:
 def test_stored_offsets_have_8_or_16_bytes(tmp_path: Path) -> None:
     written(tmp_path, {"0": {0: b""}})
     offset_file(tmp_path, "consumers", "10", plain(5))
-    offset_file(tmp_path, "consumers", "9", with_checksum(2**63 - 2))
+    offset_file(tmp_path, "consumers", "9", with_checksum(2**62))
     offset_file(tmp_path, "groups", str(2**32 - 1), with_checksum(0))
     for name in ("7.tmp", "007", str(2**32), "٣"):
         offset_file(tmp_path, "groups", name, b"")
     assert read_topic(str(tmp_path)).partitions[0].stored_offsets == (
-        StoredOffset("consumer", 9, 2**63 - 2),
+        StoredOffset("consumer", 9, 2**62),
         StoredOffset("consumer", 10, 5),
         StoredOffset("group", 2**32 - 1, 0),
     )

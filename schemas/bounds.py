@@ -1,0 +1,10 @@
+"""The largest numbers that a message may have, so that nothing that is counted or summed from them leaves 64 bits."""
+
+from __future__ import annotations
+
+MAX_SEQ = 2**62
+"""The highest sequence or offset: one a nanosecond is reached in 146 years, and clocks as sequences in 2116."""
+MAX_SIZE = 2**32 - 1
+"""The largest `size` of a message: brokers write lengths in 32 bits."""
+MAX_TABLE_BYTES = 2**62
+"""The most that the sizes of a table's messages may come to together."""
