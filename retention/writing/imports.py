@@ -128,17 +128,18 @@ def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]
 
 
 def _name_of(entry: str, config: Mapping[str, Any], origin: str) -> str:
-    """A consumer's name as the server's RESTORE gives it: its configuration's, else its entry's, else one made up.
+    """A consumer's name as RESTORE gives it: that of a durable one, else its entry's, else its own, else one made up.
 
     The server draws eight characters at random; here they are the archive's, so that its import is repeatable.
 
     Raises:
         ValueError: RESTORE refuses the name.
     """
-    durable, plain = (config.get(key) or "" for key in ("durable_name", "name"))
-    if durable and plain and durable != plain:
-        raise ValueError(f"its durable_name {durable} and its name {plain} have to be equal")
-    name = str(durable or plain or entry) or hashlib.sha256(origin.encode()).hexdigest()[:8]
+    durable, plain = (str(config.get(key) or "") for key in ("durable_name", "name"))
+    held = durable or entry
+    if held and plain and held != plain:
+        raise ValueError(f"it is kept as {held}, and its name {plain} has to be equal")
+    name = held or plain or hashlib.sha256(origin.encode()).hexdigest()[:8]
     if not is_valid_name(name):
         raise ValueError(f"{name!r} cannot be a consumer's name")
     return name

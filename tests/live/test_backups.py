@@ -10,6 +10,7 @@ import pytest
 from retention import headers
 from retention.formats.nats_backup import read_backup
 from retention.rows import complete
+from tests.retention.writing.test_imports import NAMES
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Message, Nats, ServerError
 
@@ -124,3 +125,28 @@ def test_an_update_removes_from_a_restored_stream(nats: Nats) -> None:
     with pytest.raises(ServerError) as refused:
         nats.info("UP")
     assert refused.value.code == 10059
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_restore_calls_consumers_so(nats: Nats, name: str) -> None:
+    consumers, names = NAMES[name]
+    stream = f"NAMES_{list(NAMES).index(name)}"
+    stored = [Message(seq, f"{stream}.a", START, b"", b"") for seq in (1, 2)]
+    if names is None:
+        with pytest.raises(ServerError, match="failed to add consumer"):
+            nats.restore(stream, {}, stored, consumers=consumers)
+        return
+    nats.restore(stream, {}, stored, consumers=consumers)
+    assert {*nats.request(f"CONSUMER.NAMES.{stream}", {})["consumers"]} == names
+    (called,) = names
+    reaches = [one["state"]["delivered"]["stream_seq"] for one in consumers.values()]
+    info = nats.request(f"CONSUMER.INFO.{stream}.{called}", {})
+    assert info["delivered"]["stream_seq"] == max(reaches)
+
+
+def test_restore_makes_a_name_up_where_there_is_none(nats: Nats) -> None:
+    stored = [Message(1, "NAMELESS.a", START, b"", b"")]
+    consumer = next(iter(NAMES["its entry's"][0].values()))
+    nats.restore("NAMELESS", {}, stored, consumers={"": consumer})
+    (called,) = nats.request("CONSUMER.NAMES.NAMELESS", {})["consumers"]
+    assert len(called) == 8

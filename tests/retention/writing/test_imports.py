@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from retention.segments import Counters
 from retention.stores.consumers import DIRECTORY, ConsumerTable
 from retention.writing.append import append_rows
 from retention.writing.imports import Imported, import_nats_backup
+from schemas.bounds import MAX_SEQ
 from tests.support.plain_store import configured, opened_stream, store_of
 
 HEADERS = b"NATS/1.0\r\nNats-TTL: never\r\nx:y\r\n\r\n"
@@ -220,4 +222,78 @@ def test_a_backup_cut_off_is_not_imported(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DamagedError):
         import_nats_backup(opened, path)
+    assert is_untouched(opened)
+
+
+def named(config: dict[str, str], stream_seq: int = 1) -> dict[str, Any]:
+    reach = {"consumer_seq": 1, "stream_seq": stream_seq}
+    return {
+        "config": {"ack_policy": "explicit", **config},
+        "state": {"delivered": reach, "ack_floor": reach},
+    }
+
+
+NAMES: dict[str, tuple[dict[str, Any], set[str] | None]] = {
+    "durable and name": ({"c": named({"durable_name": "c", "name": "c"})}, {"c"}),
+    "its entry's": ({"c": named({})}, {"c"}),
+    "its configuration's": ({"": named({"durable_name": "c", "name": "c"})}, {"c"}),
+    "another than its entry's": ({"c": named({"durable_name": "d"})}, {"d"}),
+    "two of one name": (
+        {"c": named({"durable_name": "x"}), "d": named({"durable_name": "x"}, 2)},
+        {"x"},
+    ),
+    "its own": ({"": named({"name": "x"})}, {"x"}),
+    "another name": ({"c": named({"name": "x"})}, None),
+    "different ones": ({"c": named({"durable_name": "d", "name": "e"})}, None),
+    "one with a dot": ({"c": named({"durable_name": "a.b", "name": "a.b"})}, None),
+    "one with a slash": ({"a/b": named({})}, None),
+}
+"""What RESTORE makes of consumers by their names (`tests/live/test_backups.py`); None: it refuses them."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_consumers_are_called_what_restore_calls_them(tmp_path: Path, name: str) -> None:
+    consumers, names = NAMES[name]
+    opened = opened_stream(tmp_path)
+    path = backup(tmp_path, messages(1, 2), consumers)
+    if names is None:
+        with pytest.raises(DamagedError, match=r"consumer (c|a/b) cannot be read"):
+            import_nats_backup(opened, path)
+        assert is_untouched(opened)
+        return
+    import_nats_backup(opened, path)
+    found = ConsumerTable(opened.root).live(store_of(opened).snapshot().counters)
+    assert {one.consumer for one in found} == names
+    reaches = [one["state"]["delivered"]["stream_seq"] for one in consumers.values()]
+    assert [one.state.delivered.stream_seq for one in found] == [max(reaches)]
+
+
+def test_a_consumer_without_any_name_is_given_one(tmp_path: Path) -> None:
+    opened = opened_stream(tmp_path)
+    path = backup(tmp_path, messages(1), {"": named({})})
+    import_nats_backup(opened, path)
+    assert import_nats_backup(opened, path).already
+    (found,) = ConsumerTable(opened.root).live(store_of(opened).snapshot().counters)
+    assert re.fullmatch("[0-9a-f]{8}", found.consumer)
+
+
+@pytest.mark.parametrize(
+    ("seqs", "state", "problem"),
+    [
+        ((3,), {"last_seq": 2**64 - 1}, "last_seq is 18446744073709551615 in state.json"),
+        ((3,), {"messages": -1}, "messages is -1 in state.json"),
+        ((3,), {"bytes": 2**63}, "bytes is 9223372036854775808 in state.json"),
+        ((3, MAX_SEQ + 1), {"last_seq": 3}, f"it holds sequence {MAX_SEQ + 1}"),
+        ((2**63 - 1,), {"first_seq": 3, "last_seq": 3}, f"it holds sequence {2**63 - 1}"),
+        ((-1,), {"first_seq": 3, "last_seq": 3}, f"it holds sequence {2**64 - 1}"),
+    ],
+)
+def test_numbers_beyond_a_tables_are_refused(
+    tmp_path: Path, seqs: tuple[int, ...], state: dict[str, int], problem: str
+) -> None:
+    opened = opened_stream(tmp_path)
+    rows = messages(*range(1, len(seqs) + 1))
+    given = rows.set_column(0, "seq", pa.array(seqs, pa.int64()))
+    with pytest.raises(DamagedError, match=re.escape(problem)):
+        import_nats_backup(opened, backup(tmp_path, given, **state))
     assert is_untouched(opened)
