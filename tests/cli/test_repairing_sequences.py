@@ -21,6 +21,7 @@ from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
 from retention.passes.history import history_of
 from retention.steps import Step
+from retention.stores import delta_outlook
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import Entry, ParquetLog
@@ -31,6 +32,7 @@ from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
 HIGHEST = 2**63 - 1
 REPAIR = ("repair", "sequences", "ORDERS")
+CLICKS = {"name": "clicks", "partitions": 1, "message_expiry": "1h"}
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -263,3 +265,47 @@ def test_a_repair_that_is_killed_is_repeated(
         assert kept == [1, 2, 3, 4, 6], step
         assert stream.publish([lines(1)[0]]).appended.first_seq == 7, step
         assert not history_of(str(orders.folder), "ORDERS").unfinished(), step
+
+
+def test_a_topics_stored_offsets_go_on_behind_a_repair(tmp_path: Path) -> None:
+    (tmp_path / "retention.yaml").write_text(json.dumps({"warehouse": ".", "topics": [CLICKS]}))
+    command = Commands(tmp_path)
+    clicks = "\n".join(json.dumps({"data": f"click {number}"}) for number in range(3))
+    command.json("publish", "clicks", "-", stdin=clicks)
+    command.run("offset", "store", "clicks", 0, "reader", 1)
+    place = tmp_path / "streams" / "clicks" / "messages"
+    write_deltalake(place, foreign_rows([0], 0, seq=[HIGHEST - 1]), mode="append")
+    counters = CommitProperties(app_transactions=[Transaction("next_seq/0", HIGHEST)])
+    write_deltalake(place, foreign_rows([], 0), mode="append", commit_properties=counters)
+    refused = command.run("publish", "clicks", "-", stdin=clicks)
+    assert refused.exit_code == 4
+    assert "sequences lie between 0 and 2^62" in refused.stderr
+    repair = ("repair", "sequences", "clicks", "--yes")
+    assert command.json(*repair)["next_seq"] == {"0": 3}
+    assert [ack["seq"] for ack in command.json("publish", "clicks", "-", stdin=clicks)] == [3, 4, 5]
+    (stored,) = command.json("offset", "ls", "clicks")
+    assert stored["offset"] == 1
+    assert command.run("apply", "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_plans_of_the_epoch_before_are_made_anew(
+    tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_outlook, "WORTH_FILES", 1)
+    orders = commands(tmp_path, {**ORDERS, "max_msgs": 2}, format=format_)
+    publish(orders, 3)
+    plan = orders.folder / "plan.json"
+    orders.run("plan", "ORDERS", "-o", plan)
+    counted(orders, HIGHEST)
+    orders.json(*REPAIR, "--yes")
+    assert orders.run("apply", plan, "--yes").exit_code == 75
+    done = orders.json("apply", "ORDERS", "--yes")["streams"][0]
+    assert done["removed_messages"] == 1
+    assert publish(orders) == [4], "the epoch has its own history"
+    assert orders.json("undo", orders.json("history")[0]["run"])["restored_messages"] == 1
+    assert held(orders) == [1, 2, 3, 4]
+    assert orders.run("apply", "--yes").exit_code == 0
+    assert orders.run("apply", "--yes").exit_code == 0
+    latest = orders.json("history")[0]
+    assert (latest["epoch"], latest["next_seq"]) == (done["version_before"], {"0": 5})

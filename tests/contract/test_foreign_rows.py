@@ -144,6 +144,7 @@ WRONG: dict[str, Callable[[], pa.Table]] = {
     "twice in the file": lambda: _new([21, 21]),
     "of negative size": lambda: _new(NEXT, size=[-5] * 5),
     "of negative sequence": lambda: _new([-3], -5),
+    "beyond all sequences": lambda: _set(_new([21]), "seq", [2**63 - 2]),
 }
 
 
@@ -243,7 +244,7 @@ def test_rows_that_keep_the_rules_are_taken_in(
 
 @pytest.mark.parametrize(
     ("write", "table", "name", "moment"),
-    _cases(WRONG, "live already", "in an older segment"),
+    _cases(WRONG, "live already", "in an older segment", "beyond all sequences"),
     indirect=["write", "table"],
 )
 def test_rows_that_break_the_rules_are_refused_by_file(
