@@ -81,3 +81,8 @@ def _blocks(given: pa.ChunkedArray) -> pa.ChunkedArray:
 def time_of(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
     """Instants in nanoseconds as people read them: `time`, truncated to microseconds."""
     return pa.chunked_array([ts_ns.to_numpy() // 1_000]).cast(pa.timestamp("us", tz="UTC"))
+
+
+def younger(ts_ns: pa.ChunkedArray, after_ns: int) -> pa.ChunkedArray:
+    """Which instants lie after one that 64 bits need not hold; a mask."""
+    return pa.chunked_array([ts_ns.to_numpy() > after_ns])

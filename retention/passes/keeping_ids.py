@@ -14,6 +14,7 @@ from retention.parquet_files import read_columns
 from retention.passes.plan import Plan
 from retention.passes.position import Position
 from retention.ports import Snapshot
+from retention.rows import younger
 from retention.rules.spans import Array
 from retention.segments import DataFile, ReadCount
 from retention.stores.digests import ids_in
@@ -58,12 +59,12 @@ def keep_ids(
         if ids_in(file) == 0:
             return KEPT_IDS.empty_table(), ReadCount()
         rows, read = read_columns(file, ("seq", "ts_ns", "msg_id"))
-        goes = pc.greater(rows["ts_ns"], since_ns)
+        goes = younger(rows["ts_ns"], since_ns)
         if file.path in lost:
             goes = pc.and_(goes, pa.array(in_ranges(rows["seq"].to_numpy(), lost[file.path])))
         return digests.kept(rows.filter(goes)), read
 
-    young = opened.store.data_files(removed.filter(pc.greater(removed["max_ts_ns"], since_ns)))
+    young = opened.store.data_files(removed.filter(younger(removed["max_ts_ns"], since_ns)))
     if not opened.config.duplicate_window_ns:
         young = []
     found = list(in_threads(kept, young, files.at_a_time(opened.root)))

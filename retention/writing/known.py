@@ -14,6 +14,7 @@ from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import Position
 from retention.ports import Store
+from retention.rows import younger
 from retention.stores.kept_ids import KeptIds
 from retention.stores.layout import Layout
 from retention.writing.rollups import EVERYTHING, SUBJECT
@@ -80,11 +81,11 @@ class Stored:
 
     def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
         """The wanted ids that messages younger than `after_ns` carry or carried: id → sequence and time of the last."""
-        recent = self.files.filter(_younger(self.files["max_ts_ns"], after_ns))
+        recent = self.files.filter(younger(self.files["max_ts_ns"], after_ns))
         hits = list(self.kept.find(wanted, after_ns))
         for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
             known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
-            hits.append(known.filter(_younger(known["ts_ns"], after_ns)))
+            hits.append(known.filter(younger(known["ts_ns"], after_ns)))
         found = pa.concat_tables(hits).sort_by("seq")
         numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
         return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))
@@ -150,8 +151,3 @@ class Stored:
     def _columns(self, files: pa.Table, columns: Collection[str]) -> Iterator[pa.Table]:
         for file in self.store.data_files(files):
             yield read_columns(file, tuple(columns))[0]
-
-
-def _younger(ts_ns: pa.ChunkedArray, after_ns: int) -> pa.ChunkedArray:
-    """Which instants lie after one that 64 bits need not hold; a mask."""
-    return pa.chunked_array([ts_ns.to_numpy() > after_ns])
