@@ -108,8 +108,9 @@ class History:
         """Partition → the highest next sequence that any run of an epoch saw or set.
 
         Outcomes carry the highest of all up to them (`floor`), so that the newest ones answer. Earlier versions of
-        this program wrote only what each run saw.
+        this program wrote only what each run saw. A table that was put back to before a repair goes on behind it.
         """
+        epoch = self.continuing(epoch)[-1]
         floors: dict[int, int] = {}
         for record in self.outcomes():
             if record.get("status") == ABANDONED:
@@ -129,16 +130,18 @@ class History:
 
     def possible_next_seqs(self, epoch: int, highest: int) -> dict[int, int]:
         """Partition → the highest next sequence that any run of an epoch has seen, of those up to `highest`."""
-        found: dict[int, int] = {}
+        epochs, found = self.continuing(epoch), dict[int, int]()
         for record in self.outcomes():
-            if record.get("epoch", 0) == epoch:
+            if record.get("epoch", 0) in epochs:
                 for partition, seq in record.get("next_seq", {}).items():
                     if seq <= highest:
                         found[int(partition)] = max(seq, found.get(int(partition), 0))
         return found
 
-    def continued(self, epoch: int) -> int:
-        """The epoch in which the sequences of an epoch go on: the same, but for repairs of sequences."""
+    def continuing(self, epoch: int) -> list[int]:
+        """An epoch, and those in which its sequences go on one after the other, because they were repaired."""
+        if next(self.outcomes(), {}).get("epoch", 0) == epoch:
+            return [epoch]
         repairs = {
             record["ends_epoch"]: record["epoch"]
             for record in self.outcomes()
@@ -146,9 +149,10 @@ class History:
             and "ends_epoch" in record
             and record["status"] == "done"
         }
-        while epoch in repairs:
-            epoch = repairs.pop(epoch)
-        return epoch
+        found = [epoch]
+        while found[-1] in repairs:
+            found.append(repairs.pop(found[-1]))
+        return found
 
     def last_as_of_ns(self) -> int | None:
         """The latest instant that a run applied rules at since a clock was repaired; None if there was none.

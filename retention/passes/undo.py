@@ -85,7 +85,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         _check_untouched(opened, history, run, removed)
         _check_in_force(opened, outcome, added)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
-            forget_asked(opened, removed, history.continued(outcome.get("epoch", 0)))
+            forget_asked(opened, removed, history.continuing(outcome.get("epoch", 0))[-1])
         snapshot = opened.store.snapshot()
         epochs = _epochs(opened, history, outcome, snapshot)
         compared = _compared(opened, snapshot, removed, added)
@@ -208,7 +208,7 @@ def _epochs(
     Raises:
         RefusedError: messages came behind a purge.
     """
-    here = history.continued(outcome.get("epoch", 0))
+    here = history.continuing(outcome.get("epoch", 0))[-1]
     if "ends_epoch" not in outcome:
         return here, here
     if was_written_to(opened, snapshot):

@@ -267,6 +267,19 @@ def test_a_repair_that_is_killed_is_repeated(
         assert not history_of(str(orders.folder), "ORDERS").unfinished(), step
 
 
+def test_a_table_put_back_to_before_its_repair_gives_nothing_out_twice(orders: Commands) -> None:
+    counted(orders, HIGHEST)
+    streams = orders.folder / "streams"
+    shutil.copytree(streams, orders.folder / "backup", symlinks=True)
+    orders.json(*REPAIR, "--yes")
+    assert publish(orders) == [4]
+    orders.json("delete", "ORDERS", 4, "--yes")
+    shutil.rmtree(streams)
+    (orders.folder / "backup").rename(streams)
+    orders.json(*REPAIR, "--yes")
+    assert publish(orders) == [5]
+
+
 def test_a_topics_stored_offsets_go_on_behind_a_repair(tmp_path: Path) -> None:
     (tmp_path / "retention.yaml").write_text(json.dumps({"warehouse": ".", "topics": [CLICKS]}))
     command = Commands(tmp_path)
