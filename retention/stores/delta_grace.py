@@ -95,6 +95,7 @@ def _leave(layout: Layout, changed: Mapping[str, str]) -> None:
     )
     with suppress(OSError):
         files.replace(_note(layout), json.dumps(changed, sort_keys=True).encode())
+        reached(Step.GRACE_LEFT)
 
 
 def _was_left(layout: Layout, changed: Mapping[str, str]) -> bool:

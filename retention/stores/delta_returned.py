@@ -11,11 +11,12 @@ from urllib.parse import unquote
 from retention import files
 from retention.errors import ForeignRowsError
 from retention.ports import Returned
+from retention.steps import Step, reached
 from retention.stores import delta_history
 from retention.stores.delta_writers import TOKEN, commit_info
 from retention.stores.layout import Layout
 
-_LOOKED = 64
+LOOKED = 64
 """Behind so many entries of others it is remembered how far the log was looked through."""
 _LONGEST = 1_000
 """So many entries are looked through for a writer that does not say what version it had read."""
@@ -57,7 +58,7 @@ def find_returned(layout: Layout, version: int) -> list[Returned]:
         if returned is not None:
             found.append(returned)
         number -= 1
-    if not found and version - number > _LOOKED:
+    if not found and version - number > LOOKED:
         _remember(layout, version)
     return found[::-1]
 
@@ -114,6 +115,7 @@ def _remembered(layout: Layout) -> int:
 def _remember(layout: Layout, version: int) -> None:
     with suppress(OSError):
         files.replace(_note(layout), json.dumps(_said(layout, version)).encode())
+        reached(Step.LOOKED_THROUGH)
 
 
 def _said(layout: Layout, version: int) -> dict[str, Any] | None:

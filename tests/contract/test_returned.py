@@ -205,43 +205,6 @@ def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL."""
-
-
-STEPS = (
-    Step.COPY_WRITTEN,
-    Step.HISTORY_BEGUN,
-    Step.DELTA_COMMITTING,
-    Step.DELTA_COMMITTED,
-)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_repair_that_is_killed_is_ended_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Step
-) -> None:
-    warehouse = laid(tmp_path)
-    under_way = opened_table(warehouse)
-    passed(warehouse)
-    under_way.optimize.compact()
-    waiting = [step]
-
-    def passed_by(reached: Step) -> None:
-        if reached in waiting:
-            waiting.remove(reached)
-            raise Killed
-
-    monkeypatch.setattr(steps, "_watch", passed_by)
-    with pytest.raises(Killed):
-        warehouse.stream("ORDERS").repair_returned()
-    Commands(tmp_path).json("repair", "returned", "ORDERS", "--yes")
-    assert warehouse.apply(["ORDERS"])[0].error is None
-    assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
-    done = [one for one in warehouse.stream("ORDERS").history() if one["kind"] == "repair"]
-    assert [one["status"] for one in done].count("done") == 1
-
-
 def test_a_long_log_of_others_is_looked_through_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

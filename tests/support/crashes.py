@@ -19,7 +19,7 @@ import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded whe
 import pyarrow as pa
 import pyarrow.acero
 import pyarrow.dataset
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
 from retention import steps
 from retention.consumers.state import from_json
@@ -38,7 +38,13 @@ from retention.rows import complete, sizes
 from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
-from retention.stores import delta, delta_outlook, parquet, parquet_walk  # noqa: F401  (as pandas)
+from retention.stores import (  # (as pandas)
+    delta,  # noqa: F401
+    delta_outlook,
+    delta_returned,
+    parquet,  # noqa: F401
+    parquet_walk,
+)
 from retention.stores.archives import read_manifests
 from retention.stores.cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
@@ -212,6 +218,35 @@ def due_with_another_grace(folder: Path, format_: str) -> None:
     streams = warehouse_with(folder, format_, NOW)
     lay(streams.stream("ORDERS").opened, even_segments(3, 10))
     warehouse_with(folder, format_, NOW, max_age="60s", grace="3d")
+
+
+def with_returned(folder: Path, format_: str) -> None:
+    """Another writer has brought back what a quiet pass removed; the table's owner alone can change its grace."""
+    streams = warehouse_with(folder, format_, NOW, max_msgs=17, quiet=True)
+    lay(streams.stream("ORDERS").opened, even_segments(3, 10))
+    table = folder / "streams" / "ORDERS" / "messages"
+    if format_ == "delta":
+        DeltaTable(table).alter.add_feature(
+            TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True
+        )
+        under_way = DeltaTable(table)
+    apply(folder)
+    if format_ == "delta":
+        under_way.update({"msg_id": "'new'"}, predicate="seq in (1, 11)")
+    warehouse_with(folder, format_, NOW, max_msgs=17, quiet=True, grace="3d")
+
+
+def repair_returned(folder: Path) -> None:
+    """Mend the stream; then others commit so often that it is remembered how far the log was looked through."""
+    stream = opened_at(folder).stream("ORDERS")
+    stream.repair_returned()
+    entries = sorted((folder / "streams" / "ORDERS" / "messages" / "_delta_log").glob("*.json"))
+    if entries:
+        newest = int(entries[-1].stem)
+        for number in range(newest + 1, newest + delta_returned.LOOKED + 2):
+            entry = entries[-1].with_stem(f"{number:020d}")
+            entry.write_text('{"commitInfo": {"timestamp": 1, "operation": "WRITE"}}')
+        stream.opened.store.snapshot()
 
 
 def applied(folder: Path, format_: str) -> None:
@@ -495,6 +530,7 @@ SCENARIOS = {
     "restore-as": Scenario(archived, restore_elsewhere, "BACK"),
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
+    "repair-returned": Scenario(with_returned, repair_returned),
     "undo": Scenario(applied, undo),
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
