@@ -244,3 +244,21 @@ def _say(environment: dict[str, str], place: str, commands: Sequence[str]) -> st
         )
         said += f"{done.stdout}{done.stderr}[exit {done.returncode}]\n"
     return said
+
+
+def test_a_table_whose_log_is_gone_is_refused_and_a_wrong_clock_is_settled(lake: str) -> None:
+    answer(lake, "apply", "ORDERS", "--yes", "--as-of", "2099-01-01T00:00:00Z", "--allow-future")
+    assert run(lake, "apply", "ORDERS", "--yes").exit_code == 4
+    assert len(answer(lake, "repair", "clock", "ORDERS", "--yes")["wrong"]) == 1
+    answer(lake, "apply", "ORDERS", "--yes")
+    log = f"{lake}/streams/ORDERS/messages/_delta_log"
+    kept = {name: files.read_bytes(f"{log}/{name}") or b"" for name in files.names(log)}
+    files.delete(f"{log}/{name}" for name in kept)
+    for command in ("state", "publish", "plan"):
+        refused = run(lake, command, "ORDERS", stdin=PUBLISHED)
+        assert refused.exit_code == 6
+        assert "the log of stream ORDERS is gone" in refused.output
+    for name, content in kept.items():
+        files.replace(f"{log}/{name}", content)
+    answer(lake, "publish", "ORDERS", "-", stdin=PUBLISHED)
+    assert state(lake) == (16, 9, 24)
