@@ -22,7 +22,7 @@ from retention.errors import (
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.passes.planning import plan_pass
-from retention.passes.position import next_seq
+from retention.passes.position import next_seq, with_floors
 from retention.passes.settling import basis
 from retention.passes.topics import was_written_to
 from retention.passes.undo import RESTORE, keep_for_undo
@@ -199,13 +199,11 @@ def _ends(opened: OpenedStream, inventory: Inventory, found: Sequence[Part]) -> 
     Raises:
         RefusedError: the archive has sequences that the stream never gave out.
     """
-    ends = {}
+    ends, known = {}, with_floors(opened, inventory).counters.next_seq
     for partition in {part.copy.partition for part in found}:
         highest = max(part.copy.max_seq for part in found if part.copy.partition == partition)
         ends[partition] = (
-            next_seq(opened, inventory)
-            if opened.config.topic is None
-            else inventory.counters.next_seq.get(partition, 0)
+            next_seq(opened, inventory) if opened.config.topic is None else known.get(partition, 0)
         )
         if highest >= ends[partition]:
             raise RefusedError(

@@ -19,7 +19,7 @@ from retention.passes.planning import plan_pass
 from retention.ports import Snapshot
 from retention.stores import parquet_walk
 from retention.stores.layout import Layout
-from retention.stores.parquet_log import ParquetLog
+from retention.stores.parquet_log import Entry, ParquetLog
 from retention.stores.parquet_moves import Places
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, latest, removing, rows
@@ -151,7 +151,7 @@ def test_a_log_that_was_put_back_knows_fewer_files(place: Stage) -> None:
 def test_a_stream_made_anew_forgets(place: Stage) -> None:
     remembered(place)
     shutil.rmtree(place.root / "_retention" / "log")
-    place.open().create()
+    ParquetLog(Layout(str(place.root), "ORDERS")).append(Entry(0, 0, table_id="another"))
     assert len(newcomers(place)) == 3
 
 
