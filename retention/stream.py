@@ -20,6 +20,7 @@ from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.removal import plan_removal
 from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
+from retention.passes.repairing_foreign import ForeignRepair, find_foreign, repair_foreign
 from retention.passes.repairing_returned import (
     RepairedReturned,
     look_for_returned,
@@ -132,6 +133,18 @@ class Stream:
             ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
         """
         return repair_sequences(self.opened) if yes else find_impossible(self.opened)
+
+    def repair_foreign(self, *, yes: bool = False) -> ForeignRepair:
+        """Move files that another writer put into a Parquet stream, and that it cannot take in, aside.
+
+        Args:
+            yes: do it; else only say which, and why.
+
+        Raises:
+            RefusedError: it is a Delta stream.
+            BusyError: another run is at work, or somebody appends.
+        """
+        return repair_foreign(self.opened) if yes else find_foreign(self.opened)
 
     def _removal(self, request: Request) -> BoundPlan:
         with Engines(self.engine) as engines:

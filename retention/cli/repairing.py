@@ -14,6 +14,7 @@ from retention.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from retention.passes.repairing_clock import ClockRepair, WrongRun
+    from retention.passes.repairing_foreign import ForeignRepair
     from retention.passes.repairing_returned import RepairedReturned
     from retention.passes.repairing_sequences import SequenceRepair
 
@@ -162,3 +163,30 @@ def _returned_lines(found: RepairedReturned) -> Iterator[str]:
         yield "  nothing was changed; remove them with --yes"
     else:
         yield f"  removed by run {found.run}"
+
+
+@repair.command()
+def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
+    """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
+    from retention.passes.repairing_foreign import find_foreign, repair_foreign
+
+    settings = settings_of(ctx)
+    opened = settings.open().stream(stream).opened
+    found = repair_foreign(opened) if yes else find_foreign(opened)
+    if settings.format == "table":
+        put_report(_foreign_lines(found))
+    else:
+        put_json(settings, found.as_json(), [found.as_json()])
+
+
+def _foreign_lines(found: ForeignRepair) -> Iterator[str]:
+    from retention.views.words import count
+
+    if not found.files:
+        yield f"{found.stream}: nothing to repair: every file can be taken in"
+        return
+    head = f"{found.stream}: {count(len(found.files), 'file')} of other writers cannot be taken in"
+    yield head if found.directory is None else f"{head}, and went to {found.directory}"
+    for one in found.files:
+        yield f"  {one.path}: {one.reason}"
+    yield f"  run {found.run}" if found.run else "  nothing was changed; --yes moves them aside"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from retention import files
 from retention.doctor.finding import Finding, ok, problem, raised, warning
@@ -15,6 +15,7 @@ from retention.stores.delta_history import versions
 from retention.stores.delta_writers import unconditional_commits
 from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
+from retention.stores.parquet_foreign import Unfit
 from retention.stores.survey import Survey, survey
 from retention.units import DAY, format_instant
 
@@ -51,7 +52,12 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
         yield ok("table", "nothing was written yet", name)
         return
     count = found.files.num_rows
-    yield ok("table", f"opens at version {found.version} with {count:,} files", name)
+    if found.version < 0:
+        yield ok("table", "not made yet, and files of another writer are there", name)
+    else:
+        yield ok("table", f"opens at version {found.version} with {count:,} files", name)
+    if found.unfit:
+        yield _unfit(found.unfit, name)
     yield _data_files(found, name)
     yield _statistics(found, name)
     yield from _put_off(found, name)
@@ -64,6 +70,18 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
             "raise segment_size and segment_span, and append in larger batches",
             name,
         )
+
+
+def _unfit(found: Sequence[Unfit], name: str) -> Finding:
+    listed = "; ".join(f"{one.path} {one.reason}" for one in found[:_NAMED])
+    more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return problem(
+        "foreign files",
+        f"{len(found):,} files of other writers cannot be taken in, and while they are there nothing else is done: "
+        f"{listed}{more}",
+        f"take them away, or run `retention repair foreign {name} --yes`, which moves them aside",
+        name,
+    )
 
 
 def _consumers(opened: OpenedStream) -> Iterator[Finding]:

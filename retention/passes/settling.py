@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from retention import files
 from retention.opened import OpenedStream
 from retention.passes.erasing import erase_recorded
 from retention.passes.history import ABANDONED, UNKNOWN, History
 from retention.passes.undo_records import is_in_force
 from retention.ports import Snapshot
 from retention.run_names import parsed
+from retention.stores.layout import Layout
+from retention.stores.parquet_foreign import aside
 
 
 def basis(snapshot: Snapshot) -> dict[str, Any]:
@@ -22,10 +25,23 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
     """Give every interrupted run its outcome, under the maintenance lease; no live file of the table is touched."""
     for run in history.unfinished():
         begun = history.begun(run) or {}
+        if begun.get("repair") == "foreign":
+            _settle_moves(opened, history, run, begun)
+            continue
         outcome = _outcome(opened, run, begun)
         if outcome["status"] == "done":
             erase_recorded(opened, begun)
         history.finish(run, begun | outcome)
+
+
+def _settle_moves(
+    opened: OpenedStream, history: History, run: str, begun: Mapping[str, Any]
+) -> None:
+    """What a run moved aside, be it a part of what it meant to; the others are where they were."""
+    there = set(files.walk(aside(Layout(opened.root, opened.name), run)))
+    moved = [one for one in begun["files"] if one["path"] in there]
+    status = "done" if moved else ABANDONED
+    history.finish(run, {**begun, "status": status, "settled": True, "files": moved})
 
 
 def _outcome(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from retention.steps import Step, reached
 from retention.stores import doubles, index, number_bounds, swaps
 from retention.stores.base import FileStore
 from retention.stores.layout import Layout, StoreSettings
-from retention.stores.parquet_foreign import take_in
-from retention.stores.parquet_log import Entry, ParquetLog, State
+from retention.stores.parquet_foreign import refuse_unfit, take_in
+from retention.stores.parquet_log import NOTHING, Entry, ParquetLog, State
 from retention.stores.parquet_moves import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -66,9 +66,25 @@ class ParquetStore(FileStore):
     def keep(self, inventory: Inventory, mark: Mark) -> None:
         """Nothing: the log itself has all statistics."""
 
+    def exists(self) -> bool:
+        """Whether the table is there, or a file of another writer for which it is to be made."""
+        return super().exists() or bool(self._places.foreign(NOTHING))
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there.
+
+        Raises:
+            ForeignRowsError: files are there already that it could not take in; it is not made.
+        """
+        if not self._made():
+            refuse_unfit(self._layout)
+        super().create()
+
     def snapshot(self) -> Snapshot:
         """Open the table once; moves that a run left unfinished are finished first."""
         with self._opening():
+            if not self._made() and self.exists():
+                self.create()
             state = self._places.finish_moves()
         handle = ParquetHandle(state, self._places.newcomers(state))
         self._follow(state.counters)

@@ -84,6 +84,10 @@ class State:
         return self.version % LIST_EVERY == 0 or self.unlisted >= many
 
 
+NOTHING = State(-1, "", FILE_STATS.empty_table(), Counters(), "")
+"""What exists before the first entry."""
+
+
 class ParquetLog:
     """Reads and appends `_retention/log/`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +13,8 @@ from retention.stores import delta_grace, delta_table, index, number_bounds
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_returned import refuse_returned
 from retention.stores.layout import Layout, check_format
-from retention.stores.parquet_log import ParquetLog
+from retention.stores.parquet_foreign import Unfit, unfit_files
+from retention.stores.parquet_log import NOTHING, ParquetLog
 from retention.stores.parquet_moves import Places
 from retention.stores.presence import refuse_lost
 from schemas.files import LOGGED_FILES
@@ -24,6 +25,7 @@ class Survey:
     """What a table says about itself."""
 
     version: int
+    """-1: it is not made yet, and another writer's files are there."""
     files: pa.Table
     """Shape `LOGGED_FILES`."""
     locations: list[str]
@@ -34,6 +36,8 @@ class Survey:
     """Files of which a deletion vector of another writer hides rows."""
     unmoved: int
     """Commits of which files were not brought to their places yet (Parquet)."""
+    unfit: Sequence[Unfit]
+    """Files of other writers that the stream cannot take in (Parquet)."""
     grace: Mapping[str, str]
     """Properties of the table that the configuration's grace wants otherwise, as it wants them (Delta)."""
     grace_statement: str | None = None
@@ -80,6 +84,7 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
         missing.num_rows,
         len(handle.vectors),
         0,
+        (),
         delta_grace.differing(handle.table, grace_ns),
         delta_grace.owners_statement(layout, handle.table, grace_ns),
     )
@@ -87,20 +92,23 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
 
 def _parquet(layout: Layout) -> Survey | None:
     log = ParquetLog(layout)
-    if not log.exists():
-        return None
-    state = log.read()
     places = Places(layout, log)
+    state = log.read() if log.exists() else NOTHING
+    foreign = places.foreign(state)
+    if state is NOTHING and not foreign:
+        return None
     number_bounds.refuse_impossible(layout, state.files)
     number_bounds.refuse_counters(layout, index.effective(state.counters, state.files))
+    unfit = unfit_files(layout)
     _refuse_overlaps(layout, state.files)
     return Survey(
         state.version,
         state.files.select(LOGGED_FILES.names),
         [places.find(path) for path in state.files["path"].to_pylist()],
-        len(set(places.foreign(state)) - log.names_ever()),
+        len(foreign) - len(unfit),
         0,
         places.unfinished(state),
+        unfit,
         {},
     )
 

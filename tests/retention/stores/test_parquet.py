@@ -296,7 +296,7 @@ def test_a_lost_log_is_refused_while_its_files_are_there(place: Stage, store: St
     append(store, range(11, 15), segment=11)
     for path in sorted((place.root / "_retention").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    with pytest.raises(DamagedError, match="the log of stream .* is gone"):
+    with pytest.raises(DamagedError, match=r"the log of stream .* is gone"):
         place.open().create()
 
 

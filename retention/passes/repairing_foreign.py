@@ -1,0 +1,81 @@
+"""Repairing a Parquet stream into which another writer put files that it cannot take in: they are moved aside."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from retention.errors import RefusedError
+from retention.opened import OpenedStream
+from retention.passes.history import history_of
+from retention.passes.settling import settle_interrupted
+from retention.stores.layout import Layout
+from retention.stores.lease import lease
+from retention.stores.parquet_foreign import Unfit, aside, move_aside, unfit_files
+
+
+@dataclass(frozen=True)
+class ForeignRepair:
+    """The files that a stream cannot take in, and where they went."""
+
+    stream: str
+    files: tuple[Unfit, ...]
+    """None: there is nothing to repair."""
+    directory: str | None = None
+    """Where they lie now, each at its path; None: nothing was changed."""
+    run: str | None = None
+    """The run that moved them."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+
+def find_foreign(opened: OpenedStream) -> ForeignRepair:
+    """Which files the repair would move aside, and why; nothing is changed.
+
+    Raises:
+        RefusedError: it is a Delta stream.
+        DamagedError: its log cannot be read.
+    """
+    if opened.config.format != "parquet":
+        raise RefusedError(
+            f"{opened.name}: this stream is a Delta table, in which files of other writers stand in the log; nothing "
+            "was changed; delete their rows with the program that wrote them"
+        )
+    return ForeignRepair(opened.name, tuple(unfit_files(_layout(opened))))
+
+
+def repair_foreign(opened: OpenedStream) -> ForeignRepair:
+    """Move files that the stream cannot take in to a directory of the engine; they are as they were, and recorded.
+
+    Raises:
+        RefusedError, DamagedError: as `find_foreign`.
+        BusyError: another run is at work, or somebody appends.
+    """
+    history, clock = history_of(opened.warehouse, opened.name), opened.clock
+    with lease(opened.root, "maintenance", clock), lease(opened.root, "append", clock):
+        settle_interrupted(opened, history)
+        found = find_foreign(opened)
+        if not found.files:
+            return found
+        run = history.name_run(clock())
+        directory = aside(_layout(opened), run)
+        record = {
+            "stream": opened.name,
+            "kind": "repair",
+            "repair": "foreign",
+            "as_of_ns": clock(),
+            "removed_messages": 0,
+            "removed_bytes": 0,
+            "directory": directory,
+            "files": [asdict(one) for one in found.files],
+        }
+        history.begin(run, record | {"status": "begun"})
+        move_aside(_layout(opened), run, [one.path for one in found.files])
+        history.finish(run, record | {"status": "done"})
+    return ForeignRepair(opened.name, found.files, directory, run)
+
+
+def _layout(opened: OpenedStream) -> Layout:
+    return Layout(opened.root, opened.name, opened.config.partitions)
