@@ -353,6 +353,7 @@ class StreamFormat(Document):
     format: Name
     format_version: Natural
     made: bool = False
+    stream: str | None = None
 
 
 def judge(shape: type[Document], content: object) -> None:

@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retention import files
+from retention.aliases import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.checks import parsed
 from retention.config import Config, StreamConfig
 from retention.engines.choice import EngineName, Engines
@@ -29,7 +31,7 @@ from retention.passes.undo import undo_run
 from retention.printable import visible
 from retention.run_names import started_ns
 from retention.stores import StoreSettings, open_store
-from retention.stores.layout import refuse_links_out
+from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 from retention.subjects import TABLES, name_of_path, path_name
 from retention.units import parse_instant
@@ -64,6 +66,11 @@ class Warehouse:
     def location(self) -> str:
         """The warehouse's directory or object-store prefix."""
         return self.config.warehouse
+
+    @cached_property
+    def _mounts(self) -> Mounts:
+        """Where the parts of all streams lie: looked at once, since a look at one stream is a look at all."""
+        return {} if files.is_remote(self.location) else mounts(self.location, self.streams())
 
     def streams(self) -> list[str]:
         """The names of all streams, those of the configuration first."""
@@ -266,6 +273,9 @@ class Warehouse:
     def _open(self, name: str) -> OpenedStream:
         root = files.join(self.location, "streams", path_name(name))
         refuse_links_out(root, name)
+        refuse_shared(self.location, name)
+        refuse_mounted(self.location, name, self._mounts)
+        refuse_foreign_directory(root, name)
         config = settled(root, self.config.stream(name) or self._unlisted(name, root))
         settings = StoreSettings(
             config.format,

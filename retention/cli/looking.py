@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def validate(ctx: typer.Context) -> None:
     """Read the configuration and say what it means."""
+    from retention.aliases import refuse_any_shared
     from retention.config import explain_config, explain_stream
 
     settings = settings_of(ctx)
@@ -48,6 +49,7 @@ def validate(ctx: typer.Context) -> None:
             f"{settings.place}: there is no retention.yaml to validate; name one with --config FILE"
         )
     config = settings.config()
+    refuse_any_shared(config.warehouse, [one.name for one in config.streams])
     if settings.format == "table":
         put_lines(explain_config(config))
         return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from retention import files
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.machine import check_machine
-from retention.doctor.place import check_place
+from retention.doctor.place import check_names, check_place
 from retention.doctor.streams import check_stream
 from retention.errors import RetentionError
 from retention.warehouse import Warehouse
@@ -37,6 +37,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
     count = len(warehouse.config.streams)
     yield ok("configuration", f"says what {count} streams keep")
     yield from check_place(warehouse.location, warehouse.clock)
+    yield from check_names(warehouse.location, known)
     for name in names or known:
         try:
             opened = warehouse.stream(name).opened

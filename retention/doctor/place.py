@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from retention import files
+from retention.aliases import shared, shared_directories
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.errors import RetentionError
 from retention.stores.trial import commits_exclude, local_abilities, trial_place, write_and_read
@@ -39,6 +40,15 @@ def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
         yield _refused(place, error)
     if not files.is_remote(place):
         yield _room(place)
+
+
+def check_names(location: str, streams: Sequence[str]) -> Iterator[Finding]:
+    """Each stream must have a directory of its own: names may differ where the place does not tell them apart."""
+    found = shared_directories(location, streams)
+    for directory, first, second in found:
+        yield raised(f"names {first} and {second}", shared(directory, second, first))
+    if not found:
+        yield ok("names", "each stream has a directory of its own")
 
 
 def _refused(place: str, error: Exception) -> Finding:

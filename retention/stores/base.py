@@ -81,7 +81,7 @@ class FileStore(ABC):
             if record is None:
                 write_format(self._layout, self.FORMAT)
             self._make()
-        if record is None or not record.made:
+        if record is None or not record.is_whole:
             note_made(self._layout, self.FORMAT)
 
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:

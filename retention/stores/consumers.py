@@ -18,7 +18,7 @@ from retention.checks import checked, parsed, unchecked
 from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.documents import KeptConsumer, judge
-from retention.errors import BusyError, DamagedError, UsageError
+from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.segments import Counters
 from retention.stores.versions import Versions, versions_in
 from retention.subjects import name_of_path, path_name
@@ -204,5 +204,10 @@ def _state(said: dict[str, Any]) -> ConsumerState:
 
 
 def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:
+    if record.consumer.lower() == consumer.lower() and record.consumer != consumer:
+        raise RefusedError(
+            f"consumer {consumer} would share its directory with consumer {record.consumer}: the place does not tell "
+            "these names apart; nothing was changed; give one of them a name that differs in more than case"
+        )
     if (record.consumer, record.version) != (consumer, version):
         raise ValueError(f"it is version {record.version} of {record.consumer}")

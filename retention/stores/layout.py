@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import documents, files
+from retention.aliases import shared
 from retention.checks import parsed
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.failing import telling
@@ -171,13 +173,20 @@ class FormatRecord:
     format: str
     made: bool
     """Whether its table was made; directories that earlier versions of this program made do not say so at once."""
+    stream: str | None
+    """Whose it is; None: an earlier version of this program wrote it, and did not say."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it says all that is to be said of a stream with a table."""
+        return self.made and self.stream is not None
 
 
 def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
-    """What the stream's directory says that it is, None if nothing; refuse what this engine must not touch.
+    """What the stream's directory says that it is, and whose, None if nothing; refuse what must not be touched.
 
     Raises:
-        RefusedError: the stream has the other format, or a newer version wrote it.
+        RefusedError: the stream has the other format, a newer version wrote it, or it is another stream's.
         DamagedError: `_retention/format.json` cannot be read.
     """
     location = layout.own("format.json")
@@ -189,8 +198,8 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
         said = parsed(content)
         documents.judge(documents.StreamFormat, said)
         version, format_ = said["format_version"], said["format"]
-        record = FormatRecord(format_, said.get("made") is True)
-    except (ValueError, KeyError, TypeError) as error:
+        record = FormatRecord(format_, said.get("made") is True, said.get("stream"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
             f"{location}: not readable ({error}); nothing was changed; restore it from a copy, or "
             "delete it if the table below is whole"
@@ -200,23 +209,42 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
             f"{layout.root}: stream {layout.stream} has format version {version}, this engine knows "
             f"versions up to {FORMAT_VERSION}; nothing was changed; use a newer release"
         )
+    if record.stream not in (None, layout.stream):
+        raise shared(layout.root, layout.stream, str(record.stream))
     _refuse_other(layout, wanted, format_)
     return record
 
 
+def refuse_foreign_directory(root: str, stream: str) -> None:
+    """Refuse a local directory that says it is another stream's, before a lease is taken in it.
+
+    Raises:
+        RefusedError: naming both streams.
+    """
+    if files.is_remote(root):
+        return
+    content = files.read_bytes(Layout(root, stream).own("format.json")) or b""
+    # What cannot be read is refused where it is needed.
+    with suppress(ValueError, AttributeError):
+        owner = parsed(content).get("stream", stream)
+        if owner != stream:
+            raise shared(root, stream, str(owner))
+
+
 def write_format(layout: Layout, format_: str) -> None:
-    """Say in the stream's directory what it is about to be."""
-    _write_format(layout, {"format": format_, "format_version": FORMAT_VERSION})
+    """Say in the stream's directory what it is about to be, and whose."""
+    _write_format(layout, {"format": format_})
     reached(Step.FORMAT_WRITTEN)
 
 
 def note_made(layout: Layout, format_: str) -> None:
     """Say in the stream's directory that its table is made: if it is gone later, it was lost."""
-    _write_format(layout, {"format": format_, "format_version": FORMAT_VERSION, "made": True})
+    _write_format(layout, {"format": format_, "made": True})
     reached(Step.MADE_NOTED)
 
 
 def _write_format(layout: Layout, content: dict[str, object]) -> None:
+    content = {"format_version": FORMAT_VERSION, "stream": layout.stream, **content}
     files.replace(layout.own("format.json"), json.dumps(content).encode())
 
 

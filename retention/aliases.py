@@ -1,0 +1,199 @@
+"""Directories that a stream shares with another one: what the place says, where names alone say that they differ."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from retention.errors import RefusedError, UsageError
+from retention.failing import telling
+from retention.subjects import TABLES, name_of_path, path_name
+
+Mounts = dict[tuple[int, int], list[str]]
+"""Device and inode → the streams of which a part lies there."""
+_PARTS = ("", "messages", "_retention", "consumers")
+"""What of a stream's directory may be mounted, or linked, by itself."""
+
+
+def refuse_shared(warehouse: str, stream: str) -> None:
+    """Refuse a stream whose directory, or that of its history, is reached by the name of another one only.
+
+    Names differ where a place does not tell upper from lower case, or where a link leads from one to the other. Object
+    stores have neither.
+
+    Args:
+        warehouse: where `streams/` and `runs/` lie.
+        stream: its name.
+
+    Raises:
+        RefusedError: naming both streams, and the directory.
+    """
+    if "://" in warehouse:
+        return
+    root, runs = (Path(warehouse, kind, path_name(stream)) for kind in ("streams", "runs"))
+    with telling(warehouse):
+        for directory, owner in (
+            (root, _owner_of(root) or _owner_of_links(root)),
+            (runs, _owner_of(runs)),
+        ):
+            if owner is not None:
+                raise shared(str(directory), stream, owner)
+
+
+def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
+    """Which streams' tables, consumers and run histories are one directory of a disk, but for those behind links."""
+    found: Mounts = defaultdict(list)
+    with telling(warehouse):
+        for stream in streams:
+            for place in _places(warehouse, stream):
+                identity = None if place.is_symlink() else _identity(place)
+                if identity is not None:
+                    found[identity].append(stream)
+    return found
+
+
+def refuse_mounted(warehouse: str, stream: str, found: Mounts) -> None:
+    """Refuse a stream of which a part is mounted in the directory of another one, too: nobody can say whose it is.
+
+    Args:
+        warehouse: where both lie.
+        stream: its name.
+        found: the parts of all streams.
+
+    Raises:
+        RefusedError: naming both streams, and the directory.
+    """
+    root = Path(warehouse, "streams", path_name(stream))
+    with telling(warehouse):
+        for place in _places(warehouse, stream) if found else ():
+            for other in found.get(_identity(place) or (0, 0), ()):
+                # Of one directory as a whole its `format.json` says whose it is.
+                if other != stream and not _is_same(root, root.with_name(path_name(other))):
+                    raise shared(str(place), stream, other)
+
+
+def shared(directory: str, stream: str, owner: str) -> RefusedError:
+    """The error of a stream that leads to the directory of another one."""
+    return RefusedError(
+        f"{directory}: stream {stream} would share this directory with stream {owner}, and the rules of one would "
+        "remove what the other keeps; nothing was changed; keep one of them in another warehouse, or under a name that "
+        f"differs in more than case; if it is one stream that was renamed, say {stream} in its _retention/format.json"
+    )
+
+
+def refuse_any_shared(warehouse: str, streams: Iterable[str]) -> None:
+    """Refuse streams of which two share a directory, or would as soon as they are written to.
+
+    Raises:
+        RefusedError: naming two such streams, and the directory.
+    """
+    for directory, first, second in shared_directories(warehouse, streams):
+        raise shared(directory, second, first)
+
+
+def shared_directories(warehouse: str, streams: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Which streams share a directory, or would as soon as they are written to: directory, and the names of both."""
+    if "://" in warehouse:
+        return []
+    with telling(warehouse):
+        return [*_shared(warehouse, list(streams))]
+
+
+def _shared(warehouse: str, streams: list[str]) -> Iterator[tuple[str, str, str]]:
+    first_at: dict[tuple[int, int], str] = {}
+    pairs: set[tuple[str, str]] = set()
+    alike: dict[str, list[str]] = defaultdict(list)
+    for stream in streams:
+        root = Path(warehouse, "streams", path_name(stream))
+        places = [root / part for part in _PARTS]
+        for place in (*places, Path(warehouse, "runs", path_name(stream))):
+            identity = _identity(place)
+            owner = stream if identity is None else first_at.setdefault(identity, stream)
+            if owner != stream and (owner, stream) not in pairs:
+                pairs.add((owner, stream))
+                yield str(place), owner, stream
+        alike[root.name.lower()].append(stream)
+    if any(len(names) > 1 for names in alike.values()) and not _tells_case(Path(warehouse)):
+        for first, *others in alike.values():
+            for other in others:
+                if (first, other) not in pairs:
+                    yield str(Path(warehouse, "streams", path_name(other))), first, other
+
+
+def _places(warehouse: str, stream: str) -> list[Path]:
+    root = Path(warehouse, "streams", path_name(stream))
+    return [root / "messages", root / "consumers", Path(warehouse, "runs", root.name)]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return _identity(one) == _identity(other)
+
+
+def _owner_of(directory: Path) -> str | None:
+    """The stream whose directory this really is; None: its own, or it is not there."""
+    if directory.is_symlink():
+        return _stream_at(directory.resolve(), directory)
+    other = directory.with_name(directory.name.swapcase())
+    if other == directory or _identity(other) is None or _identity(other) != _identity(directory):
+        return None
+    names = os.listdir(directory.parent)  # noqa: PTH208  (names as they are written there)
+    if directory.name in names:
+        return None
+    alike = (name for name in names if name.lower() == directory.name.lower())
+    return _name(next(alike, ""))
+
+
+def _owner_of_links(root: Path) -> str | None:
+    """The stream into whose directory a link leads out of the places of this one."""
+    for place in (root, root / "messages", root / "_retention"):
+        if place.is_dir():
+            with os.scandir(place) as entries:
+                links = [Path(entry.path).resolve() for entry in entries if entry.is_symlink()]
+            owners = (_stream_at(target, root) for target in links)
+            owner = next((owner for owner in owners if owner is not None), None)
+            if owner is not None:
+                return owner
+    return None
+
+
+def _stream_at(target: Path, directory: Path) -> str | None:
+    """The stream in whose directory, or table, a link's target lies; None: that of the link itself, or none."""
+    above = directory.parent.resolve()
+    inside = target.relative_to(above).parts if target.is_relative_to(above) else ()
+    if inside[:1] == (TABLES,):
+        component = (inside[1:] or ("",))[0].rpartition("-")[0].replace("=", "%")
+    else:
+        component = (inside or ("",))[0]
+    return None if component == directory.name else _name(component)
+
+
+def _name(component: str) -> str | None:
+    try:
+        return name_of_path(component)
+    except UsageError:
+        return None
+
+
+def _identity(place: Path) -> tuple[int, int] | None:
+    try:
+        found = place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _tells_case(place: Path) -> bool:
+    """Whether a place tells upper from lower case: asked of the nearest directory with a letter in its name."""
+    nearest = next(
+        (
+            p
+            for p in (place / "streams", place, *place.parents)
+            if p.is_dir() and p.name != p.name.swapcase()
+        ),
+        None,
+    )
+    if nearest is None:
+        return True
+    return _identity(nearest.with_name(nearest.name.swapcase())) != _identity(nearest)
