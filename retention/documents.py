@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -149,7 +149,7 @@ class LogEntry(Document):
     """An entry of the log of a Parquet stream; its version is that of its name."""
 
     version: Natural
-    time_ms: Int64
+    time_ms: Natural
     remove: list[Path]
     add: list[FileRow]  # type: ignore[valid-type]
     next_seq: dict[Digits, NextSequence]
@@ -276,8 +276,17 @@ class RunRecord(Document):
     as_of_ns: Int64
     stream: Name | None = None
     undoes: Identifier | None = None
+    plan_id: Identifier | None = None
     removed_messages: Natural | None = None
     removed_bytes: Int64 | None = None
+    segments: _Segments | None = None
+    files_read: Natural | None = None
+    bytes_read: Natural | None = None
+    bytes_written: Natural | None = None
+    seconds: float | None = None
+    markers: Natural | None = None
+    deleted_consumers: list[Name] | None = None
+    version_before: Version | None = None
     restored_messages: Natural | None = None
     restored_bytes: Int64 | None = None
     by_rule: Counts | None = None
@@ -303,9 +312,9 @@ class KeptConsumer(Document):
     revision: Natural
     counted: bool
     deleted: bool
-    origin: str | None
+    origin: Name | None
     folded: dict[str, Any] = {}
-    changes: dict[str, Int64] = {}
+    changes: dict[Name, Int64] = {}
     unseen: Any = None
     last_active_ns: Any = None
 
@@ -331,7 +340,7 @@ class KeptOffsets(Document):
     revision: Natural = 0
     counted: bool = True
     watermarks: list[Annotated[list[Natural], Field(min_length=2, max_length=2)]] = []
-    origin: str | None = None
+    origin: Name | None = None
     epoch: Natural = 0
     other: KeptOffsets | None = None
 
@@ -342,7 +351,7 @@ class KeptTopic(Document):
     message_expiry: Annotated[int, Field(ge=0, lt=2**64)]
     max_topic_size: Annotated[int, Field(ge=0, lt=2**64)]
     segment_size: Annotated[int, Field(ge=0, lt=2**64)]
-    defaulted: list[Name]
+    defaulted: list[Literal["message_expiry", "max_topic_size", "segment_size"]]
 
 
 class StreamFormat(Document):
@@ -350,13 +359,15 @@ class StreamFormat(Document):
 
     model_config = ConfigDict(extra="allow")
 
-    format: Name
+    model_config = ConfigDict(extra="allow")
+
+    format: Annotated[str, Field(pattern="^[a-z]{1,32}$")]
     format_version: Natural
     made: bool = False
     stream: str | None = None
 
 
-def judge(shape: type[Document], content: object) -> None:
+def judge(shape: type[BaseModel], content: object) -> None:
     """Hold what a document says against its shape.
 
     Raises:

@@ -244,6 +244,6 @@ def _row(one: ConsumerInfo) -> tuple[str, ...]:
     return (
         one.name,
         " ".join(one.filters or (">",)),
-        config["ack_policy"],
+        config.get("ack_policy", "none"),
         *(f"{number:,}" for number in numbers),
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from retention.errors import ConfigError
@@ -20,6 +21,7 @@ Place: TypeAlias = tuple[str | int, ...]
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _DEEPEST = 64
+_BRACKETS = re.compile(rf"(?:[\[{{]\s*){{{_DEEPEST + 1}}}")
 _MOST_BYTES = 16 << 20
 _MOST_REPEATED = 20_000
 """So many values, and this many times what is written, aliases may stand for."""
@@ -62,11 +64,14 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
         ConfigError: there is no such file, or it is no YAML at all.
     """
     yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _BoundedComposer
     try:
         content = _content(path) if content is None else content
         if len(content) > _MOST_BYTES:
             raise ConfigError(f"{path}:1: is longer than {_MOST_BYTES >> 20} MiB; write less")
-        root = yaml.compose(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        _refuse_brackets(text)
+        root = yaml.compose(text)
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}): name a configuration that exists, or"
@@ -80,8 +85,8 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
         raise ConfigError(f"{path}:{line}: is not YAML: {error.problem or error}") from error
     except YAMLError as error:
         raise ConfigError(f"{path}:1: is not YAML: {error}") from error
-    except RecursionError:
-        raise _too_deep(path, _line_of_depth(content)) from None
+    except _TooDeepError as error:
+        raise _too_deep(path, error.line) from None
     document = Document(path)
     document.values = _Reader(document, yaml.constructor).value(root, ()) if root else {}
     return document
@@ -99,14 +104,34 @@ def _too_deep(path: str | Path, line: int) -> ConfigError:
     )
 
 
-def _line_of_depth(content: bytes | None) -> int:
-    """The line on which a text nests too deep."""
-    depth = 0
-    for event in YAML(typ="safe", pure=True).parse(content):
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > _DEEPEST:
-            return int(event.start_mark.line) + 1
-    return 1
+class _BoundedComposer(Composer):
+    """Composes nodes no deeper than any configuration goes, and much less deep than Python does."""
+
+    _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self._depth += 1
+        if self._depth > _DEEPEST + 1:
+            raise _TooDeepError(self.parser.peek_event().start_mark.line + 1)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+class _TooDeepError(Exception):
+    """A text nests too deep on a line."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
+
+
+def _refuse_brackets(text: str) -> None:
+    """Refuse what costs the scanner of YAML too long to find out."""
+    found = _BRACKETS.search(text)
+    if found is not None:
+        raise _TooDeepError(text.count("\n", 0, found.end()) + 1)
 
 
 class _Reader:

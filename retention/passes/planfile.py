@@ -24,6 +24,7 @@ from retention.rules.removal import as_json, from_json
 from retention.segments import ReadCount
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
+_PLAN = pa.field("plan", pa.int32())
 _ACTIONS = {"drop", "rewrite", "hide"}
 _PARTS = {"files": PLANNED_FILES, "removed": REMOVED_RANGES, "markers": PLANNED_MARKERS}
 
@@ -89,9 +90,7 @@ def _judge_parts(plan: Plan) -> None:
     Raises:
         ValueError: naming the field that is wrong.
     """
-    for part, schema in _PARTS.items():
-        hold = judge_files if part == "files" else judge_columns
-        hold(getattr(plan, part), schema)
+    judge_files(plan.files, PLANNED_FILES)
     files_, removed = plan.files, plan.removed
     actions = set(files_["action"].unique().to_pylist())
     if not actions <= _ACTIONS:
@@ -189,7 +188,9 @@ def _part(location: str, part: str, sha256: str) -> pa.Table:
     content = files.read_bytes(beside)
     if content is None or hashlib.sha256(content).hexdigest() != sha256:
         raise _damaged(beside, "it is missing" if content is None else "it is not what was written")
-    return pq.read_table(pa.BufferReader(content))
+    table = pq.read_table(pa.BufferReader(content))
+    judge_columns(table, _PARTS[part].append(_PLAN))
+    return table
 
 
 def _parquet(tables: Sequence[pa.Table], schema: pa.Schema) -> bytes:

@@ -11,10 +11,16 @@ import pyarrow.compute as pc
 
 from retention import files
 from retention.documents import judge_files
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import DamagedError, ForeignRowsError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import REPAIR, UNKNOWN, History, history_of
 from retention.passes.offsets import forget_asked
+from retention.passes.other_hands import (
+    Undoing,
+    back_under_other_names,
+    refuse_changed,
+    refuse_put_back,
+)
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.topics import was_written_to
 from retention.passes.undo_records import is_in_force
@@ -81,14 +87,18 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         settle_interrupted(opened, history)
         outcome = _undoable(opened, history, run)
         undo = history.name_run(opened.clock())
+        snapshot = opened.store.snapshot()
+        refuse_put_back(opened, snapshot, outcome)
         removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
         _check_untouched(opened, history, run, removed)
         _check_in_force(opened, outcome, added)
+        undoing = Undoing(opened, snapshot, outcome, removed, added)
+        refuse_changed(undoing)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
             forget_asked(opened, removed, history.continuing(outcome.get("epoch", 0))[-1])
-        snapshot = opened.store.snapshot()
+            snapshot = opened.store.snapshot()
         epochs = _epochs(opened, history, outcome, snapshot)
-        compared = _compared(opened, snapshot, removed, added)
+        compared = _compared(undoing)
         record = {
             "kind": "undo",
             "undoes": run,
@@ -252,15 +262,17 @@ def _record_before(
     return number, opened.store.keep_released(pa.concat_tables([others, again]))
 
 
-def _compared(opened: OpenedStream, snapshot: Snapshot, removed: pa.Table, added: pa.Table) -> bool:
+def _compared(undoing: Undoing) -> bool:
     """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
 
     Returns:
         Whether there was anything to compare.
 
     Raises:
-        ForeignRowsError: a sequence that would come back is there again.
+        RefusedError: a message that would come back is there again.
     """
+    opened, snapshot, removed = undoing.opened, undoing.snapshot, undoing.removed
+    added = undoing.added
     stays = pc.invert(pc.is_in(snapshot.files["path"], value_set=added["path"].combine_chunks()))
     rest = snapshot.files.filter(stays)
     partitions = removed["partition"].unique().to_pylist()
@@ -271,7 +283,11 @@ def _compared(opened: OpenedStream, snapshot: Snapshot, removed: pa.Table, added
     together = index.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
     overlaps = index.refuse_overlaps(opened.name, together)
     layout = Layout(opened.root, opened.name)
-    doubles.refuse_doubles(layout, overlaps, opened.store.data_files)
+    try:
+        doubles.refuse_doubles(layout, overlaps, opened.store.data_files)
+    except ForeignRowsError as error:
+        # The table itself was held against the rules by its inventory: what stands twice is what would come back.
+        raise back_under_other_names(undoing) from error
     return True
 
 
@@ -291,6 +307,12 @@ def _remembered(opened: OpenedStream, run: str, name: str) -> pa.Table:
     location = undo_location(opened, run, name)
     content = files.read_bytes(location)
     if content is None:
+        if opened.store.find_commit(run) is None:
+            raise RefusedError(
+                f"{location}: the record of the files of run {run} is gone, and the log of {opened.name} has no commit "
+                "of it, as after the table was put back from a copy of before: then there is nothing to undo; nothing "
+                "was changed; else restore the record from a copy if there is one"
+            )
         raise RefusedError(
             f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
             "record from a copy if there is one"

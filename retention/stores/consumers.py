@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from retention import files
 from retention.checks import checked, parsed, unchecked
+from retention.consumers.config import ConsumerConfig
 from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.documents import KeptConsumer, judge
@@ -183,6 +184,7 @@ def _parsed(location: str, consumer: str, version: int, content: bytes) -> Consu
     try:
         said = unchecked(parsed(content))
         judge(KeptConsumer, said)
+        judge(ConsumerConfig, said["config"])
         state = _state(said)
         record = ConsumerRecord(**said | {"state": state})
         _refuse_misplaced(record, consumer, version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from retention import files
 from retention.checks import parsed
@@ -101,6 +102,30 @@ def _runs(entry: bytes) -> set[object]:
             if isinstance(metadata, dict):
                 found.add(metadata.get("run"))
     return found
+
+
+def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int, str] | None:
+    """The first commit of another program behind a version that names one of some files: its version, and what it was.
+
+    None: there is none, or its entry is gone.
+    """
+    for version in (one for one in versions(layout)[0] if one > after):
+        entry = read_entry(layout, version) or b""
+        if any(name in entry for name in names):
+            said = _commit_info(entry)
+            if "retentionCommit" not in said:
+                program = str(
+                    said.get("engineInfo") or said.get("clientVersion") or "another program"
+                )
+                return version, f"{said.get('operation', 'a commit')} by {program}"
+    return None
+
+
+def _commit_info(entry: bytes) -> dict[str, Any]:
+    for line in entry.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            return dict(json.loads(line)["commitInfo"])
+    return {}
 
 
 def place_of(layout: Layout, version: int) -> str:

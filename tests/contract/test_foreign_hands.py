@@ -20,7 +20,16 @@ from retention.steps import Step
 from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, sequences
-from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
+from tests.support.laying import (
+    SECOND,
+    START,
+    File,
+    Laid,
+    even_segments,
+    held,
+    lay,
+    warehouse_with,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -225,6 +234,29 @@ WRONG = {
     "twice in a file": ({"seq": "bigint(25)"}, "twice"),
     "twice in the table": ({"seq": "id - 1", "segment": "bigint(11)"}, "twice"),
 }
+
+
+UNDONE = [
+    ("UPDATE {t} SET msg_id = 'x'", r"UPDATE by Apache-Spark\S* .* has rewritten 1 of the 1"),
+    ("OPTIMIZE {t} ZORDER BY (seq)", r"OPTIMIZE by Apache-Spark\S* .* has rewritten 1 of the 1"),
+    ("RESTORE TABLE {t} TO VERSION AS OF 1", r"nothing to undo: all 17 .*\(RESTORE by Apache-Sp"),
+]
+
+
+@pytest.mark.parametrize(("statement", "said"), UNDONE if ALL else UNDONE[:1])
+def test_undo_says_what_spark_did_to_the_table(
+    tmp_path: Path, spark: SparkSession, statement: str, said: str
+) -> None:
+    streams = warehouse_with(tmp_path, "delta", START + 100 * SECOND, max_msgs=23)
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
+    [outcome] = streams.apply(as_of=START + 75 * SECOND)
+    assert outcome.value is not None, outcome.sentence
+    spark.sql(statement.format(t=f"delta.`{tmp_path}/streams/ORDERS/messages`"))
+    after = held(streams)
+    with pytest.raises(RefusedError, match=said) as refused:
+        streams.undo(outcome.value.run)
+    assert "corrupt" not in str(refused.value)
+    assert held(streams).equals(after)
 
 
 @pytest.mark.parametrize("statistics", [True, False] if ALL else [False])

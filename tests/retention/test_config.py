@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -447,3 +448,39 @@ def test_an_archive_that_cannot_be_is_refused_with_its_line(
     with pytest.raises(ConfigError, match=said) as refused:
         load_config(place)
     assert f"{place}:3: " in str(refused.value)
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in pairwise("abcdefghi")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BOMB, ":1: aliases stand for more than 20,000 values"),
+        (
+            BOMB.replace("[x,", "{y: 1, z: [x,").replace("x]\n", "x]}\n"),
+            ":1: aliases stand for more",
+        ),
+        ("streams: " + "[" * 1000 + "]" * 1000, ":1: nests more than 64 deep"),
+        ("\n".join(f"{' ' * depth}a:" for depth in range(500)), ":65: nests more than 64 deep"),
+        (f"streams:\n- {{name: A, max_msgs: {'9' * 5000}}}", ":2: max_msgs: stream A: '999"),
+        (f"streams:\n- {{name: A, max_msgs: 0x{'f' * 9000}}}", ":2: max_msgs: stream A: '0xff"),
+        (
+            "streams:\n- {name: A, max_msgs: !!int abc}",
+            ":2: max_msgs: stream A: 'abc' is no value of",
+        ),
+        ("? [a, b]\n: c", ":1: a key is no plain text"),
+        (f"x: {'y' * (17 << 20)}", ":1: is longer than 16 MiB"),
+        (f"streams:\n- {{name: A, max_age: {'z' * 100_000}}}", ":2: max_age: stream A: 'zzz"),
+    ],
+    ids=["aliases", "mappings", "deep", "deep keys", "digits", "hex", "tag", "key", "size", "long"],
+)
+def test_a_hostile_file_is_one_short_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "retention.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(file)
+    assert f"{file}{said}" in str(refused.value)
+    assert len(str(refused.value)) < 1200

@@ -58,7 +58,11 @@ def test_a_damaged_record_is_named(history: History, tmp_path: Path) -> None:
 
 def test_the_last_policy_is_that_of_the_newest_run_that_was_carried_out(history: History) -> None:
     assert history.last_policy() is None
-    history.finish("a", {"kind": "apply", "status": "done", "policy": {"max_msgs": 1}})
-    history.finish("b", {"kind": "undo", "status": "done"})
-    history.finish("c", {"kind": "apply", "status": "abandoned", "policy": {"max_msgs": 2}})
+    history.finish(
+        "a", {"kind": "apply", "as_of_ns": 1, "status": "done", "policy": {"max_msgs": 1}}
+    )
+    history.finish("b", {"kind": "undo", "as_of_ns": 1, "status": "done"})
+    history.finish(
+        "c", {"kind": "apply", "as_of_ns": 1, "status": "abandoned", "policy": {"max_msgs": 2}}
+    )
     assert history.last_policy() == {"max_msgs": 1}

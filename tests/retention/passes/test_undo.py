@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from retention.engines.choice import Engines
-from retention.errors import ForeignRowsError, RefusedError, UsageError, VerificationError
+from retention.errors import RefusedError, UsageError, VerificationError
 from retention.parquet_files import describe, stats_table, write_messages
 from retention.passes.run import remove_now
 from retention.ports import Swap
@@ -133,5 +136,88 @@ def test_a_message_that_is_there_again_keeps_its_file_from_coming_back(warehouse
     added = stats_table([describe(lay_again).stats])
     swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "theirs"}, compared=True)
     opened.store.commit(swap, opened.store.snapshot())
-    with pytest.raises(ForeignRowsError):
+    with pytest.raises(
+        RefusedError, match=r"another writer .* 1 are there, and 3 are not \(2, 6, 8\)"
+    ):
+        streams.undo(run)
+
+
+def rolled_back(table: DeltaTable) -> None:
+    table.restore(table.version() - 1)
+
+
+def rolled_back_and_rewritten(table: DeltaTable) -> None:
+    rolled_back(table)
+    updated(table)
+
+
+def updated(table: DeltaTable) -> None:
+    table.update(updates={"msg_id": "'x'"}, predicate="seq > 0")
+
+
+def emptied(table: DeltaTable) -> None:
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+
+NOTHING_TO_UNDO = (
+    r"nothing to undo: all 17 messages that run \S+ removed are in the table again "
+    r"\(RESTORE by \S+, version 3\)"
+)
+REWRITTEN = (
+    r"{} by \S+ \(version 3\) has rewritten 1 of the 1 files .*table is sound, nothing was changed; none of the 17 "
+    r".* all 2 files that it removed are still there \(.*segment=1/.*\), and can be read; RESTORE TABLE .* AS OF 2 "
+)
+ACTS: dict[str, tuple[Callable[[DeltaTable], object], str]] = {
+    "OPTIMIZE": (lambda table: table.optimize.z_order(["seq"]), REWRITTEN.format("OPTIMIZE")),
+    "UPDATE": (updated, REWRITTEN.format("UPDATE")),
+    "RESTORE": (rolled_back, NOTHING_TO_UNDO),
+    "RESTORE and UPDATE": (rolled_back_and_rewritten, NOTHING_TO_UNDO),
+    "VACUUM": (
+        emptied,
+        r"2 of the 2 files .* are gone, .*VACUUM.* sound, .*; none of the 17 messages",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_what_others_did_to_the_table_is_told_as_it_is(warehouse: Path, name: str) -> None:
+    act, wanted = ACTS[name]
+    streams = stream_of_40(warehouse, "delta", max_msgs=23)
+    run = applied(streams, START + 75 * SECOND)
+    act(DeltaTable(str(warehouse / "streams/ORDERS/messages")))
+    after = held(streams)
+    kind = VerificationError if name == "VACUUM" else RefusedError
+    with pytest.raises(kind, match=wanted) as refused:
+        streams.undo(run)
+    assert "stands twice" not in str(refused.value)
+    assert "corrupt" not in str(refused.value)
+    assert held(streams).equals(after)
+
+
+@FORMATS
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_of_a_table_put_back_from_a_copy_there_is_nothing_to_undo(
+    warehouse: Path, format_: str, *, goes_on: bool
+) -> None:
+    streams = stream_of_40(warehouse, format_, max_msgs=23)
+    copy = warehouse / "copy"
+    shutil.copytree(warehouse / "streams", copy, symlinks=True)
+    run = applied(streams, START + 75 * SECOND)
+    shutil.rmtree(warehouse / "streams")
+    copy.rename(warehouse / "streams")
+    again = warehouse_with(warehouse, format_, START + 100 * SECOND, max_msgs=23)
+    if goes_on:
+        for number in range(2):
+            again.stream("ORDERS").publish(['{"subject": "a"}'], "w", number + 1)
+    after = held(again)
+    with pytest.raises(RefusedError, match="nothing to undo"):
+        again.undo(run)
+    assert held(again).equals(after)
+
+
+def test_of_an_emptied_trash_it_is_said_what_is_gone(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse, "parquet", max_msgs=23)
+    run = applied(streams, START + 75 * SECOND)
+    shutil.rmtree(warehouse / "streams/ORDERS/_retention/trash")
+    with pytest.raises(VerificationError, match=r"2 of the 2 files .* are gone.* none of the 17"):
         streams.undo(run)

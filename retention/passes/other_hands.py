@@ -1,0 +1,271 @@
+"""What other hands have made of a table since a run: why it cannot be undone, what is true, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention import files
+from retention.errors import RefusedError, VerificationError
+from retention.opened import OpenedStream
+from retention.parquet_files import read_columns
+from retention.ports import Snapshot
+from retention.rules.spans import Array
+from retention.segments import DataFile
+from retention.stores import delta_history, swaps
+from retention.stores.layout import Layout, identities
+
+_MOST_RANGES = 3
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """A run that is to be undone, and the table as it is now."""
+
+    opened: OpenedStream
+    snapshot: Snapshot
+    outcome: Mapping[str, Any]
+    """What the run history says of the run."""
+    removed: pa.Table
+    """The files that it removed, shape `FILE_STATS`."""
+    added: pa.Table
+    """The copies that it left."""
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return str(self.outcome["run"])
+
+    @cached_property
+    def lost(self) -> list[str]:
+        """Removed files that are nowhere any more, or are others by now."""
+        return [path for path, place in self.places(self.removed).items() if place is None]
+
+    @cached_property
+    def rewritten(self) -> list[str]:
+        """Copies that the table has no more."""
+        return sorted(set(self.added["path"].to_pylist()) - self._live)
+
+    @cached_property
+    def back(self) -> list[str]:
+        """Removed files that the table has."""
+        return sorted(set(self.removed["path"].to_pylist()) & self._live)
+
+    @cached_property
+    def _live(self) -> set[str]:
+        return set(self.snapshot.files["path"].to_pylist())
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no file but the copies that it left can hold a message that the run removed."""
+        live = self.opened.store.inventory(self.snapshot).files
+        copies = pc.is_in(live["path"], value_set=self.added["path"].combine_chunks())
+        others = live.filter(pc.invert(copies))
+        for partition in self.removed["partition"].unique().to_pylist():
+            mine, theirs = (
+                table.filter(pc.equal(table["partition"], partition))
+                for table in (self.removed, others)
+            )
+            if any(True for _ in swaps.overlapping(mine, theirs, mine.slice(0, 0))):
+                return False
+        return True
+
+    @property
+    def layout(self) -> Layout:
+        """The stream's places."""
+        return Layout(self.opened.root, self.opened.name)
+
+    def places(self, table: pa.Table) -> dict[str, str | None]:
+        """Path → where that very file lies now; None: nowhere."""
+        paths, wanted = table["path"].to_pylist(), table["file_bytes"].to_pylist()
+        found: dict[str, str | None] = dict.fromkeys(paths)
+        for directory in (self.layout.messages, self.layout.own("trash")):
+            places = [files.join(directory, path) for path in paths]
+            for path, place, length, expected in zip(
+                paths, places, files.lengths(places), wanted, strict=True
+            ):
+                if length == expected:
+                    found[path] = found[path] or place
+        return found
+
+    def messages(self) -> dict[int, Array] | None:
+        """Partition → the sequences that the run removed; None: not all of its files are there to tell."""
+        removed, left = self._sequences(self.removed), self._sequences(self.added)
+        if removed is None or left is None:
+            return None
+        return {part: np.setdiff1d(seqs, left.get(part, [])) for part, seqs in removed.items()}
+
+    def _sequences(self, table: pa.Table) -> dict[int, Array] | None:
+        places = self.places(table)
+        found: dict[int, list[Array]] = {}
+        for path, partition, segment in identities(table):
+            place = places[path]
+            if place is None:
+                return None
+            rows, _ = read_columns(DataFile(path, partition, segment, place, ""), ("seq",))
+            found.setdefault(partition, []).append(rows["seq"].to_numpy())
+        return {partition: np.concatenate(parts) for partition, parts in found.items()}
+
+    def there(self, partition: int, wanted: Array) -> Array:
+        """Which of some ascending sequences the table has; a mask."""
+        found = np.zeros(len(wanted), dtype=bool)
+        if not len(wanted):
+            return found
+        store = self.opened.store
+        live = store.inventory(self.snapshot).files
+        meets = pc.and_(
+            pc.equal(live["partition"], partition),
+            pc.and_(
+                pc.less_equal(live["min_seq"], int(wanted[-1])),
+                pc.greater_equal(live["max_seq"], int(wanted[0])),
+            ),
+        )
+        for file in store.data_files(live.filter(meets)):
+            found |= np.isin(wanted, read_columns(file, ("seq",))[0]["seq"].to_numpy())
+        return found
+
+    def act(self) -> tuple[int, str] | None:
+        """The commit of another program that took copies out or put removed files in: version and what it was."""
+        if self.opened.config.format != "delta":
+            return None
+        named = [path.rpartition("/")[2].encode() for path in (*self.rewritten, *self.back)]
+        return delta_history.foreign_act(
+            self.layout, int(self.outcome.get("version_after", -1)), named
+        )
+
+
+def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[str, Any]) -> None:
+    """Refuse to undo a run that the table knows nothing of: it was put back from a copy of before.
+
+    Raises:
+        RefusedError: it was.
+    """
+    here, committed = snapshot.version, outcome.get("version_after")
+    if committed is not None and here < committed:
+        raise RefusedError(
+            f"{opened.name}: there is nothing to undo: the table is at version {here}, and run {outcome['run']} "
+            f"committed version {committed}, so that the table was put back from a copy of before; it holds what the "
+            "run removed; nothing was changed"
+        )
+
+
+def refuse_changed(undoing: Undoing) -> None:
+    """Refuse to undo a run of which others have rewritten, put back or deleted files.
+
+    Raises:
+        RefusedError: the messages are back, or would be there twice.
+        VerificationError: files that it removed are gone.
+    """
+    if undoing.rewritten or undoing.back:
+        raise RefusedError(_told(undoing))
+    if undoing.lost:
+        raise VerificationError(_told(undoing))
+
+
+def back_under_other_names(undoing: Undoing) -> RefusedError:
+    """The error where files of other names hold messages that would come back."""
+    return RefusedError(_told(undoing))
+
+
+def _told(undoing: Undoing) -> str:
+    name, run = undoing.opened.name, undoing.run
+    messages = undoing.messages()
+    missing = None if messages is None else _missing(undoing, messages)
+    if messages is not None and missing is not None and not any(map(len, missing.values())):
+        return (
+            f"{name}: there is nothing to undo: all {_total(messages):,} messages that run {run} removed are in the "
+            f"table{_brought_by(undoing)}; the table is sound, nothing was changed"
+        )
+    return (
+        f"{name}: run {run} cannot be undone: {_cause(undoing)}; the table is sound, nothing was changed; "
+        f"{_state(undoing, messages, missing)}; {_files(undoing)}; {_remedies(undoing)}"
+    )
+
+
+def _missing(undoing: Undoing, messages: Mapping[int, Array]) -> dict[int, Array]:
+    """Partition → the sequences that are not in the table."""
+    return {part: seqs[~undoing.there(part, seqs)] for part, seqs in messages.items()}
+
+
+def _brought_by(undoing: Undoing) -> str:
+    act = undoing.act()
+    return "" if act is None else f" again ({act[1]}, version {act[0]})"
+
+
+def _cause(undoing: Undoing) -> str:
+    if undoing.rewritten or undoing.back:
+        act = undoing.act()
+        who = "another program" if act is None else f"{act[1]} (version {act[0]})"
+        if undoing.rewritten:
+            number, of = len(undoing.rewritten), undoing.added.num_rows
+            return (
+                f"{who} has rewritten {number} of the {of} files that hold what it left, whose messages would be there "
+                "twice"
+            )
+        return f"{who} has put {len(undoing.back)} of the files back that it removed"
+    if undoing.lost:
+        return (
+            f"{len(undoing.lost)} of the {undoing.removed.num_rows} files that it removed are gone, such as "
+            f"{undoing.lost[0]} (VACUUM deletes them once grace is over, or somebody emptied the trash)"
+        )
+    return "files of another writer hold messages that would come back, and then be there twice"
+
+
+def _state(
+    undoing: Undoing, messages: Mapping[int, Array] | None, missing: Mapping[int, Array] | None
+) -> str:
+    removed = undoing.outcome["removed_messages"]
+    if messages is None or missing is None:
+        if undoing.is_alone:
+            return f"none of the {removed:,} messages that it removed is there"
+        return f"which of the {removed:,} messages that it removed are there cannot be told"
+    total, gone = _total(messages), _total(missing)
+    if gone == total:
+        return f"none of the {total:,} messages that it removed is there"
+    ranges = [text for part, seqs in missing.items() for text in _spelled(part, seqs)]
+    some = ", ".join(ranges[:_MOST_RANGES]) + (", …" if len(ranges) > _MOST_RANGES else "")
+    return f"of the {total:,} messages that it removed {total - gone:,} are there, and {gone:,} are not ({some})"
+
+
+def _spelled(partition: int, seqs: Array) -> Iterable[str]:
+    """Ranges of ascending sequences in words."""
+    of = f"partition {partition} " if partition else ""
+    edges = np.flatnonzero(np.diff(seqs) != 1) + 1
+    for part in np.split(seqs, edges) if len(seqs) else []:
+        yield f"{of}{part[0]}" if len(part) == 1 else f"{of}{part[0]} to {part[-1]}"
+
+
+def _files(undoing: Undoing) -> str:
+    whole = undoing.removed.num_rows
+    there = whole - len(undoing.lost)
+    if not there:
+        return "none of the files that it removed is there"
+    kept = next(place for place in undoing.places(undoing.removed).values() if place is not None)
+    number = f"all {whole}" if there == whole else f"{there} of the {whole}"
+    return f"{number} files that it removed are still there ({kept}), and can be read"
+
+
+def _remedies(undoing: Undoing) -> str:
+    found: list[str] = []
+    if undoing.opened.config.archive is not None or "archived" in undoing.outcome:
+        found.append(
+            f"`retention restore {undoing.opened.name}` brings back from the archive what is missing"
+        )
+    act = undoing.act() if undoing.rewritten and not undoing.lost else None
+    if act is not None:
+        found.append(
+            f"RESTORE TABLE delta.`{undoing.layout.messages}` TO VERSION AS OF {act[0] - 1} makes it possible to undo "
+            "the run, and takes back whatever came since, also what was published"
+        )
+    found.append("a backup of before can be imported as another stream")
+    return "; or ".join(found)
+
+
+def _total(by_partition: Mapping[int, Array]) -> int:
+    return sum(map(len, by_partition.values()))

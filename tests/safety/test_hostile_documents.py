@@ -1,0 +1,311 @@
+"""Every field of every document that a stream rests on says something hostile: it is refused by name, nothing moves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from retention.checks import checked
+from retention.documents import (
+    ArchiveManifest,
+    Document,
+    KeptConsumer,
+    KeptOffsets,
+    KeptTopic,
+    LogEntry,
+    PlanHeader,
+    RunRecord,
+    StreamFormat,
+    judge,
+)
+from tests.support.sandboxes import ORDERS, Commands, commands, lines
+from tests.support.trees import tree
+
+ALL = os.environ.get("RETENTION_FOREIGN") == "all"
+MISSING = object()
+HOSTILE: dict[str, Any] = {
+    "upward": "../../../precious",
+    "absolute": "/etc/passwd",
+    "escaped": "partition=0/segment=1/%2e%2e/%2e%2e/%2e%2e/precious.parquet",
+    "backslashes": "..\\..\\precious",
+    "a bell and a mark": "partition=0/segment=1/\x1b[2J\x07\u202e.parquet",
+    "negative": -1,
+    "beyond 64 bits": 2**64,
+    "beyond anything": 10**400,
+    "a text": "1",
+    "a share": 0.5,
+    "none": None,
+    "a list": [1],
+    "missing": MISSING,
+    "long": "x" * 100_000,
+}
+FEW = 4
+"""In a quick run commands meet every so-manieth field, each with another hostile value; shapes meet all of them."""
+FREE = ("metadata", "policy", "held", "folded", "config", "archived", "changes")
+"""What is below is not for the engine, or judged by those who read it: what it must not do is lead anywhere."""
+OPTIONAL = {"none", "missing"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A document: where it lies, its shape, who reads it, and what of it is tried."""
+
+    file: str
+    shape: type[Document]
+    command: tuple[str, ...]
+    inside: tuple[str | int, ...] = ()
+    is_checked: bool = True
+
+
+KINDS = {
+    "manifest": Kind("archive/ORDERS/*/manifests/*.json", ArchiveManifest, ("restore", "ORDERS")),
+    "plan": Kind(
+        "monday", PlanHeader, ("apply", "--yes", "monday"), ("plans", 0), is_checked=False
+    ),
+    "log entry": Kind("w/streams/ORDERS/_retention/log/*2.json", LogEntry, ("messages", "ORDERS")),
+    "run": Kind("w/runs/ORDERS/*.done.json", RunRecord, ("history",)),
+    "consumer": Kind(
+        "w/streams/ORDERS/consumers/*/*2.json", KeptConsumer, ("consumer", "ls", "ORDERS")
+    ),
+    "offsets": Kind("w/streams/clicks/offsets/*.json", KeptOffsets, ("offset", "ls", "clicks")),
+    "topic": Kind("w/streams/clicks/_retention/topic.json", KeptTopic, ("state", "clicks")),
+    "format": Kind(
+        "w/streams/ORDERS/_retention/format.json",
+        StreamFormat,
+        ("state", "ORDERS"),
+        is_checked=False,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with a run behind it, an archive, a saved plan, a consumer, and a topic with offsets."""
+    folder = tmp_path_factory.mktemp("made")
+    rules = ORDERS | {"max_age": None, "max_msgs": 36, "archive": "../archive"}
+    file = folder / "w/retention.yaml"
+    topics = [{"name": "clicks", "partitions": 2, "message_expiry": "7d"}]
+    command = commands(folder / "w", rules)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"topics": topics}))
+    command.json("publish", "ORDERS", stdin="\n".join(lines(72)))
+    command.json("publish", "clicks", stdin='{"data": "x", "partition": 1}\n' * 4)
+    command.json("offset", "store", "clicks", 1, 7, 2)
+    command.json("consumer", "add", "ORDERS", "billing")
+    assert command.run("apply", "--yes", "ORDERS").exit_code == 0
+    file.write_text(file.read_text().replace('"max_msgs": 36', '"max_msgs": 10'))
+    assert command.run("plan", "ORDERS", "-o", folder / "monday").exit_code == 0
+    (folder / "precious.parquet").write_bytes(b"not ours")
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "deep", symlinks=True))
+
+
+def fields(content: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where the values of a document stand, the first of each list standing for all."""
+    if at:
+        yield at
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield from fields(value, (*at, key))
+    elif isinstance(content, list) and content:
+        yield from fields(content[0], (*at, 0))
+
+
+def put(content: Any, at: tuple[str | int, ...], value: object) -> None:
+    for part in at[:-1]:
+        content = content[part]
+    if value is not MISSING:
+        content[at[-1]] = value
+    elif isinstance(content, dict):
+        del content[at[-1]]
+    else:
+        content.pop(at[-1])
+
+
+def quickly(number: int) -> list[str]:
+    names = list(HOSTILE)
+    return names if ALL else [names[number // FEW % len(names)]] if number % FEW == 0 else []
+
+
+SIGNED = {"removed_bytes", "bytes", "version", "version_before", "version_after", "seconds"}
+NAMES = {"stream", "kind", "status", "consumer", "origin"}
+"""Of people's choosing: they may look like anything, and become no path before they are escaped."""
+IDENTIFIERS = {"run", "table_id", "plan_id", "path"}
+TEXTS = {"upward", "absolute", "escaped", "backslashes", "a text", "a bell and a mark"}
+
+
+def expected(at: tuple[str | int, ...], name: str) -> tuple[int, ...]:
+    """How a command may end: where the value by itself is plausible, also otherwise than by refusing the document."""
+    last = str(at[-1])
+    plausible = (
+        name in OPTIONAL
+        or any(part in FREE for part in at)
+        or last in {"seconds", "state"}
+        or (name == "negative" and (last in SIGNED or last.endswith("_ns")))
+        or (name in TEXTS and last in NAMES)
+        or (name == "a text" and last in IDENTIFIERS)
+    )
+    return (0, 2, 4, 6, 75) if plausible else (6,)
+
+
+def attempt(place: Path, kind: Kind, words: tuple[str, ...]) -> tuple[int, str]:
+    """Give a command; nothing outside the stream's own places may move, and nothing at all if it is refused."""
+    before = tree(place)
+    done = Commands(place / "w").run(*words)
+    after = tree(place)
+    moved = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    moved = {name for name in moved if not name.endswith((".lease", ".lock"))}
+    if done.exit_code:
+        assert not moved, (words, moved, done.output)
+    assert all(name.startswith(("w/streams/", "w/runs/", "archive/ORDERS/")) for name in moved), (
+        moved
+    )
+    return done.exit_code, done.stderr
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_field_of_a_document_is_believed(place: Path, made: Path, name: str) -> None:
+    kind = KINDS[name]
+    file = max(place.glob(kind.file))
+    words = tuple(str(place / word) if word == "monday" else word for word in kind.command)
+    said = json.loads(file.read_text())
+    said.pop("check", None)
+    inner = said
+    for part in kind.inside:
+        inner = inner[part]
+    wrong = []
+    for number, at in enumerate(fields(inner)):
+        for hostile in quickly(number):
+            content = json.loads(json.dumps(said))
+            put(content, (*kind.inside, *at), HOSTILE[hostile])
+            file.write_text(json.dumps(checked(content) if kind.is_checked else content))
+            code, told = attempt(place, kind, words)
+            if code not in expected(at, hostile) or any(one in told for one in "\x1b\x07\u202e"):
+                wrong.append((at, hostile, code, told[-300:]))
+            if code == 0:
+                shutil.rmtree(place)
+                shutil.copytree(made, place, symlinks=True)
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_field_of_every_shape_is_judged(made: Path, name: str) -> None:
+    kind = KINDS[name]
+    said = json.loads(max(made.glob(kind.file)).read_text())
+    for part in kind.inside:
+        said = said[part]
+    for outer in ("check", *(("kind", "format_version") if name == "manifest" else ())):
+        said.pop(outer, None)
+    judge(kind.shape, said)
+    believed = []
+    for at in fields(said):
+        for hostile, value in HOSTILE.items():
+            content = json.loads(json.dumps(said))
+            put(content, at, value)
+            try:
+                judge(kind.shape, content)
+            except ValueError:
+                continue
+            if expected(at, hostile) == (6,):
+                believed.append((at, hostile))
+    assert not believed
+
+
+COLUMNS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "upward": lambda column: pa.array(["../../../precious.parquet"] * len(column)),
+    "escaped": lambda column: pa.array(["partition=0/segment=1/%2e%2e/x"] * len(column)),
+    "negative": lambda column: pa.array([-1] * len(column)).cast(column.type),
+    "none": lambda column: pa.nulls(len(column), column.type),
+    "a text": lambda column: pa.array(["1"] * len(column)),
+}
+
+
+def changed(table: pa.Table, name: str, hostile: str) -> pa.Table | None:
+    """A table in which a column is hostile; None: it cannot be so."""
+    at, column = table.schema.get_field_index(name), table[name].combine_chunks()
+    if not len(column):
+        return None
+    if hostile in {"upward", "escaped", "a text"}:
+        if pa.types.is_string(column.type) and hostile == "a text":
+            return None
+    elif hostile == "negative" and not pa.types.is_integer(column.type):
+        return None
+    return table.set_column(at, name, COLUMNS[hostile](column))
+
+
+@pytest.mark.parametrize("part", ["files", "removed"])
+def test_no_column_of_a_plan_is_believed(place: Path, part: str) -> None:
+    plan, beside = place / "monday", place / f"monday.{part}.parquet"
+    table, document = pq.read_table(beside), json.loads(plan.read_text())
+    wrong = []
+    for number, name in enumerate(table.column_names):
+        for hostile in list(COLUMNS) if ALL else [list(COLUMNS)[number % len(COLUMNS)]]:
+            forged = changed(table, name, hostile)
+            if forged is None:
+                continue
+            pq.write_table(forged, beside)
+            document["sha256"][part] = hashlib.sha256(beside.read_bytes()).hexdigest()
+            plan.write_text(json.dumps(document))
+            code, told = attempt(place, KINDS["plan"], ("apply", "--yes", str(plan)))
+            if code != 6:
+                wrong.append((name, hostile, code, told))
+    assert not wrong
+
+
+def test_no_column_of_an_undo_record_is_believed(place: Path) -> None:
+    [file] = place.glob("w/streams/ORDERS/_retention/reports/*.removed.arrow")
+    run = file.name.removesuffix(".removed.arrow")
+    table = pa.ipc.open_file(pa.BufferReader(file.read_bytes()[:-32])).read_all()
+    wrong = []
+    for number, name in enumerate(table.column_names):
+        for hostile in list(COLUMNS) if ALL else [list(COLUMNS)[number % len(COLUMNS)]]:
+            forged = changed(table, name, hostile)
+            if forged is None or (hostile == "none" and table.schema.field(name).nullable):
+                continue
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, forged.schema) as writer:
+                writer.write_table(forged)
+            content = sink.getvalue().to_pybytes()
+            file.write_bytes(content + hashlib.sha256(content).digest())
+            code, told = attempt(place, KINDS["run"], ("undo", run))
+            if code not in ((6,) if not name.endswith("_ns") or hostile != "negative" else (0, 6)):
+                wrong.append((name, hostile, code, told))
+    assert not wrong
+
+
+def test_a_rule_that_was_edited_is_not_believed(place: Path) -> None:
+    plan, beside = place / "monday", place / "monday.files.parquet"
+    table, document = pq.read_table(beside), json.loads(plan.read_text())
+    for name, values in (("by_max_msgs", "by_max_age"), ("by_max_age", "by_max_msgs")):
+        at = table.schema.get_field_index(name)
+        other = pq.read_table(place / "monday.files.parquet")[values]
+        table = table.set_column(at, table.schema.field(at), other)
+    pq.write_table(table, beside)
+    document["sha256"]["files"] = hashlib.sha256(beside.read_bytes()).hexdigest()
+    plan.write_text(json.dumps(document))
+    code, told = attempt(place, KINDS["plan"], ("apply", "--yes", str(plan)))
+    assert code == 6, told
+    assert "does not have the identity it claims" in told
+    document["plans"][0]["by_rule"] = {"max_age": 26}
+    plan.write_text(json.dumps(document))
+    assert attempt(place, KINDS["plan"], ("apply", "--yes", str(plan)))[0] == 6
+
+
+@pytest.mark.parametrize("run", ["../../../precious", "/etc/passwd", "..", "x\0y", "\x1b[2J"])
+def test_a_run_of_a_hostile_name_is_none(place: Path, run: str) -> None:
+    code, told = attempt(place, KINDS["run"], ("undo", run))
+    assert code == 2, told
+    assert "\x1b" not in told
