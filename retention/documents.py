@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,58 +17,16 @@ from pydantic import (
     model_validator,
 )
 
-from retention.printable import sentence
+from retention.file_records import ANY_SIGN, is_inside, shown, unfit
 from schemas.files import FILE_STATS
 
 _HIGHEST = 2**63 - 1
-_MOST_SHOWN = 80
-_MOST_DECODED = 3
-"""As often as anybody on the way to a disk may take escapes for escapes."""
-
-# The directories that the engine, Spark and deltalake make; then a name without anything that means something.
-_REGULAR = r"^partition=\d+/segment=\d+/[^/\\%\x00-\x1f\x7f]*[^/\\%.\x00-\x1f\x7f]$"
-_PLACED = re.compile(r"^partition=(?P<partition>0|[1-9]\d*)/segment=(?P<segment>0|[1-9]\d*)/[^/]+$")
-_NOT_LOCAL = re.compile(r"/|~|[A-Za-z][A-Za-z0-9+.-]*:")
-
-
-def is_inside(path: str) -> bool:
-    """Whether a path of a data file stays below `messages/`, also for those who take `%2e` for a dot."""
-    for _ in range(_MOST_DECODED):
-        if not path or _NOT_LOCAL.match(path) or re.search(r"[\\\x00-\x1f\x7f]", path):
-            return False
-        if not {"", ".", ".."}.isdisjoint(path.split("/")):
-            return False
-        path = unquote(path)
-    return True
-
-
-def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Which paths of data files would lead out of `messages/`, as a mask; a missing one does."""
-    regular = pc.fill_null(pc.match_substring_regex(paths, _REGULAR), False)  # noqa: FBT003
-    if pc.all(regular, min_count=0).as_py():
-        return pc.invert(regular)
-    pairs = zip(regular.to_pylist(), paths.to_pylist(), strict=True)
-    return pa.array([not (fine or is_inside(path or "")) for fine, path in pairs], pa.bool_())
 
 
 def _inside(path: str) -> str:
     if not is_inside(path):
         raise ValueError("leads outside the stream's directory")
     return path
-
-
-def _unfit(row: Mapping[str, Any]) -> str | None:
-    """Which field of a row of statistics does not fit the others, and how; None: they fit."""
-    place = _PLACED.fullmatch(row["path"])
-    if row["path"].startswith("partition=") and place is None:
-        return "path is none of a data file"
-    if place is not None and (int(place[1]), int(place[2])) != (row["partition"], row["segment"]):
-        return (
-            f"path {row['path']} is not in partition {row['partition']}, segment {row['segment']}"
-        )
-    if row["messages"] and row["min_seq"] > row["max_seq"]:
-        return f"min_seq {row['min_seq']} is behind max_seq {row['max_seq']}"
-    return None
 
 
 def _ranges(found: list[list[int]]) -> list[list[int]]:
@@ -116,14 +71,10 @@ class Placed(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        unfit = _unfit(vars(self))
-        if unfit is not None:
-            raise ValueError(unfit)
+        problem = unfit(vars(self))
+        if problem is not None:
+            raise ValueError(problem)
         return self
-
-
-_ANY_SIGN = {"bytes", *(field.name for field in FILE_STATS if field.name.endswith("_ns"))}
-"""Times; and sums of sizes, which older versions let overflow where another writer's sizes are hostile."""
 
 
 def _kind(field: pa.Field) -> Any:
@@ -133,7 +84,7 @@ def _kind(field: pa.Field) -> Any:
         return Path
     if pa.types.is_int32(field.type):
         return PartitionNumber
-    kind = Int64 if field.name in _ANY_SIGN else Natural
+    kind = Int64 if field.name in ANY_SIGN else Natural
     return kind | None if field.nullable else kind
 
 
@@ -359,8 +310,6 @@ class StreamFormat(Document):
 
     model_config = ConfigDict(extra="allow")
 
-    model_config = ConfigDict(extra="allow")
-
     format: Annotated[str, Field(pattern="^[a-z]{1,32}$")]
     format_version: Natural
     made: bool = False
@@ -379,58 +328,6 @@ def judge(shape: type[BaseModel], content: object) -> None:
         raise ValueError(_wrong(error)) from None
 
 
-def judge_files(table: pa.Table, schema: pa.Schema) -> None:
-    """Hold a table of data files against its shape, each row by itself.
-
-    Raises:
-        ValueError: naming the first field that says something else, and what.
-    """
-    judge_columns(table, schema)
-    doubled = len(table) - len(table["path"].unique())
-    if doubled:
-        raise ValueError(f"path names a file a second time in {doubled} rows")
-    places = pc.extract_regex(table["path"].combine_chunks(), _PLACED.pattern)
-    fits = pc.or_(pc.equal(table["messages"], 0), pc.less_equal(table["min_seq"], table["max_seq"]))
-    for name in ("partition", "segment"):
-        written = pc.struct_field(places, name)
-        fits = pc.and_(fits, pc.equal(written, table[name].cast(pa.string()).combine_chunks()))
-    for row in table.filter(pc.invert(pc.fill_null(fits, False))).to_pylist():  # noqa: FBT003
-        unfit = _unfit(row)
-        if unfit is not None:
-            raise ValueError(unfit)
-
-
-def judge_columns(table: pa.Table, schema: pa.Schema) -> None:
-    """Hold the columns of a table against their shape: names, types, what is missing, ranges, and where paths lead.
-
-    Raises:
-        ValueError: naming the first column that says something else, and what.
-    """
-    if not table.schema.equals(schema):
-        there = dict(zip(table.schema.names, table.schema.types, strict=True))
-        differing = [field.name for field in schema if there.get(field.name) != field.type]
-        raise ValueError(f"{', '.join(differing) or 'its columns'} are not as they must be")
-    _judge_values(table, schema)
-    if "path" in schema.names:
-        outside = table["path"].filter(leaving(table["path"]))
-        if len(outside):
-            raise ValueError(
-                f"path is {_shown(outside[0].as_py())}: leads outside the stream's directory"
-            )
-
-
-def _judge_values(table: pa.Table, schema: pa.Schema) -> None:
-    for field in schema:
-        if not field.nullable and table[field.name].null_count:
-            raise ValueError(f"{field.name} is missing in a row")
-    for field in schema:
-        name = field.name.removeprefix("stored_")
-        if pa.types.is_integer(field.type) and name not in _ANY_SIGN and not name.endswith("bytes"):
-            lowest = pc.min(table[field.name]).as_py()
-            if lowest is not None and lowest < 0:
-                raise ValueError(f"{field.name} is {lowest}: the least is 0")
-
-
 def _wrong(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     field = ".".join(map(str, first["loc"]))
@@ -442,13 +339,4 @@ def _wrong(error: ValidationError) -> str:
     text = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], Mapping | list):
         return f"{about}{text}" if first["type"] == "value_error" else f"{about}: {text}"
-    return f"{about}is {_shown(first['input'])}: {text[0].lower()}{text[1:]}"
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:
-        # An integer with more digits than Python writes out.
-        text = "a number of thousands of digits"
-    return sentence(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")
+    return f"{about}is {shown(first['input'])}: {text[0].lower()}{text[1:]}"

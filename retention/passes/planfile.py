@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.checks import parsed
-from retention.documents import PlanHeader, judge, judge_columns, judge_files
+from retention.documents import PlanHeader, judge
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
+from retention.file_records import judge_columns, judge_files
 from retention.passes.audience import pins_as_json, pins_from_json
 from retention.passes.held import held_from_json, held_segments_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts

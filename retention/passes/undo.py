@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
-from retention.documents import judge_files
 from retention.errors import DamagedError, ForeignRowsError, RefusedError, UsageError
+from retention.file_records import judge_files
 from retention.opened import OpenedStream
 from retention.passes.history import REPAIR, UNKNOWN, History, history_of
 from retention.passes.offsets import forget_asked

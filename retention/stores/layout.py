@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import documents, files
+from retention import documents, file_records, files
 from retention.aliases import shared
 from retention.checks import parsed
 from retention.errors import DamagedError, RefusedError, VerificationError
@@ -24,7 +24,7 @@ from retention.steps import Step, reached
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""
 
-leaving = documents.leaving
+leaving = file_records.leaving
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
 _KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from retention import files, run_names
 from retention.checks import checked, parsed, unchecked
-from retention.documents import ListState, LogEntry, judge, judge_columns
+from retention.documents import ListState, LogEntry, judge
 from retention.errors import DamagedError, UsageError
+from retention.file_records import judge_columns
 from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout

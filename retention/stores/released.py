@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import claims_of
-from retention.documents import judge_files
 from retention.errors import DamagedError
+from retention.file_records import judge_files
 from retention.segments import Claim, DataFile
 from retention.steps import Step, reached
 from retention.stores.layout import Layout

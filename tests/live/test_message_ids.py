@@ -105,9 +105,10 @@ class Twins:
             self.nats.request("STREAM.MSG.DELETE.S", {"seq": seq})
             stream.delete(seq).apply()
         else:
-            how = dice.choice(({"filter": "S.a"}, {"keep": 1}, {}))
-            self.nats.request("STREAM.PURGE.S", how)
-            stream.purge(how.get("filter"), keep=how.get("keep")).apply()
+            subject, keep = dice.choice((("S.a", None), (None, 1), (None, None)))
+            how = {"filter": subject, "keep": keep}
+            self.nats.request("STREAM.PURGE.S", {k: v for k, v in how.items() if v is not None})
+            stream.purge(subject, keep=keep).apply()
         self.counts["asked"] += 1
 
 

@@ -14,8 +14,6 @@ import pytest
 from retention.checks import checked
 from retention.errors import DamagedError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
-from retention.opened import OpenedStream
-from retention.passes import undo
 from retention.passes.planfile import load_plans
 from retention.subjects import path_name
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
@@ -160,23 +158,3 @@ def test_a_log_that_names_a_path_outside_is_refused(orders: Commands, tmp_path: 
         assert done.exit_code in (4, 6), (words, done.output)
         assert "outside" in done.stderr
     assert victim.read_bytes() == b"not ours"
-
-
-def test_an_undo_record_that_names_a_path_outside_is_refused(
-    orders: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert orders.run("apply", "--yes").exit_code == 0
-    (run,) = (record["run"] for record in orders.json("history"))
-    remembered = vars(undo)["_remembered"]
-
-    def forged(opened: OpenedStream, of: str, name: str) -> pa.Table:
-        table = remembered(opened, of, name)
-        paths = [f"partition=0/../../../{name}-{number}" for number in range(table.num_rows)]
-        at = table.schema.get_field_index("path")
-        return table.set_column(at, table.schema.field(at), pa.array(paths, pa.string()))
-
-    monkeypatch.setattr(undo, "_remembered", forged)
-    done = orders.run("undo", run)
-    assert done.exit_code == 6, done.output
-    assert "outside the table's directory" in done.stderr
-    assert orders.json("state")[0]["messages"] == 36
