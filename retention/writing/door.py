@@ -104,7 +104,8 @@ class _Door:
         self._ids = self._known_ids(stored)
         blocks = batch.given["headers"]
         self._last_seqs = stored.last_seqs() if _holds(blocks, EXPECTED_SUBJECT_SEQ) else {}
-        self._last_id = stored.last_id() if _holds(blocks, EXPECTED_MSG_ID) else ""
+        expected = _values(blocks, EXPECTED_MSG_ID)
+        self._last_id = stored.last_id(next_seq - 1, expected) if expected else ""
         self._room = self._counted(stored)
 
     def answer(self, asking: np.ndarray) -> Answers:
@@ -248,3 +249,9 @@ class _Door:
 
 def _holds(blocks: pa.ChunkedArray, name: str) -> bool:
     return bool(pc.any(pc.match_substring(blocks, f"\r\n{name}:")).as_py())
+
+
+def _values(blocks: pa.ChunkedArray, name: str) -> list[str]:
+    """What the header blocks that hold a header say there."""
+    holding = blocks.filter(pc.match_substring(blocks, f"\r\n{name}:")).to_pylist()
+    return [(headers.lookup(block, name) or b"").decode(errors="replace") for block in holding]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -90,11 +90,14 @@ class Stored:
         numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
         return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))
 
-    def last_id(self) -> str:
-        """The id of the last message; empty if it has none."""
-        last = self.files.sort_by([("max_seq", "descending")]).slice(0, 1)
+    def last_id(self, last_seq: int, expected: Sequence[str]) -> str:
+        """The id of the last message; empty if it has none, or is gone and had none of those that are expected."""
+        last = self.files.filter(pc.equal(self.files["max_seq"], last_seq))
         for rows in self._columns(last, ("seq", "msg_id")):
             return rows["msg_id"][-1].as_py() or ""
+        for hits in self.kept.find(pa.array(expected, pa.string()), -1):
+            if hit := hits.filter(pc.equal(hits["seq"], last_seq))["msg_id"].to_pylist():
+                return str(hit[0])
         return ""
 
     def last_seqs(self) -> dict[str, int]:

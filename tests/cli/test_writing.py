@@ -47,6 +47,21 @@ def test_a_batch_is_written_once(orders: Commands) -> None:
     assert orders.json("state")[0]["messages"] == 3
 
 
+def test_a_retry_after_a_pass_does_not_bring_an_old_value_back(tmp_path: Path) -> None:
+    orders = commands(tmp_path, {**ORDERS, "max_msgs_per_subject": 1})
+    old, new = (
+        json.dumps({"subject": "orders.a", "data": data, "headers": {"Nats-Msg-Id": data}})
+        for data in ("old", "new")
+    )
+    answers(orders, "publish", "ORDERS", stdin=f"{old}\n{new}")
+    assert orders.run("apply", "--yes").exit_code == 0
+    again = answers(orders, "publish", "ORDERS", stdin=old)
+    assert again == [{"stream": "ORDERS", "seq": 1, "duplicate": True}]
+    assert orders.run("apply", "--yes").exit_code == 0
+    [left] = answers(orders, "messages", "ORDERS")
+    assert left["msg_id"] == "new"
+
+
 def test_a_batch_without_a_writer_is_a_usage_error(orders: Commands) -> None:
     assert orders.run("publish", "ORDERS", "--batch", 7, stdin="").exit_code == 2
 
