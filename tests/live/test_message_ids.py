@@ -15,7 +15,7 @@ import pytest
 
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND
-from tests.support.nats_oracle import Nats, server
+from tests.support.nats_oracle import Json, Nats, server
 
 pytestmark = pytest.mark.live
 
@@ -105,10 +105,9 @@ class Twins:
             self.nats.request("STREAM.MSG.DELETE.S", {"seq": seq})
             stream.delete(seq).apply()
         else:
-            subject, keep = dice.choice((("S.a", None), (None, 1), (None, None)))
-            how = {"filter": subject, "keep": keep}
-            self.nats.request("STREAM.PURGE.S", {k: v for k, v in how.items() if v is not None})
-            stream.purge(subject, keep=keep).apply()
+            how: Json = dice.choice(({"filter": "S.a"}, {"keep": 1}, {}))
+            self.nats.request("STREAM.PURGE.S", how)
+            stream.purge(how.get("filter"), keep=how.get("keep")).apply()
         self.counts["asked"] += 1
 
 
