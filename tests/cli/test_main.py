@@ -19,6 +19,7 @@ COMMANDS = [
         "purge",
         "delete",
         "delete-segments",
+        "repair",
         "undo",
         "restore",
         "explain",
