@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import obstore
 import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import CommitProperties
+from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import BaseError as ObjectStoreError
+from obstore.store import S3Store
 
 from retention import files
 from retention.threads import in_threads
@@ -23,6 +27,9 @@ TRIAL = ".retention-trial-"
 """How the names of places begin that are gone after a trial, unless it was killed."""
 RIVALS = 3
 """So many commits of one version begin at the same instant."""
+ROUNDS = 6
+"""So often rivals are tried on an object store where nothing better can be."""
+_KEY = "put"
 _PATIENCE_S = 30.0
 _COLUMN = pa.schema([pa.field("tried", pa.int64())])
 _LOG = "_delta_log"
@@ -92,10 +99,49 @@ def locks_exclude(place: str) -> bool:
 
 
 def commits_exclude(place: str) -> bool:
-    """Whether of Delta commits of the same version one alone is let through, and stays; on S3, of conditional puts.
+    """Whether of two commits of one version the second is refused.
 
-    One after the other tells nothing: before it writes, deltalake looks whether the version is there. All of them
-    have looked before the first has written, so that what refuses the others is the store.
+    Raises:
+        Exception: whatever else than a refusal the store answered.
+    """
+    if not files.is_remote(place):
+        return rivals_exclude(place)
+    try:
+        return puts_exclude(place)
+    except ObjectStoreError:
+        # Credentials that deltalake alone finds, such as those of a single sign-on.
+        return all(rivals_exclude(files.join(place, str(number))) for number in range(ROUNDS))
+
+
+def puts_exclude(place: str) -> bool:
+    """Whether of two conditional puts of one key an object store refuses the second, and keeps the first.
+
+    Nothing looks before it puts, so that the store alone decides.
+
+    Raises:
+        ObjectStoreError: the store answered something else, or nothing.
+    """
+    store = S3Store.from_url(
+        place, client_options={"allow_http": True}, retry_config={"max_retries": 3}
+    )
+    answers = [_is_put(store, content) for content in (b"1", b"2")]
+    # A lost answer makes the second try of the first put meet its own content.
+    return not answers[1] and bytes(obstore.get(store, _KEY).bytes()) == b"1"
+
+
+def _is_put(store: S3Store, content: bytes) -> bool:
+    try:
+        obstore.put(store, _KEY, content, mode="create")
+    except AlreadyExistsError:
+        return False
+    return True
+
+
+def rivals_exclude(place: str) -> bool:
+    """Whether of Delta commits of one version that begin at the same instant one alone is let through, and stays.
+
+    One after the other tells nothing: before it writes, deltalake looks whether the version is there. On an object
+    store chance may let one look behind another's write, so that several rounds are needed.
 
     Raises:
         Exception: whatever else than a refusal the store answered.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from obstore.exceptions import UnauthenticatedError
 from typer.testing import CliRunner
 
 from retention import files
 from retention.cli.main import app
 from retention.stores.trial import commits_exclude, trial_place
 from retention.warehouse import open_warehouse
-from tests.support.front import Front, front_of
+from tests.support.front import Front, Kind, front_of
 
 ORDERS = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 2, "no_ack": True}
 LINES = "\n".join(json.dumps({"subject": "orders.a", "data": str(n)}) for n in range(5))
@@ -75,6 +78,14 @@ def test_what_a_trial_of_a_store_finds_does_not_depend_on_who_comes_first(
 ) -> None:
     front, address = door
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    # Answers take their time, and never the same.
+    answer, dice = Front.next, random.Random(5)
+
+    def late(self: Front, operation: str, place: str) -> Kind | None:
+        time.sleep(dice.expovariate(100))
+        return answer(self, operation, place)
+
+    monkeypatch.setattr(Front, "next", late)
     found = []
     for turn in range(12):
         front.unconditional = turn % 2 == 1
@@ -82,3 +93,18 @@ def test_what_a_trial_of_a_store_finds_does_not_depend_on_who_comes_first(
             found.append(commits_exclude(place))
     assert found == [True, False] * 6
     assert files.walk(bucket) == []
+
+
+def test_where_only_deltalake_finds_credentials_its_commits_are_tried(
+    door: tuple[Front, str], bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front, address = door
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+
+    def unknown(*_: object, **__: object) -> None:
+        raise UnauthenticatedError("no credentials")
+
+    monkeypatch.setattr("retention.stores.trial.obstore.put", unknown)
+    for front.unconditional in (False, True):
+        with trial_place(bucket) as place:
+            assert commits_exclude(place) is not front.unconditional

@@ -20,7 +20,7 @@ EARLY, LATE = 15, 45
 """Both of them five versions behind a checkpoint."""
 APART = 2
 MOST = 90
-MOST_FOR_TRIAL = 30
+MOST_FOR_TRIAL = 8
 """Once in a process: whether the store excludes rivals."""
 MOST_FOR_STATISTICS = 3 * MERGE_ABOVE
 """Their small files come and go, but are never more than that."""
