@@ -21,7 +21,7 @@ from retention.passes.planning import Planned
 from retention.passes.recording import Recorded, next_record
 from retention.passes.report import Report
 from retention.passes.settling import basis
-from retention.passes.undo import keep_for_undo
+from retention.passes.undo_records import keep_for_undo
 from retention.passes.verify import check_pins
 from retention.ports import Snapshot, Swap
 from retention.rules.removal import as_json

@@ -26,7 +26,7 @@ from retention.opened import OpenedStream
 from retention.parquet_files import read_columns, stats_table
 from retention.passes.history import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
-from retention.passes.undo import keep_for_undo
+from retention.passes.undo_records import keep_for_undo
 from retention.ports import Returned, Snapshot, Swap
 from retention.segments import DataFile
 from retention.stores import index

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
-from retention.errors import DamagedError, ForeignRowsError, RefusedError, UsageError
-from retention.file_records import judge_files
+from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import REPAIR, UNKNOWN, History, history_of
 from retention.passes.offsets import forget_asked
@@ -23,48 +20,18 @@ from retention.passes.other_hands import (
 )
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.topics import was_written_to
-from retention.passes.undo_records import is_in_force
+from retention.passes.undo_records import is_in_force, keep_for_undo, read_record, undo_location
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
-from retention.steps import Step, reached
 from retention.stores import doubles, index, swaps
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
+from schemas.files import LOGGED_FILES, RELEASED_FILES
 
 RESTORE = "restore"
 """What the run history calls bringing messages back from an archive."""
 _COUNTING = frozenset({"done", UNKNOWN})
 """The statuses of runs that have, or may have, changed the table."""
-_DIGEST_BYTES = 32
-"""The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
-
-
-def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
-    """Remember which files a run removes and adds (`FILE_STATS`), all that they hold, before it commits."""
-    store = opened.store
-    records = {"removed": store.stored(removed), "added": store.stored(added)}
-    contents = {f"{run}.{name}.arrow": _content(table) for name, table in records.items()}
-    files.replace_all(_directory(opened), contents)
-    reached(Step.UNDO_KEPT)
-
-
-def undo_location(opened: OpenedStream, run: str, name: str) -> str:
-    """Where a run's `removed` or `added` files are remembered."""
-    return files.join(_directory(opened), f"{run}.{name}.arrow")
-
-
-def _directory(opened: OpenedStream) -> str:
-    return files.join(opened.root, "_retention", "reports")
-
-
-def _content(table: pa.Table) -> bytes:
-    """A table as an Arrow file, and its digest."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content + hashlib.sha256(content).digest()
 
 
 def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
@@ -89,7 +56,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         undo = history.name_run(opened.clock())
         snapshot = opened.store.snapshot()
         refuse_put_back(opened, snapshot, outcome)
-        removed, added = (_remembered(opened, run, name) for name in ("removed", "added"))
+        removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
         _check_untouched(opened, history, run, removed)
         _check_in_force(opened, outcome, added)
         undoing = Undoing(opened, snapshot, outcome, removed, added)
@@ -188,7 +155,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
                 f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"
             )
         if record.get("kind") == RESTORE:
-            back = _segments(_remembered(opened, record["run"], "added"))
+            back = _segments(read_record(opened, record["run"], "added"))
             if mine & back:
                 raise RefusedError(
                     f"{opened.name}: run {record['run']} brought messages of the same segments back from an archive "
@@ -197,7 +164,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
                 )
         if not counts or not record["removed_messages"]:
             continue
-        theirs = _segments(_remembered(opened, record["run"], "removed"))
+        theirs = _segments(read_record(opened, record["run"], "removed"))
         if mine & (theirs | _segments(_recorded_anew(opened, record))):
             raise RefusedError(
                 f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
@@ -301,34 +268,3 @@ def _meets(removed: pa.Table, rest: pa.Table, partition: int) -> bool:
 def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:
     partitions, segments = (files_of_run[name].to_pylist() for name in ("partition", "segment"))
     return set(zip(partitions, segments, strict=True))
-
-
-def _remembered(opened: OpenedStream, run: str, name: str) -> pa.Table:
-    location = undo_location(opened, run, name)
-    content = files.read_bytes(location)
-    if content is None:
-        if opened.store.find_commit(run) is None:
-            raise RefusedError(
-                f"{location}: the record of the files of run {run} is gone, and the log of {opened.name} has no commit "
-                "of it, as after the table was put back from a copy of before: then there is nothing to undo; nothing "
-                "was changed; else restore the record from a copy if there is one"
-            )
-        raise RefusedError(
-            f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
-            "record from a copy if there is one"
-        )
-    table, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    if hashlib.sha256(table).digest() != digest:
-        raise DamagedError(
-            f"{location}: the record of the files of run {run} is damaged, so the run cannot be undone; nothing was "
-            "changed; restore the record from a copy if there is one"
-        )
-    try:
-        found = pa.ipc.open_file(pa.BufferReader(table)).read_all()
-        judge_files(found, FILE_STATS)
-    except (ValueError, pa.ArrowException) as error:
-        raise DamagedError(
-            f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "
-            "be undone; nothing was changed; restore the record from a copy if there is one"
-        ) from error
-    return found

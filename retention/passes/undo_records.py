@@ -1,16 +1,86 @@
-"""What the records of the files that a run took and added tell of it, where nothing else does any more."""
+"""The records of the files that a run removes and adds: written before its commit, read to undo it."""
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 
 import pyarrow as pa
 
 from retention import files
+from retention.errors import DamagedError, RefusedError
+from retention.file_records import judge_files
 from retention.opened import OpenedStream
 from retention.ports import Snapshot
+from retention.steps import Step, reached
+from schemas.files import FILE_STATS
 
 _DIGEST_BYTES = 32
+"""The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
+
+
+def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
+    """Remember which files a run removes and adds (`FILE_STATS`), all that they hold, before it commits."""
+    store = opened.store
+    records = {"removed": store.stored(removed), "added": store.stored(added)}
+    contents = {f"{run}.{name}.arrow": _content(table) for name, table in records.items()}
+    files.replace_all(_directory(opened), contents)
+    reached(Step.UNDO_KEPT)
+
+
+def undo_location(opened: OpenedStream, run: str, name: str) -> str:
+    """Where a run's `removed` or `added` files are remembered."""
+    return files.join(_directory(opened), f"{run}.{name}.arrow")
+
+
+def _directory(opened: OpenedStream) -> str:
+    return files.join(opened.root, "_retention", "reports")
+
+
+def _content(table: pa.Table) -> bytes:
+    """A table as an Arrow file, and its digest."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content + hashlib.sha256(content).digest()
+
+
+def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
+    """Which files a run removed (`removed`) or added (`added`), shape `FILE_STATS`.
+
+    Raises:
+        RefusedError: the record is gone.
+        DamagedError: it is not what was written.
+    """
+    location = undo_location(opened, run, name)
+    content = files.read_bytes(location)
+    if content is None:
+        if opened.store.find_commit(run) is None:
+            raise RefusedError(
+                f"{location}: the record of the files of run {run} is gone, and the log of {opened.name} has no commit "
+                "of it, as after the table was put back from a copy of before: then there is nothing to undo; nothing "
+                "was changed; else restore the record from a copy if there is one"
+            )
+        raise RefusedError(
+            f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
+            "record from a copy if there is one"
+        )
+    table, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    if hashlib.sha256(table).digest() != digest:
+        raise DamagedError(
+            f"{location}: the record of the files of run {run} is damaged, so the run cannot be undone; nothing was "
+            "changed; restore the record from a copy if there is one"
+        )
+    try:
+        found = pa.ipc.open_file(pa.BufferReader(table)).read_all()
+        judge_files(found, FILE_STATS)
+    except (ValueError, pa.ArrowException) as error:
+        raise DamagedError(
+            f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "
+            "be undone; nothing was changed; restore the record from a copy if there is one"
+        ) from error
+    return found
 
 
 def is_in_force(opened: OpenedStream, run: str, snapshot: Snapshot) -> bool | None:
@@ -34,9 +104,6 @@ def is_in_force(opened: OpenedStream, run: str, snapshot: Snapshot) -> bool | No
 
 def _paths(opened: OpenedStream, run: str, name: str) -> set[str]:
     """The files of one record of a run; none if it is gone or damaged."""
-    place = files.join(opened.root, "_retention", "reports", f"{run}.{name}.arrow")
-    content = files.read_bytes(place) or b""
-    table, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    if hashlib.sha256(table).digest() != digest:
-        return set()
-    return set(pa.ipc.open_file(pa.BufferReader(table)).read_all()["path"].to_pylist())
+    with suppress(RefusedError, DamagedError):
+        return set(read_record(opened, run, name)["path"].to_pylist())
+    return set()

@@ -16,7 +16,7 @@ from retention.passes.guards import check_update
 from retention.passes.history import history_of
 from retention.passes.keeping_ids import keep_ids
 from retention.passes.settling import basis, settle_interrupted
-from retention.passes.undo import keep_for_undo
+from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.staging import Removal
 from retention.stores.lease import lease

@@ -25,7 +25,8 @@ from retention.passes.planning import plan_pass
 from retention.passes.position import next_seq, with_floors
 from retention.passes.settling import basis
 from retention.passes.topics import was_written_to
-from retention.passes.undo import RESTORE, keep_for_undo
+from retention.passes.undo import RESTORE
+from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.rules import RULES
 from retention.segments import NO_RANGES, Claim, Inventory
