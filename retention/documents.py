@@ -109,7 +109,7 @@ class LogEntry(Document):
     consumers: Natural | None = None
     released: Natural | None = None
     epoch: Natural | None = None
-    run: Identifier | None = None
+    run: Name | None = None
     metadata: dict[str, Any]
     table_id: Identifier | None = None
 
@@ -283,6 +283,10 @@ def _stored(row: list[Any]) -> list[Any]:
     return row
 
 
+_Watermark = Annotated[int, Field(ge=-1, le=_HIGHEST)]
+"""A partition, or the base up to which its segments are to be deleted; -1: none."""
+
+
 class KeptOffsets(Document):
     """The stored offsets of a topic, and those of the epoch before."""
 
@@ -290,7 +294,7 @@ class KeptOffsets(Document):
     version: Natural = 0
     revision: Natural = 0
     counted: bool = True
-    watermarks: list[Annotated[list[Natural], Field(min_length=2, max_length=2)]] = []
+    watermarks: list[Annotated[list[_Watermark], Field(min_length=2, max_length=2)]] = []
     origin: Name | None = None
     epoch: Natural = 0
     other: KeptOffsets | None = None
@@ -313,7 +317,7 @@ class StreamFormat(Document):
     format: Annotated[str, Field(pattern="^[a-z]{1,32}$")]
     format_version: Natural
     made: bool = False
-    stream: str | None = None
+    stream: Name | None = None
 
 
 def judge(shape: type[BaseModel], content: object) -> None:

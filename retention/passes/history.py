@@ -54,12 +54,12 @@ class History:
 
     def begin(self, run: str, record: Mapping[str, Any]) -> None:
         """Record what a run is about to commit; durable when this returns."""
-        self._write(run + _BEGUN, {"run": run, **record})
+        self._write(run + _BEGUN, {**record, "run": run})
         reached(Step.HISTORY_BEGUN)
 
     def finish(self, run: str, record: Mapping[str, Any]) -> None:
         """Record a run's outcome, with what all runs up to it know together; durable when this returns."""
-        self._write(run + _DONE, {"run": run, **record, **self._carried(record)})
+        self._write(run + _DONE, {**record, "run": run, **self._carried(record)})
         reached(Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:

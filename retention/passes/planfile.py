@@ -118,7 +118,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "policy": plan.policy.as_json(),
         "files_read": plan.read.files,
         "bytes_read": plan.read.bytes,
-        "sequences": plan.sequences,
+        "sequences": None if plan.sequences is None else list(plan.sequences),
         "request": plan.request and as_json(plan.request),
         "consumers": pins_as_json(plan.consumers),
         "expired": pins_as_json(plan.expired),

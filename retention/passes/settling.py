@@ -63,7 +63,8 @@ def _committed(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> bool
     Where entries were cleaned away, the instant of the last run that committed tells, which the log keeps for good;
     in a log from before it did, the files that the run took and added.
     """
-    snapshot = opened.store.snapshot()
+    # Also of a table that is refused until it is repaired.
+    snapshot, _ = opened.store.returned()
     if _was_replaced(begun, snapshot):
         return None
     if opened.store.has_entries(_basis_version(begun), snapshot.version):

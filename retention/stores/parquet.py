@@ -28,7 +28,7 @@ from retention.stores import doubles, index, number_bounds, swaps
 from retention.stores.base import FileStore
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet_foreign import refuse_unfit, take_in
-from retention.stores.parquet_log import NOTHING, Entry, ParquetLog, State
+from retention.stores.parquet_log import Entry, ParquetLog, State, before_first_entry
 from retention.stores.parquet_moves import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -68,7 +68,7 @@ class ParquetStore(FileStore):
 
     def exists(self) -> bool:
         """Whether the table is there, or a file of another writer for which it is to be made."""
-        return super().exists() or bool(self._places.foreign(NOTHING))
+        return super().exists() or bool(self._places.foreign(before_first_entry()))
 
     def create(self) -> None:
         """Make the empty table; nothing happens if it is there.

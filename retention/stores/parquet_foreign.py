@@ -15,7 +15,7 @@ from retention.errors import DamagedError, ForeignRowsError
 from retention.segments import DataFile, ReadCount
 from retention.stores import doubles, index, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
-from retention.stores.parquet_log import NOTHING, Entry, ParquetLog, State
+from retention.stores.parquet_log import Entry, ParquetLog, State, before_first_entry
 from retention.stores.parquet_moves import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -104,7 +104,7 @@ def unfit_files(layout: Layout) -> list[Unfit]:
         DamagedError: the log cannot be read.
     """
     log = ParquetLog(layout)
-    state = log.read() if log.exists() else NOTHING
+    state = log.read() if log.exists() else before_first_entry()
     paths = Places(layout, log).foreign(state)
     if not paths:
         return []
@@ -154,7 +154,7 @@ def _unfit_together(
 def move_aside(layout: Layout, run: str, paths: Sequence[str]) -> None:
     """Move files that no log entry names out of `messages/`, to where a run keeps them; those that are live stay."""
     log = ParquetLog(layout)
-    live = log.read().files["path"] if log.exists() else NOTHING.files["path"]
+    live = (log.read() if log.exists() else before_first_entry()).files["path"]
     named = pa.array(paths, pa.string())
     idle = named.filter(pc.invert(pc.is_in(named, value_set=live.combine_chunks()))).to_pylist()
     files.move((layout.live(path), files.join(aside(layout, run), path)) for path in idle)

@@ -85,8 +85,9 @@ class State:
         return self.version % LIST_EVERY == 0 or self.unlisted >= many
 
 
-NOTHING = State(-1, "", FILE_STATS.empty_table(), Counters(), "")
-"""What exists before the first entry."""
+def before_first_entry() -> State:
+    """What exists before a log has an entry."""
+    return State(-1, "", FILE_STATS.empty_table(), Counters(), "")
 
 
 class ParquetLog:

@@ -12,9 +12,9 @@ from retention import files
 from retention.stores import delta_grace, delta_table, index, number_bounds
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_returned import refuse_returned
-from retention.stores.layout import Layout, check_format
+from retention.stores.layout import FormatRecord, Layout, check_format
 from retention.stores.parquet_foreign import Unfit, unfit_files
-from retention.stores.parquet_log import NOTHING, ParquetLog
+from retention.stores.parquet_log import ParquetLog, before_first_entry
 from retention.stores.parquet_moves import Places
 from retention.stores.presence import refuse_lost
 from schemas.files import LOGGED_FILES
@@ -60,7 +60,7 @@ def survey(layout: Layout, format_: str, grace_ns: int) -> Survey | None:
         DamagedError: the log cannot be read, or is gone.
     """
     record = check_format(layout, format_)
-    found = _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout)
+    found = _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout, record)
     if found is None:
         refuse_lost(layout, record, lambda: False)
     return found
@@ -90,13 +90,15 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
     )
 
 
-def _parquet(layout: Layout) -> Survey | None:
+def _parquet(layout: Layout, record: FormatRecord | None) -> Survey | None:
     log = ParquetLog(layout)
     places = Places(layout, log)
-    state = log.read() if log.exists() else NOTHING
+    state = log.read() if log.exists() else before_first_entry()
     foreign = places.foreign(state)
-    if state is NOTHING and not foreign:
-        return None
+    if not state.table_id:
+        refuse_lost(layout, record, log.exists)
+        if not foreign:
+            return None
     number_bounds.refuse_impossible(layout, state.files)
     number_bounds.refuse_counters(layout, index.effective(state.counters, state.files))
     unfit = unfit_files(layout)

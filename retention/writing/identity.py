@@ -39,7 +39,7 @@ class BatchIdentity:
             )
         if self.writer in _TAKEN or self.writer.startswith(_QUERY):
             raise UsageError(
-                f"the writer {self.writer} is how topics count turns, or queries; name it otherwise"
+                f"the writer {self.writer} is how the engine counts; name it otherwise"
             )
 
     @property

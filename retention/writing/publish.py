@@ -115,17 +115,13 @@ def publish(
         if asks_consumers(opened):
             wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
             batch = replace(batch, wanted=wanted)
-        stored = Stored.at(opened, position)
-        answers = answer(batch, opened.config, stored, position.next_seq)
+        answers = answer(batch, opened.config, Stored.at(opened, position), position.next_seq)
         rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
         kept = _kept(batch, answers, rolled_up)
         rows = _numbered(batch.rows, answers.seqs, kept)
         staged = stage_rows(staging, rows, position.active, position.rule, position.next_seq)
-        staged = replace(
-            staged,
-            next_seq=_next_seq(answers, position.next_seq),
-            batches=keep_unstored_ids(opened, _unstored(batch, answers, kept), position),
-        )
+        ids = keep_unstored_ids(opened, _unstored(batch, answers, kept), position)
+        staged = replace(staged, next_seq=_next_seq(answers, position.next_seq), batches=ids)
         if run is None:
             return staged
         removal = remove_older(opened.store, position.inventory.files, rolled_up, staging, run)

@@ -167,7 +167,7 @@ def test_a_clock_behind_the_history_is_a_problem(orders: Commands) -> None:
     assert orders.run("apply", "--yes", "--allow-future", "--as-of", 4 * 10**18).exit_code == 0
     found = examined(orders, 4)["ORDERS", "clock"]
     assert found["result"] == "problem"
-    assert "--allow-rewind" in found["remedy"]
+    assert "retention repair clock ORDERS" in found["remedy"]
 
 
 def test_a_consumer_whose_state_contradicts_itself_is_a_problem(tmp_path: Path) -> None:

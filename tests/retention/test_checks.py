@@ -14,6 +14,8 @@ from retention.stores.layout import Layout
 from retention.stores.parquet_log import Entry, ParquetLog
 
 RECORD = {
+    "kind": "apply",
+    "status": "done",
     "as_of_ns": 1_700_000_000_000_000_000,
     "by_rule": {"max_age": 3},
     "next_seq": {2: 5, 10: 6},

@@ -52,6 +52,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> Objects:
     monkeypatch.setattr(files, "stat", store.stat)
     monkeypatch.setattr(files, "delete", store.delete)
     monkeypatch.setattr(leases, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(leases, "refuse_without_exclusion", lambda _: None)
     return store
 
 

@@ -96,7 +96,7 @@ def test_ttls_that_were_once_on_are_not_switched_off(orders: OpenedStream) -> No
 
 def test_a_run_interrupted_before_its_commit_is_settled_as_abandoned(orders: OpenedStream) -> None:
     history = history_of(orders.warehouse, orders.name)
-    history.begin(history.name_run(1), {"kind": "apply", "as_of_ns": NOW})
+    history.begin(history.name_run(1), {"kind": "apply", "status": "begun", "as_of_ns": NOW})
     with Engines("local") as engines:
         apply_now(orders, NOW - SECOND, engines, Guards())
     assert [record["status"] for record in history.outcomes()] == ["done", "abandoned"]
