@@ -96,6 +96,10 @@ FileRow: type[Placed] = create_model(
 """A row of `FILE_STATS`, as JSON."""
 
 
+_Committer = Annotated[str, Field(pattern=r"^[^/\\%\x00-\x1f]{1,256}$")]
+"""Who made a commit: a recorded run, or an append."""
+
+
 class LogEntry(Document):
     """An entry of the log of a Parquet stream; its version is that of its name."""
 
@@ -109,7 +113,7 @@ class LogEntry(Document):
     consumers: Natural | None = None
     released: Natural | None = None
     epoch: Natural | None = None
-    run: Name | None = None
+    run: _Committer | None = None
     metadata: dict[str, Any]
     table_id: Identifier | None = None
 

@@ -89,8 +89,7 @@ def publish(
 
     Message ids are remembered for `duplicate_window` by the times of the messages, also those of messages that were
     removed since or never stored, as by a server that is not restarted. Under `discard: new` everything that is stored
-    counts, but for what the limit of messages per subject would remove: the server removes that when it
-    stores a message, here the next `apply` does.
+    counts, but for what the limit of messages per subject would remove: here the next `apply` removes that.
 
     Args:
         opened: the stream; it is created if it does not exist.
@@ -100,8 +99,7 @@ def publish(
     Raises:
         UsageError: a line is no message, or its subject cannot be published to; it is named by its number.
         RefusedError: the broker's rules refuse a message; it is named by its number and the server's error code.
-        BusyError: the append lease is held, or rivals kept committing first; for a roll-up, also that another run
-            is at work.
+        BusyError: the append lease is held, or rivals kept committing first; for a roll-up, another run is at work.
     """
     refuse_topic_of(opened.config)
     now = opened.clock()

@@ -43,7 +43,9 @@ def retention(bucket: str) -> Callable[..., Any]:
     files.replace(f"{bucket}/retention.yaml", json.dumps(config).encode())
     open_warehouse(bucket).new_stream("ORDERS").publish(LINES.splitlines())
     line = '{"subject": "new.a", "data": "x"}'
-    return lambda *words: CliRunner().invoke(app, ["--warehouse", bucket, *words], input=line)
+    return lambda *words: CliRunner().invoke(
+        app, ["--warehouse", bucket, "--engine", "local", *words], input=line
+    )
 
 
 def test_where_conditions_are_dropped_every_write_is_refused_and_reading_goes_on(
