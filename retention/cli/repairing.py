@@ -94,11 +94,8 @@ def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
 @repair.command()
 def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Take rows with impossible sequences or sizes out of a stream or topic, and count on from the others."""
-    from retention.passes.repairing_sequences import find_impossible, repair_sequences
-
     settings = settings_of(ctx)
-    opened = settings.open().stream(stream).opened
-    done = repair_sequences(opened) if yes else find_impossible(opened)
+    done = settings.open().stream(stream).repair_sequences(yes=yes)
     if settings.format == "table":
         put_report(_sequence_lines(done))
     else:
@@ -168,11 +165,8 @@ def _returned_lines(found: RepairedReturned) -> Iterator[str]:
 @repair.command()
 def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
-    from retention.passes.repairing_foreign import find_foreign, repair_foreign
-
     settings = settings_of(ctx)
-    opened = settings.open().stream(stream).opened
-    found = repair_foreign(opened) if yes else find_foreign(opened)
+    found = settings.open().stream(stream).repair_foreign(yes=yes)
     if settings.format == "table":
         put_report(_foreign_lines(found))
     else:
