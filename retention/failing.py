@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retention.errors import RetentionError, StorageError, UsageError
-from retention.printable import sentence
+from retention.errors.printable import sentence
 
 _NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _OF_OBJECTS = "look at the bucket, the endpoint, the network and the credentials"

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.printable import sentence
+from retention.errors.printable import sentence
 from schemas.files import FILE_STATS
 
 _MOST_SHOWN = 80

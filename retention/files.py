@@ -15,10 +15,10 @@ from pyarrow import fs
 
 from retention import durable, syncs
 from retention.errors import UsageError
+from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.failing import telling
 from retention.object_store import file_system, has_bucket
 from retention.object_store import storage_options as _storage_options
-from retention.printable import NO_CREDENTIALS, has_credentials
 
 storage_options = _storage_options
 create_if_absent = durable.create_if_absent

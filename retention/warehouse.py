@@ -17,6 +17,7 @@ from retention.checks import parsed
 from retention.config import Config, StreamConfig
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
+from retention.errors.printable import visible
 from retention.find import find_config, no_such_stream
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
@@ -28,7 +29,6 @@ from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
-from retention.printable import visible
 from retention.run_names import started_ns
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out

@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from retention.errors import ConfigError
+from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.fields import refuse
-from retention.printable import NO_CREDENTIALS, has_credentials
 
 BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from retention.errors import RetentionError, StreamsFailedError
+from retention.errors.printable import visible
 from retention.failing import failure, first_line
-from retention.printable import visible
 from retention.units import SECOND
 
 Value = TypeVar("Value")

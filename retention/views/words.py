@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from retention.errors.printable import visible
 from retention.passes.ranges import Bounds
-from retention.printable import visible
 from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
 
 

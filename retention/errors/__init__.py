@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retention import printable
+from retention.errors import printable
 
 
 class RetentionError(Exception):
