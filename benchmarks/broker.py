@@ -20,8 +20,8 @@ import pyarrow as pa
 import retention
 from benchmarks.data import copy_warehouse, payloads, write_config
 from benchmarks.tasks import FIRST_TS_NS, STREAM
+from retention.core.message_rows import Storage
 from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
-from retention.rows import Storage
 from tests.support.nats_oracle import Nats, server, state_of
 
 SUBJECTS = 2_000

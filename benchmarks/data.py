@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 import retention
 from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM, Size
-from retention import rows
+from retention.core import message_rows
 from retention.writing.append import append_rows
 
 SHORTEST, LONGEST = 80, 120
@@ -96,7 +96,7 @@ def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
                 "ts_ns": FIRST_TS_NS + numbers * STEP_NS,
             }
         )
-        yield rows.complete(raw, "file")
+        yield message_rows.complete(raw, "file")
 
 
 def payloads(random: np.random.Generator, lengths: np.ndarray) -> pa.Array:

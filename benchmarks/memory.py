@@ -23,7 +23,7 @@ import retention
 from benchmarks.data import copy_warehouse, messages_of, survivors, write_config
 from benchmarks.meter import tree
 from benchmarks.tasks import FIRST_TS_NS, STREAM
-from retention import rows
+from retention.core import message_rows
 from retention.engines.java import launch_environment
 from retention.writing.append import append_rows
 
@@ -188,7 +188,7 @@ def _batches(size: Size, last: np.ndarray) -> Iterator[pa.Table]:
                 "ts_ns": FIRST_TS_NS + np.arange(start, start + count) * STEP_NS,
             }
         )
-        yield rows.complete(raw, "file")
+        yield message_rows.complete(raw, "file")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 
 from benchmarks import iggy_logs, metadata
 from retention import open_warehouse
+from retention.core.outcomes import Outcome
 from retention.passes.guards import Guards
-from retention.passes.outcomes import Outcome
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_actions import add_action
 from retention.stores.layout import Layout, new_path

@@ -23,7 +23,7 @@ from benchmarks.data import fingerprint, messages_of, payloads, ttl_settings, wr
 from benchmarks.meter import measure
 from benchmarks.processes import ContenderError, processes
 from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM, TTL_NAMES, Size, Task
-from retention import rows
+from retention.core import message_rows
 from retention.writing.append import append_rows
 
 SUBJECTS = 2_000
@@ -107,7 +107,7 @@ def _batches(size: Size, minutes: np.ndarray) -> Iterator[pa.Table]:
                 "ts_ns": FIRST_TS_NS + np.arange(start, start + size.messages) * STEP_NS,
             }
         )
-        yield rows.complete(raw, "file")
+        yield message_rows.complete(raw, "file")
 
 
 def _measured(directory: Path, size: Size, options: argparse.Namespace) -> Iterator[dict[str, Any]]:

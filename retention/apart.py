@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from retention import parquet_files
+from retention.core.inventory import DataFile
 from retention.parquet_files import ROW_GROUP_ROWS, messages_to
 from retention.rules.groups import classes_of, group_of, groups_among
-from retention.segments import DataFile
 
 HELD_BYTES = 32 << 20
 """About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""

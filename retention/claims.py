@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from retention.core.inventory import Claim, DataFile
 from retention.errors import DamagedError
-from retention.segments import Claim, DataFile
 
 CLAIMED = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
 """The columns of statistics of which a claim consists."""

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.apart import Held, write_apart
-from retention.hiding import in_ranges, joined
+from retention.core.inventory import DataFile, ReadCount
+from retention.core.message_rows import time_of
+from retention.core.seq_ranges import in_ranges, joined
 from retention.parquet_files import (
     ROW_GROUP_ROWS,
     compressed_bytes,
@@ -20,8 +22,6 @@ from retention.parquet_files import (
     open_messages,
     seq_bounds,
 )
-from retention.rows import time_of
-from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from schemas.messages import FILE_COLUMNS
 

@@ -18,9 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from retention.errors import UsageError
-from retention.iggy_units import parse_expiry, parse_topic_size
-from retention.units import (
+from retention.core.iggy_units import parse_expiry, parse_topic_size
+from retention.core.units import (
     DURATION_PATTERN,
     INT64_MAX,
     SIZE_PATTERN,
@@ -29,6 +28,7 @@ from retention.units import (
     parse_instant,
     parse_size,
 )
+from retention.errors import UsageError
 
 UNLIMITED = -1
 """How the server writes a limit that is off."""

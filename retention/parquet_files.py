@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import check_footer, check_rows
+from retention.core.inventory import DataFile, ReadCount
+from retention.core.seq_ranges import visible, with_seq
 from retention.errors import (
     DamagedError,
     ForeignRowsError,
@@ -24,9 +26,7 @@ from retention.errors import (
     StorageError,
 )
 from retention.failing import failure, first_line
-from retention.hiding import visible, with_seq
 from retention.row_stats import row_stats
-from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.subject_counts import count_subjects, pack
 from schemas.bounds import MAX_SEQ, MAX_SIZE

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.hiding import visible
+from retention.core.inventory import DataFile
+from retention.core.seq_ranges import visible
 from retention.parquet_files import (
     damaged,
     in_sequence_order,
@@ -17,7 +18,6 @@ from retention.parquet_files import (
     read_columns,
     seq_bounds,
 )
-from retention.segments import DataFile
 from schemas.messages import FILE_COLUMNS
 
 _UNKNOWN = (0, 2**63 - 1)

@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
-from retention.run_names import parsed
-from retention.segments import Counters, DataFile, Inventory
+from retention.core.inventory import Counters, DataFile, Inventory
+from retention.core.run_names import parsed
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from retention import parquet_files
 from retention.apart import write_apart
+from retention.core.inventory import DataFile, slot_of
 from retention.errors import VerificationError
 from retention.ports import Store
 from retention.rules.rolling import Active, RollRule, roll
-from retention.segments import DataFile, slot_of
 from schemas.messages import FILE_COLUMNS
 
 PARTITION = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retention.consuming.consumer import BatchConsumer
+from retention.core.units import parse_instant
 from retention.engines.choice import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.opened import OpenedStream
@@ -34,7 +35,6 @@ from retention.passes.repairing_sequences import (
 from retention.passes.run import apply_plan
 from retention.rules.removal import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
-from retention.units import parse_instant
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html
 from retention.views.latest import latest_of

@@ -15,6 +15,10 @@ from retention import files
 from retention.aliases import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.checks import parsed
 from retention.config import Config, StreamConfig
+from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
+from retention.core.run_names import started_ns
+from retention.core.subjects import TABLES, name_of_path, path_name
+from retention.core.units import parse_instant
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.errors.printable import visible
@@ -22,19 +26,15 @@ from retention.find import find_config, no_such_stream
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
-from retention.passes.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.passes.plan import Plan
 from retention.passes.planning import plan_stream
 from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
-from retention.run_names import started_ns
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
-from retention.subjects import TABLES, name_of_path, path_name
-from retention.units import parse_instant
 
 if TYPE_CHECKING:
     from retention.consuming.consumer import BatchConsumer

@@ -20,9 +20,9 @@ from pyarrow import csv
 
 from retention import open_warehouse
 from retention.config.words import explain_stream
+from retention.core.units import format_instant, format_size
 from retention.passes.report import Report
 from retention.stream import Stream
-from retention.units import format_instant, format_size
 from retention.views.display import groups_of, plan_headline, segments_text
 from retention.views.messages import Selection
 from retention.views.state import State

@@ -15,8 +15,8 @@ from retention.cli.output import finish, put_json, put_lines, put_outcomes, say
 from retention.cli.planning import planned
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
+from retention.core.outcomes import Outcome
 from retention.errors import UsageError
-from retention.passes.outcomes import Outcome
 
 if TYPE_CHECKING:
     from retention.passes.guards import Guards

@@ -19,8 +19,8 @@ from retention.cli.output import (
     say,
 )
 from retention.cli.settings import settings_of
+from retention.core.units import format_instant, format_size
 from retention.errors import UsageError
-from retention.units import format_instant, format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ def state(
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.passes.outcomes import failed, one_by_one
+    from retention.core.outcomes import failed, one_by_one
 
     now = warehouse.clock()
     outcomes = one_by_one(
@@ -242,8 +242,8 @@ def _put_states(states: Sequence[State]) -> None:
 
 
 def _message_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
-    from retention import kv
-    from retention.views.payloads import preview
+    from retention.core import kv
+    from retention.core.payload_preview import preview
 
     for table in tables:
         for batch in table.select(_SHOWN).to_batches():

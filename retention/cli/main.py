@@ -28,8 +28,8 @@ from retention.cli import (
 )
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
+from retention.core.outcomes import code_of, sentence_of
 from retention.errors import UsageError
-from retention.passes.outcomes import code_of, sentence_of
 
 _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
 _FLAGS = ("--debug",)

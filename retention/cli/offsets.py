@@ -9,7 +9,7 @@ import typer
 from retention.cli.arguments import OnePartition, OneTopic
 from retention.cli.output import put_json, put_lines, put_table
 from retention.cli.settings import Settings, settings_of
-from retention.units import format_instant
+from retention.core.units import format_instant
 
 if TYPE_CHECKING:
     from retention.views.offsets import OffsetInfo

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import typer
 
 from retention.cli.settings import Settings
+from retention.core.outcomes import Outcome, exit_code
 from retention.errors.printable import sentence, visible, visible_json
-from retention.passes.outcomes import Outcome, exit_code
 
 Value = TypeVar("Value")
 

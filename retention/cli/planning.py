@@ -13,8 +13,8 @@ from retention.cli.arguments import AsOf, Streams
 from retention.cli.output import finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
+from retention.core.outcomes import Outcome
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.passes.outcomes import Outcome
 
 if TYPE_CHECKING:
     from retention.passes.bounds import Estimate
@@ -108,8 +108,8 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 
 
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
+    from retention.core.outcomes import one_by_one
     from retention.passes.estimate import estimate
-    from retention.passes.outcomes import one_by_one
     from retention.views.display import estimate_text
     from retention.views.entries import estimate_entry
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from retention.cli.output import say
 from retention.cli.settings import Settings
+from retention.core.outcomes import Outcome, Watch
+from retention.core.progress import LOGGER
 from retention.errors.printable import sentence, visible
-from retention.pace import LOGGER
-from retention.passes.outcomes import Outcome, Watch
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from retention.cli.applying import agreed, asks
 from retention.cli.arguments import OnePartition, OneStream, OneTopic
 from retention.cli.output import finish, put_outcomes
 from retention.cli.settings import Settings, settings_of
+from retention.core.outcomes import Outcome, one_by_one
 from retention.errors import UsageError
-from retention.passes.outcomes import Outcome, one_by_one
 
 if TYPE_CHECKING:
     from retention.passes.plan import Plan

@@ -48,7 +48,7 @@ def clock(
 
 
 def _clock_lines(seen: ClockRepair, grace_ns: int) -> Iterator[str]:
-    from retention.units import format_instant
+    from retention.core.units import format_instant
 
     if seen.last_as_of_ns is None and not seen.wrong:
         yield f"{seen.stream}: no pass was ever made, so there is nothing to repair"
@@ -73,7 +73,7 @@ def _clock_lines(seen: ClockRepair, grace_ns: int) -> Iterator[str]:
 
 
 def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
-    from retention.units import format_duration, format_instant, format_size
+    from retention.core.units import format_duration, format_instant, format_size
     from retention.views.words import count
 
     yield f"  run {wrong.run}: {wrong.kind} as of {format_instant(wrong.as_of_ns)}"
@@ -143,7 +143,7 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 
 def _returned_lines(found: RepairedReturned) -> Iterator[str]:
-    from retention.units import format_size
+    from retention.core.units import format_size
     from retention.views.words import count
 
     if not found.commits:

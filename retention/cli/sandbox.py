@@ -13,9 +13,9 @@ import typer
 from retention.cli.looking import validate
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
+from retention.core.units import HOUR
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME
-from retention.units import HOUR
 
 _STREAM = "ORDERS"
 _SCHEMA = "retention.schema.json"

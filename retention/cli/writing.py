@@ -12,8 +12,8 @@ from retention.cli.arguments import OneStream
 from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
+from retention.core.outcomes import failed, one_by_one
 from retention.errors import UsageError
-from retention.passes.outcomes import failed, one_by_one
 
 if TYPE_CHECKING:
     from retention.writing.iggy_import import TopicImported

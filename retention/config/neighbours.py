@@ -10,8 +10,8 @@ from retention.config.document import Mistake, Place
 from retention.config.parts import StreamSource
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
+from retention.core.subjects import is_valid_filter, overlap
 from retention.fields import refusal
-from retention.subjects import is_valid_filter, overlap
 
 Written = Mapping[Place, Mapping[str, Any]]
 """Streams as they are written, some of them wrong in other ways."""

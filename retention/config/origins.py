@@ -8,14 +8,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from retention.config.mappings import is_mapping, is_transform
-from retention.fields import INVALID_CONFIG, Refusal, refusal
-from retention.subjects import (
+from retention.core.subjects import (
     is_subset,
     is_valid_filter,
     is_valid_name,
     is_valid_subject,
     overlap,
 )
+from retention.fields import INVALID_CONFIG, Refusal, refusal
 
 if TYPE_CHECKING:
     from retention.config.parts import StreamSource, SubjectTransform

@@ -6,6 +6,14 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from retention.core.subjects import (
+    MAX_NAME_LENGTH,
+    is_subset,
+    is_valid_filter,
+    is_valid_name,
+    overlap,
+)
+from retention.core.units import MILLISECOND, SECOND, format_duration
 from retention.fields import (
     INVALID_CONFIG,
     MAX_DESCRIPTION_BYTES,
@@ -13,8 +21,6 @@ from retention.fields import (
     Refusal,
     refusal,
 )
-from retention.subjects import MAX_NAME_LENGTH, is_subset, is_valid_filter, is_valid_name, overlap
-from retention.units import MILLISECOND, SECOND, format_duration
 from schemas.bounds import MAX_SEQ
 
 if TYPE_CHECKING:

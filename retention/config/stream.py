@@ -20,6 +20,8 @@ from retention.config.parts import (
 from retention.config.refusals import stream_refusals
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.refusals import consumers_refusals
+from retention.core.policy import Discard, Policy, Retention, Unmatched
+from retention.core.units import DAY, MINUTE
 from retention.fields import (
     UNLIMITED,
     Budget,
@@ -37,8 +39,6 @@ from retention.fields import (
     Span,
     refused,
 )
-from retention.policy import Discard, Policy, Retention, Unmatched
-from retention.units import DAY, MINUTE
 
 if TYPE_CHECKING:
     from retention.config.topic import TopicConfig

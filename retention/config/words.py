@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from retention.config.file import Config
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicStream
-from retention.policy import describe
-from retention.units import format_size, spell_duration
+from retention.core.policy import describe
+from retention.core.units import format_size, spell_duration
 
 
 def explain_config(config: Config) -> list[str]:

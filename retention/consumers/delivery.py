@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from retention.consumers.config import ConsumerConfig
+from retention.core.subjects import is_literal, is_subset, is_valid_filter
+from retention.core.units import INT64_MAX, MILLISECOND
 from retention.fields import Refusal, refusal
-from retention.subjects import is_literal, is_subset, is_valid_filter
-from retention.units import INT64_MAX, MILLISECOND
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from retention.consumers.config import ConsumerConfig
+from retention.core.subjects import is_subset, is_valid_filter, overlap
 from retention.fields import Refusal, refusal
-from retention.subjects import is_subset, is_valid_filter, overlap
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

@@ -11,14 +11,14 @@ from retention.consumers.delivery import mode_refusals, priority_refusals, start
 from retention.consumers.filters import filter_refusals, outside_refusals
 from retention.consumers.updates import CREATE_FAILED, update_refusals
 from retention.consumers.work_queues import overlap_refusals, work_queue_refusals
+from retention.core.subjects import MAX_NAME_LENGTH, is_valid_name
+from retention.core.units import format_duration
 from retention.fields import (
     MAX_DESCRIPTION_BYTES,
     MAX_METADATA_BYTES,
     Refusal,
     refusal,
 )
-from retention.subjects import MAX_NAME_LENGTH, is_valid_name
-from retention.units import format_duration
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

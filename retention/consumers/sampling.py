@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from retention.consumers.state import ConsumerState
-from retention.units import format_instant
+from retention.core.units import format_instant
 
 SAMPLED = pa.schema(
     [

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retention.consumers.config import ConsumerConfig, resolved
+from retention.core.subjects import is_valid_filter, overlap
 from retention.errors import UsageError
 from retention.fields import Refusal, refusal
-from retention.subjects import is_valid_filter, overlap
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

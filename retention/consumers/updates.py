@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from retention.consumers.config import ConsumerConfig, resolved
+from retention.core.units import format_duration
 from retention.fields import Refusal, refusal
-from retention.units import format_duration
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

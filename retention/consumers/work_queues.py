@@ -7,8 +7,8 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from retention.consumers.config import ConsumerConfig
+from retention.core.subjects import overlap
 from retention.fields import Refusal, refusal
-from retention.subjects import overlap
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

@@ -21,8 +21,8 @@ from retention.consumers.delivering import (
 )
 from retention.consumers.state import ConsumerState
 from retention.consuming.upcoming import Upcoming
+from retention.core.units import INT64_MAX
 from retention.errors import RefusedError, UsageError
-from retention.units import INT64_MAX
 
 DEFAULT_BATCH = 1000
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 from retention import files
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.state import ConsumerState
+from retention.core.subjects import path_name
 from retention.errors import BusyError, RefusedError
 from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
 from retention.stores.consumers import ConsumerRecord, ConsumerTable, no_consumer
 from retention.stores.lease import held
-from retention.subjects import path_name
 
 Outcome = TypeVar("Outcome")
 Work = Callable[[ConsumerState, ConsumerConfig], tuple[ConsumerState, Outcome]]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.delivering import Numbers
+from retention.core.inventory import Inventory
+from retention.core.spans import Spans, spans_of
+from retention.core.subjects import matching_mask
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
-from retention.rules.spans import Spans, spans_of
-from retention.segments import Inventory
 from retention.staging import PARTITION
-from retention.subjects import matching_mask
 from retention.views.latest import picked
 from retention.views.messages import files_of_span
 from schemas.messages import FILE_COLUMNS

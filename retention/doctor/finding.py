@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from retention.core.outcomes import sentence_of
 from retention.errors import RefusedError, VerificationError
-from retention.passes.outcomes import sentence_of
 
 Result = Literal["ok", "warning", "problem"]
 

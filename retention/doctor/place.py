@@ -8,10 +8,10 @@ from pathlib import Path
 
 from retention import files
 from retention.aliases import shared, shared_directories
+from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.errors import RetentionError
 from retention.stores.trial import commits_exclude, local_abilities, trial_place, write_and_read
-from retention.units import SECOND, format_size
 
 _CLOCKS_APART_MS = 5_000
 _LITTLE_ROOM = 1 << 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from retention import files
+from retention.core.units import DAY, format_instant
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
 from retention.opened import OpenedStream
@@ -17,7 +18,6 @@ from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
 from retention.stores.parquet_foreign import Unfit
 from retention.stores.survey import Survey, survey
-from retention.units import DAY, format_instant
 
 MANY_FILES = 200_000
 """More files than this make every plan slow, and segments needlessly small."""

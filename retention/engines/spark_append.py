@@ -13,8 +13,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from retention import rows
 from retention.apart import write_apart
+from retention.core import message_rows
+from retention.core.inventory import DataFile
 from retention.engines.attempts import attempts_of
 from retention.engines.spark_columns import ARRIVING, arriving
 from retention.engines.spark_source import Source, checked
@@ -27,7 +28,6 @@ from retention.engines.spark_tasks import (
     written_shares,
 )
 from retention.rules.rolling import Active, RollRule, roll
-from retention.segments import DataFile
 from retention.staging import Staged, Staging, described, numbered
 
 _SHARE = "part long, base long, messages long, bytes long"
@@ -50,8 +50,8 @@ class SortedFrame(KeptFrame):
     the same sequences.
     """
 
-    def __init__(self, frame: DataFrame, storage: rows.Storage, now_ns: int) -> None:
-        self._storage: rows.Storage = storage
+    def __init__(self, frame: DataFrame, storage: message_rows.Storage, now_ns: int) -> None:
+        self._storage: message_rows.Storage = storage
         super().__init__(arriving(frame, now_ns).sort(*ARRIVING))
 
     def stage(
@@ -105,7 +105,9 @@ class SortedFrame(KeptFrame):
         return sorted(stats, key=lambda one: one["min_seq"])
 
 
-def _roller(active: Active | None, rule: RollRule, next_seq: int, storage: rows.Storage) -> Task:
+def _roller(
+    active: Active | None, rule: RollRule, next_seq: int, storage: message_rows.Storage
+) -> Task:
     """The task that sees every row's time and lengths, in order."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,7 +123,7 @@ def _shares(
     batches: Iterable[pa.RecordBatch],
     active: Active | None,
     rule: RollRule,
-    start: tuple[int, rows.Storage],
+    start: tuple[int, message_rows.Storage],
 ) -> Iterator[tuple[int, int, int, int]]:
     next_seq, storage = start
     open_share: tuple[int, int] | None = None
@@ -129,7 +131,7 @@ def _shares(
     for batch in batches:
         parts = batch["place"].to_numpy() >> PART_BITS
         subject, blocks, payload = (batch[name] for name in ("subject", "headers", "payload"))
-        sizes = np.asarray(rows.accounted(subject, blocks, payload, storage))
+        sizes = np.asarray(message_rows.accounted(subject, blocks, payload, storage))
         seqs = np.arange(next_seq, next_seq + len(sizes))
         next_seq += len(sizes)
         for piece in roll(active, seqs, sizes, batch["ts_ns"].to_numpy(), rule):
@@ -152,7 +154,7 @@ def _runs(parts: np.ndarray, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield from pairwise(edges)
 
 
-def _writer(placed: dict[int, list[Share]], storage: rows.Storage, attempts: int) -> Task:
+def _writer(placed: dict[int, list[Share]], storage: message_rows.Storage, attempts: int) -> Task:
     """The task that writes one partition's files, and answers with rows of `FILE_STATS` for each share."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,8 +165,12 @@ def _writer(placed: dict[int, list[Share]], storage: rows.Storage, attempts: int
     return run
 
 
-def _write_share(source: Source, storage: rows.Storage, share: Share) -> list[dict[str, Any]]:
-    completed = (rows.complete(checked(table), storage) for table in source.take(share.messages))
+def _write_share(
+    source: Source, storage: message_rows.Storage, share: Share
+) -> list[dict[str, Any]]:
+    completed = (
+        message_rows.complete(checked(table), storage) for table in source.take(share.messages)
+    )
     own = [file.of_attempt() for file in share.files]
     written = write_apart(own, numbered(completed, share.first_seq))
     wrote = {

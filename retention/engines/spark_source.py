@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.headers import MAX_BLOCK_BYTES
+from retention.core.subjects import valid_mask
 from retention.errors import UsageError
-from retention.headers import MAX_BLOCK_BYTES
 from retention.parquet_files import ROW_GROUP_ROWS
-from retention.subjects import valid_mask
 
 _HELD_BYTES = 64 << 20
 _BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"

@@ -15,6 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from retention import parquet_files
+from retention.core.inventory import DataFile
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
 from retention.engines.attempts import attempts_of
 from retention.engines.spark_source import Source
 from retention.engines.spark_tasks import (
@@ -27,13 +30,10 @@ from retention.engines.spark_tasks import (
     written_shares,
 )
 from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
-from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_pieces import Piece, Pieces, clipped
 from retention.rules.topic_rolling import Batch, record_sizes, with_headers
-from retention.segments import DataFile
 from retention.staging import Staging, described
-from retention.topic_policy import TopicPolicy
 
 Completing = Callable[[pa.Table, int, Sequence[Batch], Array], pa.Table]
 """Rows of `FILE_COLUMNS`: of rows `COLUMNS`, their partition, their batches, and the bytes they are counted with."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import headers, kv
+from retention.core import headers, kv
 from retention.errors import UsageError
 
 PUBLISHED = pa.schema(
@@ -23,7 +23,7 @@ PUBLISHED = pa.schema(
         pa.field("line", pa.int64(), nullable=False),
     ]
 )
-"""One row per message to publish: what `retention.rows.complete` takes, and its line's number."""
+"""One row per message to publish: what `retention.core.message_rows.complete` takes, and its line's number."""
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
 _INT64 = range(-(2**63), 2**63)

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from retention import files
 from retention.checks import parsed
+from retention.core.message_rows import Storage, sizes
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive, s2
-from retention.rows import Storage, sizes
 from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 
 RAW_ROWS = pa.schema(
@@ -27,7 +27,7 @@ RAW_ROWS = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row per message of a backup: what `retention.rows.complete` takes."""
+"""One row per message of a backup: what `retention.core.message_rows.complete` takes."""
 
 DIRECTORY_CONFIG = "backup.json"
 DIRECTORY_ARCHIVE = "stream.tar.s2"

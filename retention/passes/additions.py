@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention.copies import Copied, Copy, copy_without
+from retention.core.inventory import DataFile, ReadCount
+from retention.core.message_rows import complete
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError
 from retention.opened import OpenedStream
@@ -14,9 +16,7 @@ from retention.passes.plan import Plan
 from retention.passes.position import locate
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
-from retention.rows import complete
 from retention.rules import markers
-from retention.segments import DataFile, ReadCount
 from retention.staging import PARTITION, Staged, Staging, stage_rows
 
 

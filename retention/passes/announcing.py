@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import ReadCount
+from retention.core.policy import Policy
+from retention.core.spans import Array
 from retention.passes.probe import Asks
 from retention.passes.verdicts import reached, stop_of
-from retention.policy import Policy
 from retention.rules import MAX_AGE, MSG_TTL, RULES, markers
 from retention.rules.judge import (
     STAYS,
@@ -26,8 +28,6 @@ from retention.rules.judge import (
 from retention.rules.markers import BY_AGE, BY_TTL, DEATHS, Totals
 from retention.rules.one_pass import OnePass
 from retention.rules.replay import replay
-from retention.rules.spans import Array
-from retention.segments import ReadCount
 from schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = [RULES.index(MAX_AGE), RULES.index(MSG_TTL)]

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from retention import files
+from retention.core.inventory import DataFile, ReadCount
 from retention.engines.choice import Engines
 from retention.errors import VerificationError
 from retention.opened import OpenedStream
 from retention.parquet_files import damaged, open_messages
 from retention.ports import Snapshot
 from retention.rules import RULES
-from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.stores.archives import (
     ArchivedFile,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.units import MINUTE, SECOND, format_duration, format_instant, format_size
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL
-from retention.units import MINUTE, SECOND, format_duration, format_instant, format_size
 from schemas.messages import NEVER
 
 

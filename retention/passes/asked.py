@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
+from retention.core.subjects import matches
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation, find
 from retention.passes.explain_topic import explain_removal
 from retention.passes.plan import Plan
 from retention.rules.removal import Delete, MessageRequest, Purge, Request
 from retention.rules.segment_removal import DeleteSegments
-from retention.subjects import matches
 
 
 def explain_asked(

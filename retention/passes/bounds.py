@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from retention.core.inventory import Inventory
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
 from retention.passes.ranges import Bounds, Losses, Range, losses, spared
-from retention.policy import Policy
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array, Spans
-from retention.segments import Inventory
 
 
 @dataclass(frozen=True)

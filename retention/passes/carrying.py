@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from retention.core.inventory import ReadCount
+from retention.core.units import SECOND
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError
 from retention.opened import OpenedStream
@@ -25,9 +27,7 @@ from retention.passes.undo_records import keep_for_undo
 from retention.passes.verify import check_pins
 from retention.ports import Snapshot, Swap
 from retention.rules.removal import as_json
-from retention.segments import ReadCount
 from retention.staging import PARTITION
-from retention.units import SECOND
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 

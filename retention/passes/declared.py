@@ -13,10 +13,10 @@ from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.inactivity import in_use
 from retention.consumers.listed import listed_consumers
 from retention.consumers.state import ConsumerState
+from retention.core.inventory import Inventory
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.starting import state_at_start
-from retention.segments import Inventory
 from retention.stores.consumers import Change, ConsumerRecord
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from retention.core.spans import Array
 from retention.opened import OpenedStream
 from retention.passes.held import HeldSegments
 from retention.passes.held_segments import held_segments
@@ -23,7 +24,6 @@ from retention.passes.topics import (
 from retention.passes.verdicts import make_topic_plan
 from retention.rules.iggy import reached_by
 from retention.rules.segment_removal import DeleteSegments, fates_asked
-from retention.rules.spans import Array
 from retention.rules.topic_segments import STAYS, TopicSegments
 
 

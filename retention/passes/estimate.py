@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from retention.core.inventory import Inventory
+from retention.core.spans import spans_of
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
@@ -15,8 +17,6 @@ from retention.passes.ranges import Bounds
 from retention.passes.release_bounds import released_bounds
 from retention.passes.releasing import decide_release
 from retention.passes.topics import look_at_topic
-from retention.rules.spans import spans_of
-from retention.segments import Inventory
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import Inventory
+from retention.core.spans import Array, joined, spans_of
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
@@ -22,8 +24,6 @@ from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
 from retention.rules import RULES
 from retention.rules.judge import STAYS, judge, settled
-from retention.rules.spans import Array, joined, spans_of
-from retention.segments import Inventory
 
 
 @dataclass(frozen=True)

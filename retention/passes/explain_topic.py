@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from retention import parquet_files
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation
@@ -19,8 +21,6 @@ from retention.rules.iggy_modern import budget_of
 from retention.rules.removal import Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.rules.topic_segments import ASKED, BY_SIZE, STAYS
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND, format_duration, format_instant, format_size
 
 _NARROW = ("seq", "subject", "ts_ns", "size")
 

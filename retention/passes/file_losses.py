@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
 from retention.passes.left import Left
-from retention.policy import Policy
 from retention.rules import RULES
-from retention.rules.spans import Array, Spans
 from schemas.plan import REMOVED_RANGES
 
 

@@ -14,6 +14,7 @@ from retention.consumers.inactivity import in_use
 from retention.consumers.replies import ACKS, Malformed, together
 from retention.consumers.state import ConsumerState, contradictions
 from retention.consumers.unseen import Numbers
+from retention.core.inventory import Inventory
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack_log import AckLog, LogSlice, Parsed, parse_slice
@@ -23,7 +24,6 @@ from retention.passes.interests import interest_of
 from retention.passes.log_places import place_at_end, refuse_another_log, rows_folded
 from retention.passes.matching import matching_seqs
 from retention.passes.position import next_seq
-from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 PIECE_ROWS = 2_000_000

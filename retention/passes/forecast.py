@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from retention.core.inventory import Inventory
+from retention.core.policy import Policy
+from retention.core.units import DAY, HOUR, WEEK
 from retention.passes.bounds import removal_of
 from retention.passes.ranges import losses
-from retention.policy import Policy
 from retention.ports import Later
 from retention.rules.due import next_due
 from retention.rules.heads import before, ends_before
 from retention.rules.one_pass import OnePass, one_pass
-from retention.segments import Inventory
-from retention.units import DAY, HOUR, WEEK
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)

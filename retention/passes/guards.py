@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.history import History
@@ -15,7 +16,6 @@ from retention.rules.removal import Delete, MessageRequest, Purge, Request
 from retention.rules.segment_removal import DeleteSegments
 from retention.stores.consumers import ConsumerTable
 from retention.stores.offsets import OffsetTable
-from retention.units import format_instant
 
 
 @dataclass(frozen=True)

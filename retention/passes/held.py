@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.policy import HoldAction
+from retention.core.policy import HoldAction
 from retention.rules.holding import ANYBODY
 from schemas.plan import RULE_NAMES
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from retention.core.spans import Array
 from retention.passes.held import HeldForReader, HeldIn, HeldSegments
 from retention.passes.verdicts import segment_numbers
 from retention.rules import RULES
 from retention.rules.judge import STAYS
-from retention.rules.spans import Array
 from retention.stores.offsets import Offsets, Reader, StoredOffset
 
 

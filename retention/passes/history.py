@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retention import files, run_names
+from retention import files
 from retention.checks import checked, parsed, unchecked
-from retention.documents import RunRecord, judge
+from retention.core import run_names
+from retention.core.documents import RunRecord, judge
+from retention.core.inventory import Counters
+from retention.core.run_names import RunName
+from retention.core.subjects import path_name
 from retention.errors import DamagedError
-from retention.run_names import RunName
-from retention.segments import Counters
 from retention.steps import Step, reached
-from retention.subjects import path_name
 
 REPAIR = "repair"
 """What the records of runs that mend a stream have as their kind."""

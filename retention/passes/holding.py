@@ -8,11 +8,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from retention.core.inventory import ReadCount
+from retention.core.policy import HoldRule
 from retention.passes.audience import Audience
 from retention.passes.held import Held, summed
 from retention.passes.probe import Asks
 from retention.passes.verdicts import stop_of
-from retention.policy import HoldRule
 from retention.rules.holding import (
     AT_ANY_AGE,
     Budget,
@@ -28,7 +29,6 @@ from retention.rules.holding import (
 from retention.rules.judge import Answer, Question
 from retention.rules.one_pass import OnePass
 from retention.rules.release import Interest
-from retention.segments import ReadCount
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from retention.consumers.filters import filters_of
 from retention.consumers.inactivity import is_over
+from retention.core.inventory import Inventory
 from retention.opened import OpenedStream
 from retention.passes.audience import Audience, Pin
 from retention.passes.declared import declared
 from retention.passes.position import next_seq
 from retention.passes.unsound import refuse_unsound
 from retention.rules.release import Interest
-from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 

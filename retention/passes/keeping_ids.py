@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
-from retention.hiding import in_ranges
+from retention.core.inventory import DataFile, ReadCount
+from retention.core.message_rows import younger
+from retention.core.seq_ranges import in_ranges
+from retention.core.spans import Array
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.plan import Plan
 from retention.passes.position import Position
 from retention.ports import Snapshot
-from retention.rows import younger
-from retention.rules.spans import Array
-from retention.segments import DataFile, ReadCount
 from retention.stores.digests import ids_in
 from retention.stores.kept_ids import UNSTORED_IDS, IdDigests, RemovedIds, UnstoredIds
 from retention.stores.layout import Layout

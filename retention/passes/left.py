@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.hiding import in_ranges
+from retention.core.inventory import Inventory, ReadCount
+from retention.core.seq_ranges import in_ranges
+from retention.core.spans import Array
 from retention.ports import Store
-from retention.rules.spans import Array
-from retention.segments import Inventory, ReadCount
 from schemas.plan import REMOVED_RANGES
 
 _NOTHING = np.zeros((0, 2), dtype=np.int64)

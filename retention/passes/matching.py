@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.unseen import Numbers
+from retention.core.inventory import Inventory
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.rules.release import Interest
-from retention.segments import Inventory
 
 
 def matching_seqs(opened: OpenedStream, inventory: Inventory, interest: Interest) -> Numbers | None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from retention.policy import HoldRule, Policy
+from retention.core.policy import HoldRule, Policy
+from retention.core.units import format_duration, format_size
 from retention.rules.holding import Hold
 from retention.rules.release import Interest, released
-from retention.units import format_duration, format_size
 
 
 def needs_of(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> tuple[bool, str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from retention.core.inventory import Counters
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.editing import count_edit
@@ -13,7 +14,6 @@ from retention.passes.history import history_of
 from retention.passes.topics import refuse_partition, topic_of
 from retention.rules.removal import Request
 from retention.rules.segment_removal import DeleteSegments
-from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
 

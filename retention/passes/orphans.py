@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from retention import files
+from retention.core.subjects import path_name
 from retention.opened import OpenedStream
 from retention.passes.exchange import DIRECTORY
 from retention.passes.history import history_of
 from retention.stores import consumers, offsets
 from retention.stores.layout import Layout
 from retention.stores.strays import strays
-from retention.subjects import path_name
 
 
 @dataclass(frozen=True)

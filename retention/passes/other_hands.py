@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.core.inventory import DataFile
+from retention.core.spans import Array
 from retention.errors import RefusedError, VerificationError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.ports import Snapshot
-from retention.rules.spans import Array
-from retention.segments import DataFile
 from retention.stores import delta_history, swaps
 from retention.stores.layout import Layout, identities
 

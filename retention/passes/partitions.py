@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import Inventory
+from retention.core.units import MICROSECOND
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.ports import Snapshot
 from retention.rules.rolling import Active
 from retention.rules.topic_rolling import Tail
-from retention.segments import Inventory
 from retention.stores import number_bounds
-from retention.units import MICROSECOND
 
 TURN = "retention/turn"
 """Under this name, beside those of writers, the log counts the batches that named no partition."""

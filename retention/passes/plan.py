@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import ReadCount
+from retention.core.policy import Policy
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast
 from retention.passes.held import Held, HeldSegments
-from retention.policy import Policy
 from retention.rules.removal import Request, as_json
-from retention.segments import ReadCount
 from schemas.files import LOGGED_FILES
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 

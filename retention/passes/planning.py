@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from retention.core.inventory import Inventory, ReadCount
+from retention.core.policy import Policy
+from retention.core.spans import spans_of
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.announcing import Announced, Announcer, without_markers
@@ -23,7 +26,6 @@ from retention.passes.probe import Rows
 from retention.passes.releasing import left_by_consumers
 from retention.passes.topic_due import plan_topic
 from retention.passes.verdicts import make_plan
-from retention.policy import Policy
 from retention.ports import Later, Mark, Outlook, Snapshot
 from retention.rules.by_file import by_file
 from retention.rules.due import next_due
@@ -31,8 +33,6 @@ from retention.rules.heads import before, ends_before
 from retention.rules.judge import Answer, answer
 from retention.rules.needless import unread
 from retention.rules.one_pass import OnePass, one_pass
-from retention.rules.spans import spans_of
-from retention.segments import Inventory, ReadCount
 from retention.stores import due
 from schemas.messages import NEVER
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import Inventory
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.ports import Snapshot
 from retention.rules.rolling import Active, RollRule
-from retention.segments import Inventory
 from retention.staging import PARTITION, Staged, Staging, numbered, stage_rows
 from retention.stores import number_bounds
 

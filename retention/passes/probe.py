@@ -10,14 +10,14 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from retention.core.inventory import DataFile, ReadCount
+from retention.core.spans import Array, Spans
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.exchange import fetched
 from retention.passes.left import Left, shown
 from retention.rules.judge import SpanRows
-from retention.rules.spans import Array, Spans
-from retention.segments import DataFile, ReadCount
 from schemas.messages import RULE_COLUMNS
 
 Told = TypeVar("Told")

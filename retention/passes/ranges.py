@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import Array
 from retention.rules import (
     LIMIT_RULES,
     MAX_AGE,
@@ -19,7 +20,6 @@ from retention.rules import (
 )
 from retention.rules.markers import Totals
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array
 from retention.rules.ttl import most_due
 
 _LIMITS = (MAX_MSGS, MAX_BYTES, MAX_MSGS_PER_SUBJECT)

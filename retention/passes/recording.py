@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.copies import Copied
+from retention.core.inventory import Claim, DataFile, ReadCount
+from retention.core.seq_ranges import joined
 from retention.engines.choice import Engines
-from retention.hiding import joined
 from retention.opened import OpenedStream
 from retention.parquet_files import describe
 from retention.passes.plan import Plan
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
-from retention.segments import Claim, DataFile, ReadCount
 from retention.stores.released import record_row
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
 

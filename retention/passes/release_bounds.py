@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from retention.core.inventory import Inventory
+from retention.core.policy import Policy
+from retention.core.spans import Spans
 from retention.passes.bounds import Estimate, segment_bounds, size_of, whole_only
 from retention.passes.ranges import Bounds, Range
-from retention.policy import Policy
 from retention.rules.release import Release
-from retention.rules.spans import Spans
-from retention.segments import Inventory
 
 
 def released_bounds(

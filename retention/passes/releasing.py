@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from retention.core.inventory import Inventory, ReadCount
+from retention.core.policy import Policy, Unmatched
+from retention.core.spans import Array, Spans, spans_of
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.left import Left, untouched
 from retention.passes.probe import Rows
-from retention.policy import Policy, Unmatched
 from retention.row_stats import counted, row_stats
 from retention.rules import RULES
 from retention.rules.judge import STAYS, SpanRows, removed_ranges
 from retention.rules.release import Interest, Release, refined, release, released
-from retention.rules.spans import Array, Spans, spans_of
-from retention.segments import Inventory, ReadCount
 from retention.subject_counts import count_subjects
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from retention.core.inventory import Inventory
+from retention.core.spans import Array, Spans, spans_of
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.opened import OpenedStream
@@ -23,8 +25,6 @@ from retention.rules import removal
 from retention.rules.judge import Answer
 from retention.rules.removal import Delete, MessageRequest, Purge, Removal, Request
 from retention.rules.segment_removal import DeleteSegments
-from retention.rules.spans import Array, Spans, spans_of
-from retention.segments import Inventory
 from schemas.plan import REMOVED_RANGES
 
 _AT_ONCE = 512

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from retention.core.run_names import parsed
+from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.history import UNKNOWN, History, history_of
 from retention.passes.settling import settle_interrupted
-from retention.run_names import parsed
 from retention.stores.lease import lease
-from retention.units import SECOND, format_instant
 
 REPAIR = "repair"
 """What the run history calls what mends a stream."""

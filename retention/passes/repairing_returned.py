@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from retention import files
 from retention.copies import Copied, Copy, copy_without
+from retention.core.inventory import DataFile
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -28,7 +29,6 @@ from retention.passes.history import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Returned, Snapshot, Swap
-from retention.segments import DataFile
 from retention.stores import index
 from retention.stores.layout import Layout
 from retention.stores.lease import lease

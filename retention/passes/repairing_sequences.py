@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from retention.consumers.state import up_to
 from retention.copies import Copy, copy_without
+from retention.core.inventory import Counters, DataFile
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns, stats_table
@@ -20,7 +21,6 @@ from retention.passes.history import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
-from retention.segments import Counters, DataFile
 from retention.staging import PARTITION
 from retention.stores import doubles, index
 from retention.stores.consumers import ConsumerRecord, ConsumerTable

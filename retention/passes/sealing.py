@@ -6,16 +6,16 @@ import uuid
 
 import numpy as np
 
+from retention.core.inventory import Inventory
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.opened import OpenedStream
 from retention.passes.plan import Plan
 from retention.passes.topics import segments_of
 from retention.ports import Snapshot, Swap
 from retention.rules.topic_rolling import is_aged
-from retention.segments import Inventory
 from retention.steps import Step, reached
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20

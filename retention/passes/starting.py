@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.state import ConsumerState, new_state, with_lasts
+from retention.core.inventory import Inventory
+from retention.core.subjects import matching_mask
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import next_seq
-from retention.segments import Inventory
-from retention.subjects import matching_mask
 
 
 def state_at_start(

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from retention.core.inventory import ReadCount
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.held import HeldSegments
@@ -13,11 +16,8 @@ from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.topics import TopicLook, look_at_topic, pins_of
 from retention.ports import Mark, Snapshot
 from retention.rules.topic_due import next_due
-from retention.segments import ReadCount
 from retention.stores import due
 from retention.stores.offsets import OffsetTable
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND
 from schemas.messages import NEVER
 
 

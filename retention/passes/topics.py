@@ -9,6 +9,10 @@ import numpy as np
 
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
+from retention.core.inventory import Inventory
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
 from retention.errors import UsageError
 from retention.find import CONFIG_NAME
 from retention.opened import OpenedStream
@@ -22,13 +26,9 @@ from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy import TopicPass, topic_pass
 from retention.rules.judge import STAYS
-from retention.rules.spans import Array
 from retention.rules.topic_rolling import is_aged
 from retention.rules.topic_segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
-from retention.segments import Inventory
 from retention.stores.offsets import Offsets, OffsetTable
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND
 
 OFFSETS = "offsets"
 """What pins call the stored offsets of a topic."""

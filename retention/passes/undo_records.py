@@ -8,8 +8,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from retention import files
+from retention.core.file_records import judge_files
 from retention.errors import DamagedError, RefusedError
-from retention.file_records import judge_files
 from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.steps import Step, reached

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import Inventory
+from retention.core.policy import Policy
+from retention.core.spans import Array
 from retention.passes.audience import Pin
 from retention.passes.file_losses import ByMetadata, FileLosses, file_losses, with_released
 from retention.passes.left import Left
 from retention.passes.plan import Plan, SegmentCounts
-from retention.policy import Policy
 from retention.rules import RULES
 from retention.rules.judge import STAYS, Answer, settled
 from retention.rules.one_pass import OnePass
 from retention.rules.removal import Removal
-from retention.rules.spans import Array
-from retention.segments import Inventory
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES
 
 

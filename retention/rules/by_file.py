@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import Array, spans_of
 from retention.rules.limits import HeadCut
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.per_subject import Apart, Beyond, Lasts, Share
-from retention.rules.spans import Array, spans_of
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans, joined
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array, Spans, joined
 from schemas.messages import NEVER
 
 _BEFORE_ALL = np.iinfo(np.int64).min

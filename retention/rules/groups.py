@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.rules.spans import Array
+from retention.core.spans import Array
 from schemas.messages import NEVER
 
 SMALL_BYTES = 64 << 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from retention.policy import Policy
+from retention.core.policy import Policy
 from retention.rules.one_pass import OnePass
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import ReadCount
+from retention.core.spans import Array, Spans, joined
 from retention.rules.judge import (
     STAYS,
     Answer,
@@ -21,8 +23,6 @@ from retention.rules.judge import (
 from retention.rules.judge import settled as settled_rules
 from retention.rules.limits import head_cut, lowest_until
 from retention.rules.release import Interest, encoded
-from retention.rules.spans import Array, Spans, joined
-from retention.segments import ReadCount
 from schemas.plan import HELD_RANGES
 
 ANYBODY = -1

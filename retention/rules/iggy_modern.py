@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from retention.rules.spans import Array
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import INT64_MAX
 from retention.rules.topic_segments import (
     BY_AGE,
     BY_SIZE,
@@ -15,8 +17,6 @@ from retention.rules.topic_segments import (
     is_free,
     leading,
 )
-from retention.topic_policy import TopicPolicy
-from retention.units import INT64_MAX
 
 
 def fates_modern(

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from retention.rules.spans import Array
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
 from retention.rules.topic_segments import (
     BY_AGE,
     BY_SIZE,
@@ -16,7 +17,6 @@ from retention.rules.topic_segments import (
     expired,
     is_free,
 )
-from retention.topic_policy import TopicPolicy
 
 
 def fates_v8(

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import ReadCount
+from retention.core.spans import Array
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
 from retention.rules.expiry import expires, first_young
 from retention.rules.limits import lowest_until
 from retention.rules.per_subject import Apart, Lasts, Share, surplus_rows
-from retention.rules.spans import Array
 from retention.rules.ttl import passed
-from retention.segments import ReadCount
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import HELD_RANGES, REMOVED_RANGES
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.headers import MARKER_REASON, ROLLUP, TTL, build
-from retention.policy import Policy
-from retention.rows import accounted
-from retention.rules.spans import Array
-from retention.units import SECOND, go_duration
+from retention.core.headers import MARKER_REASON, ROLLUP, TTL, build
+from retention.core.message_rows import accounted
+from retention.core.policy import Policy
+from retention.core.spans import Array
+from retention.core.units import SECOND, go_duration
 from schemas.plan import PLANNED_MARKERS
 
 BY_AGE, BY_TTL = 0, 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from retention.core.inventory import ReadCount
+from retention.core.spans import Array
 from retention.rules.judge import Answer
 from retention.rules.one_pass import OnePass
-from retention.rules.spans import Array
 from retention.rules.ttl import most_due
-from retention.segments import ReadCount
 from schemas.plan import REMOVED_RANGES
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh32_intdigest
 
-from retention.rules.spans import Array
+from retention.core.spans import Array
 
 IN_TURN = -1
 """Stands for the partition whose turn it is."""

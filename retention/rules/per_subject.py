@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.spans import Array
 from retention.errors import DamagedError
-from retention.rules.spans import Array
 
 _RANGE_ROWS = 65_536
 """Subjects that are numbered at once: a table of so many stays in a processor's cache."""

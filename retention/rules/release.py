@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.policy import Unmatched
-from retention.rules.spans import Array, Spans
-from retention.subjects import matching_mask
+from retention.core.policy import Unmatched
+from retention.core.spans import Array, Spans
+from retention.core.subjects import matching_mask
 
 _NO_SEQS = np.zeros(0, dtype=np.int64)
 

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from retention.core.spans import Array, Spans
+from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
 from retention.rules import DELETE, DELETE_SEGMENTS, PURGE, RULES
 from retention.rules.judge import STAYS, Answer, SpanRows, removed_ranges
 from retention.rules.limits import HeadCut, head_cut
 from retention.rules.segment_removal import DeleteSegments
-from retention.rules.spans import Array, Spans
-from retention.subjects import is_valid_filter, matching_mask
 from schemas.messages import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import Array
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES, markers
 from retention.rules.judge import STAYS
-from retention.rules.spans import Array
 from schemas.messages import NEVER
 from schemas.plan import PLANNED_MARKERS
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from retention.core.spans import Array
 from retention.errors import UsageError
 from retention.rules import DELETE_SEGMENTS
-from retention.rules.spans import Array
 from retention.rules.topic_segments import ASKED, TopicSegments, is_free, leading
 
 MOST_SEGMENTS = 2**32 - 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
 from retention.rules.partitioning import IN_TURN, partition_in_turn
-from retention.rules.spans import Array
 from retention.rules.topic_rolling import Batch, Tail, laid
-from retention.topic_policy import TopicPolicy
 
 
 class TopicEnds:

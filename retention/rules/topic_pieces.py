@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from retention.rules.spans import Array
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_rolling import Batch, framing, whole_batches
-from retention.topic_policy import TopicPolicy
 
 
 @dataclass(frozen=True)

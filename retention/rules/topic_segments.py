@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from retention.rules.spans import Array
-from retention.topic_policy import TopicPolicy
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
 
 STAYS, BY_AGE, BY_SIZE, ASKED = 0, 1, 2, 3
 """What becomes of a segment."""

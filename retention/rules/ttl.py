@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retention.rules.spans import Array, Spans
+from retention.core.spans import Array, Spans
 
 
 @dataclass(frozen=True)

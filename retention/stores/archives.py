@@ -11,11 +11,11 @@ import numpy as np
 
 from retention import files
 from retention.checks import checked, parsed, unchecked
-from retention.documents import ArchiveManifest, judge
+from retention.core.documents import ArchiveManifest, judge
+from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError
-from retention.segments import NO_RANGES, DataFile
 from retention.steps import Step, reached
-from retention.subjects import path_name
 
 FORMAT_VERSION = 1
 KIND = "retention archive"

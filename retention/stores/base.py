@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from retention import files
 from retention.claims import claims_of
+from retention.core.inventory import Counters, DataFile
 from retention.errors import UsageError
 from retention.ports import Returned, Snapshot
-from retention.segments import Counters, DataFile
 from retention.steps import Step, reached
 from retention.stores import digests, doubles, index
 from retention.stores.exclusion import refuse_without_exclusion

@@ -18,11 +18,11 @@ from retention.checks import checked, parsed, unchecked
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
-from retention.documents import KeptConsumer, judge
+from retention.core.documents import KeptConsumer, judge
+from retention.core.inventory import Counters
+from retention.core.subjects import name_of_path, path_name
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
-from retention.segments import Counters
 from retention.stores.versions import Versions, versions_in
-from retention.subjects import name_of_path, path_name
 
 DIRECTORY = "consumers"
 """Below the stream's root."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from retention.core.inventory import Counters, Inventory
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -21,7 +22,6 @@ from retention.errors import (
 )
 from retention.failing import first_line
 from retention.ports import Mark, Outlook, Returned, Snapshot, Swap
-from retention.segments import Counters, Inventory
 from retention.steps import Step, reached
 from retention.stores import (
     delta_grace,

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from retention import files
+from retention.core.inventory import EPOCH
 from retention.ports import Mark
-from retention.segments import EPOCH
 from retention.stores import delta_history
 from retention.stores.layout import Layout, leaving
 from retention.stores.seals import seal_of

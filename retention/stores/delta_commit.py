@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from retention import files
+from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.errors import (
     CommitUnknownError,
     HiddenRowsError,
@@ -26,7 +27,6 @@ from retention.errors import (
 )
 from retention.failing import first_line
 from retention.ports import Swap
-from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action

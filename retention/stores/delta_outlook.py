@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from retention.core.inventory import DataFile, Inventory, ReadCount
 from retention.ports import Mark
-from retention.segments import DataFile, Inventory, ReadCount
 from retention.stores import doubles, index, number_bounds
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_changes import Changes, changes

@@ -14,16 +14,16 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from retention import files
+from retention.core.inventory import Counters
+from retention.core.subjects import TABLES
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.failing import failure, first_line, telling
 from retention.ports import Mark
-from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores import delta_history, delta_transactions
 from retention.stores.delta_grace import grace_properties
 from retention.stores.delta_rules import TableRules, examine
 from retention.stores.layout import Layout, leaving
-from retention.subjects import TABLES
 from schemas.files import LOGGED_FILES
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 

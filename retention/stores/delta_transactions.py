@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.errors import BusyError, DamagedError
-from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.stores import delta_history
 from retention.stores.layout import Layout
 from schemas.bounds import MAX_SEQ

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files, parquet_files
-from retention.segments import DataFile
+from retention.core.inventory import DataFile
 from retention.stores.layout import Layout, identities
 from retention.subject_counts import count_subjects, unpack, unpack_ids
 from retention.threads import in_threads

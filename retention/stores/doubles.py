@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files, parquet_files
+from retention.core.inventory import DataFile, ReadCount
 from retention.errors import ForeignRowsError
-from retention.segments import DataFile, ReadCount
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, kin_of
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from retention import files
 from retention.checks import parsed
-from retention.policy import Policy
+from retention.core.policy import Policy
 from retention.ports import Mark
 from retention.steps import Step, reached
 

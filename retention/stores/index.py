@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import parquet_files
+from retention.core.inventory import Counters, DataFile, ReadCount
+from retention.core.progress import paced
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
-from retention.pace import paced
-from retention.segments import Counters, DataFile, ReadCount
 from retention.stores.layout import Layout
 from retention.stores.number_bounds import remedy
 from retention.threads import in_threads

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention import files
+from retention.core.inventory import Counters
+from retention.core.message_rows import younger
 from retention.errors import BusyError, DamagedError
-from retention.rows import younger
-from retention.segments import Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import KEPT_IDS

@@ -13,12 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import documents, file_records, files
+from retention import files
 from retention.aliases import shared
 from retention.checks import parsed
+from retention.core import documents, file_records
+from retention.core.inventory import DataFile
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.failing import telling
-from retention.segments import DataFile
 from retention.steps import Step, reached
 
 FORMAT_VERSION = 1

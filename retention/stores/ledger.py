@@ -18,8 +18,8 @@ import xxhash
 
 from retention import files
 from retention.checks import parsed
+from retention.core.inventory import EPOCH, Counters
 from retention.ports import Mark
-from retention.segments import EPOCH, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS

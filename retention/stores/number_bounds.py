@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import Counters
 from retention.errors import ForeignRowsError
-from retention.segments import Counters
 from retention.stores.layout import Layout
 from schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES
 

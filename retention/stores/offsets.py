@@ -13,10 +13,10 @@ import xxhash
 
 from retention import files
 from retention.checks import checked, parsed, unchecked
-from retention.documents import KeptOffsets, judge
+from retention.core.documents import KeptOffsets, judge
+from retention.core.inventory import Counters
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.rules.iggy import barrier_of
-from retention.segments import Counters
 from retention.stores.versions import versions_in
 
 DIRECTORY = "offsets"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.ports import Head, Later, Mark
-from retention.segments import Counters, Inventory, ReadCount
 from retention.stores import index
 from retention.stores.delta_changes import Changes
 from retention.stores.ledger import Block, Ledger, LedgerFiles, LostError, blocks_of

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -22,7 +23,6 @@ from retention.errors import (
 )
 from retention.failing import reason_of
 from retention.ports import Mark, Snapshot, Swap
-from retention.segments import Counters, Inventory, ReadCount
 from retention.steps import Step, reached
 from retention.stores import doubles, index, number_bounds, swaps
 from retention.stores.base import FileStore

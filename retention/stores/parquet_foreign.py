@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.core.inventory import DataFile, ReadCount
 from retention.errors import DamagedError, ForeignRowsError
-from retention.segments import DataFile, ReadCount
 from retention.stores import doubles, index, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.parquet_log import Entry, ParquetLog, State, before_first_entry

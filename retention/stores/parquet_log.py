@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files, run_names
+from retention import files
 from retention.checks import checked, parsed, unchecked
-from retention.documents import ListState, LogEntry, judge
+from retention.core import run_names
+from retention.core.documents import ListState, LogEntry, judge
+from retention.core.file_records import judge_columns
+from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.errors import DamagedError, UsageError
-from retention.file_records import judge_columns
-from retention.segments import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from retention import files
 from retention.claims import claims_of
+from retention.core.file_records import judge_files
+from retention.core.inventory import Claim, DataFile
 from retention.errors import DamagedError
-from retention.file_records import judge_files
-from retention.segments import Claim, DataFile
 from retention.steps import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from retention.core.inventory import slot_of
 from retention.errors import CommitUnknownError, RetentionError, StorageError
-from retention.segments import slot_of
 
 
 class Staged:

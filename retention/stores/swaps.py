@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import files
+from retention.core.inventory import Counters
 from retention.errors import (
     ConflictError,
     ForeignRowsError,
@@ -18,7 +19,6 @@ from retention.errors import (
     VerificationError,
 )
 from retention.ports import Swap
-from retention.segments import Counters
 from retention.stores.layout import leaving
 from retention.stores.number_bounds import impossible_counters, remedy
 from schemas.bounds import MAX_SEQ

@@ -10,7 +10,7 @@ from retention.checks import checked, parsed, unchecked
 from retention.config import StreamConfig
 from retention.config.topic import TopicStream
 from retention.config.topic_settings import TopicSettings
-from retention.documents import KeptTopic, judge
+from retention.core.documents import KeptTopic, judge
 from retention.errors import DamagedError
 from retention.steps import Step, reached
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from retention.passes.outcomes import Outcome, failed
+from retention.core.outcomes import Outcome, failed
 from retention.views.words import count
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from retention.consumers.filters import filters_of
+from retention.core.inventory import Inventory
+from retention.core.spans import spans_of
 from retention.opened import OpenedStream
 from retention.passes.interests import interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span
 from retention.rules.release import Interest
-from retention.rules.spans import spans_of
-from retention.segments import Inventory
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 

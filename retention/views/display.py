@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.units import format_duration, format_size
 from retention.passes.bounds import Estimate
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
 from retention.rules import MAX_AGE, RULES
 from retention.rules.removal import Request
-from retention.units import format_duration, format_size
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
 from retention.views.display_topic import topic_text

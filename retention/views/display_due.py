@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from retention.core.units import format_size
 from retention.passes.forecast import Due, Forecast
 from retention.passes.plan import Plan
 from retention.passes.ranges import Bounds
-from retention.units import format_size
 from retention.views.words import between, brief_duration, brief_instant
 
 

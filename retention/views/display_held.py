@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retention.units import format_size
+from retention.core.units import format_size
 from retention.views.words import brief_instant, count
 
 MOST_READERS = 12

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape as html_escape
 from typing import Any
 
+from retention.core.units import format_size
 from retention.errors.printable import visible
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
-from retention.units import format_size
 from retention.views.display import (
     MOST_GROUPS,
     bucket_text,

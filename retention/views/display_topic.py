@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from retention.units import MICROSECOND, format_duration, format_size
+from retention.core.units import MICROSECOND, format_duration, format_size
 from retention.views.topic_state import SettingsState, TopicState
 from retention.views.topic_stats import StatsRow, TopicStats
 from retention.views.words import count

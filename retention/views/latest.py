@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from retention import kv
+from retention.core import kv
+from retention.core.payload_preview import preview
+from retention.core.spans import spans_of
+from retention.core.subjects import matching_mask
+from retention.core.units import format_instant
 from retention.opened import OpenedStream
 from retention.picking import pick_rows
 from retention.ports import Store
-from retention.rules.spans import spans_of
-from retention.subjects import matching_mask
-from retention.units import format_instant
 from retention.views.messages import check_filter, files_of_span
-from retention.views.payloads import preview
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import MESSAGES
 

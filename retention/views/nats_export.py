@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from retention import files
 from retention.config.server import server_config
+from retention.core.inventory import Counters
+from retention.core.message_rows import Storage
+from retention.core.units import format_instant
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats_backup import (
     DIRECTORY_ARCHIVE,
@@ -23,10 +26,7 @@ from retention.formats.nats_backup import (
 from retention.opened import OpenedStream
 from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import refuse_topic
-from retention.rows import Storage
-from retention.segments import Counters
 from retention.stores.consumers import ConsumerTable
-from retention.units import format_instant
 from retention.views.latest import last_seqs
 from retention.views.messages import columns_in_order
 from retention.views.state import Held, held_by

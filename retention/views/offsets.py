@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from retention.core.inventory import Counters
 from retention.opened import OpenedStream
 from retention.passes.offsets import offsets_of, stored_offset
-from retention.segments import Counters
 from retention.stores.offsets import Reader, StoredOffset
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from retention.rules.spans import Array
+from retention.core.inventory import Inventory
+from retention.core.spans import Array
 from retention.rules.topic_segments import TopicSegments
-from retention.segments import Inventory
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from retention.core.policy import Policy
+from retention.core.units import MICROSECOND, format_duration, format_size
 from retention.passes.plan import Plan
-from retention.policy import Policy
 from retention.rules import (
     DELETE_SEGMENTS,
     INTEREST,
@@ -18,7 +19,6 @@ from retention.rules import (
     MSG_TTL,
     WORKQUEUE,
 )
-from retention.units import MICROSECOND, format_duration, format_size
 from retention.views.words import brief_instant
 
 

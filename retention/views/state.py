@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import kv
 from retention.config.topic import TopicConfig
+from retention.core import kv
+from retention.core.inventory import Inventory
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
@@ -21,7 +22,6 @@ from retention.passes.left import untouched
 from retention.passes.planning import decide
 from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import look_at_topic
-from retention.segments import Inventory
 from retention.views.latest import last_seqs, picked
 from retention.views.topic_state import TopicState, topic_state_of
 from schemas.files import FILE_STATS

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from retention.config.topic import TopicConfig, TopicStream
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
 from retention.opened import OpenedStream
 from retention.passes.held import HeldSegments
 from retention.passes.topics import TopicLook
 from retention.passes.verdicts import segment_numbers
 from retention.rules.iggy import topic_pass
 from retention.rules.topic_segments import STAYS, TopicSegments, with_sealed
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND
 from retention.views.offsets import info_of
 from retention.views.partition_counts import PartitionCounts, partition_counts
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from retention.core.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
 from retention.errors.printable import visible
 from retention.passes.ranges import Bounds
-from retention.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
 
 
 def lines_text(lines: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from retention import parquet_files
 from retention.config import StreamConfig
+from retention.core.inventory import DataFile
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -27,7 +28,6 @@ from retention.passes.position import Position, locate
 from retention.passes.topics import refuse_topic
 from retention.picking import merged, rows_in_order
 from retention.ports import Snapshot, Swap
-from retention.segments import DataFile
 from retention.staging import PARTITION, Removal, Staged, Staging
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from retention.copies import Copied, Copy, surviving
+from retention.core.inventory import NO_RANGES
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError, DamagedError
 from retention.opened import OpenedStream
 from retention.parquet_files import describe, open_messages, stats_table, write_messages
 from retention.passes.archiving import digest_of
-from retention.segments import NO_RANGES
 from retention.steps import Step, reached
 from retention.writing.from_archives import Archive, Part
 from schemas.messages import FILE_COLUMNS

@@ -7,8 +7,8 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import rows
 from retention.config import StreamConfig
+from retention.core import message_rows
 from retention.writing.clamp import clamped
 from retention.writing.origin import View
 from retention.writing.transform import mapped, renamed
@@ -32,7 +32,7 @@ def mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
         "ts_ns": raw["ts_ns"],
         "origin_ts_ns": raw["origin_ts_ns"],
     }
-    return rows.complete(pa.table(stored), config.storage)
+    return message_rows.complete(pa.table(stored), config.storage)
 
 
 def sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> pa.Table:
@@ -46,7 +46,7 @@ def sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> p
         "ts_ns": pa.chunked_array([now]),
         "origin_ts_ns": raw["ts_ns"],
     }
-    return rows.complete(pa.table(stored), config.storage)
+    return message_rows.complete(pa.table(stored), config.storage)
 
 
 def _renamed(subjects: pa.ChunkedArray, view: View, config: StreamConfig) -> pa.ChunkedArray:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.config import StreamConfig
-from retention.headers import ttls, with_ttl
-from retention.units import SECOND
+from retention.core.headers import ttls, with_ttl
+from retention.core.units import SECOND
 
 
 def clamped(blocks: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:

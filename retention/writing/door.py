@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers
 from retention.config import StreamConfig
-from retention.subjects import matches
+from retention.core import headers
+from retention.core.subjects import matches
 from retention.writing import rollups
 from retention.writing.known import UNCAPPED, Room, Stored
 from retention.writing.screen import Refusal, Screen

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from retention import files
+from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.seq_ranges import in_ranges
+from retention.core.spans import Array
+from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.hiding import in_ranges
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
-from retention.rules.spans import Array
-from retention.segments import NO_RANGES, DataFile
 from retention.stores.archives import (
     ArchivedFile,
     Manifest,
@@ -22,7 +23,6 @@ from retention.stores.archives import (
     place_of,
     read_manifests,
 )
-from retention.subjects import path_name
 from schemas.messages import NEVER
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from retention.core.inventory import Counters
+from retention.core.units import INT64_MAX
 from retention.errors import RefusedError, UsageError
 from retention.passes.partitions import TURN
 from retention.ports import Snapshot
-from retention.segments import Counters
 from retention.stores.kept_ids import UNSTORED_IDS
-from retention.units import INT64_MAX
 
 _QUERY = "retention/query/"
 """Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""

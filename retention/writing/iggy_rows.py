@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files, rows
+from retention import parquet_files
+from retention.core import message_rows
+from retention.core.inventory import DataFile
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.log import Log, read_log
 from retention.formats.iggy.topic import ERAS, refuse_encrypted
-from retention.segments import DataFile
 from retention.staging import described
 from schemas.messages import FILE_COLUMNS
 
@@ -106,7 +107,7 @@ def completed(batch: pa.RecordBatch | pa.Table, subject: str) -> pa.Table:
     said = {name: batch[name] for name in batch.schema.names if name in FILE_COLUMNS.names}
     columns = said | {
         "subject": pa.array([subject] * count, pa.string()),
-        "time": rows.time_of(batch["ts_ns"]),
+        "time": message_rows.time_of(batch["ts_ns"]),
         "deadline_ns": pa.nulls(count, pa.int64()),
         "marker": pa.repeat(pa.scalar(value=False), count),
     }

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import rows
 from retention.consumers.inactivity import in_use
 from retention.consumers.state import from_json
+from retention.core import message_rows
+from retention.core.subjects import is_valid_name
 from retention.errors import DamagedError, RefusedError
 from retention.failing import telling
 from retention.formats.nats_backup import Backup, read_backup
@@ -22,7 +23,6 @@ from retention.passes.position import Position, first_of
 from retention.staging import Staged, Staging, stage_rows
 from retention.steps import Step, reached
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
-from retention.subjects import is_valid_name
 from retention.writing.append import append, refuse_topic_of
 from retention.writing.identity import BatchIdentity
 
@@ -84,7 +84,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
 def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
     storage = opened.config.storage
     for batch in backup.batches(storage=storage):
-        yield rows.complete(batch, storage)
+        yield message_rows.complete(batch, storage)
 
 
 def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:

@@ -10,11 +10,11 @@ from itertools import repeat
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.message_rows import younger
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import Position
 from retention.ports import Store
-from retention.rows import younger
 from retention.stores.kept_ids import KeptIds
 from retention.stores.layout import Layout
 from retention.writing.rollups import EVERYTHING, SUBJECT

@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.config.parts import StreamSource
+from retention.core.inventory import DataFile
+from retention.core.spans import Spans, spans_of
+from retention.core.subjects import matching_mask
+from retention.core.units import parse_instant
 from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.position import locate
 from retention.passes.topics import refuse_topic
 from retention.picking import merged
-from retention.rules.spans import Spans, spans_of
-from retention.segments import DataFile
-from retention.subjects import matching_mask
-from retention.units import parse_instant
 from retention.writing.append import refuse_topic_of
 from retention.writing.rollups import asks_to_roll_up
 from retention.writing.sifting import sifted

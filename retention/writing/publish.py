@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import rows
+from retention.core import message_rows
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.opened import OpenedStream
@@ -171,7 +171,7 @@ def _batch(given: pa.Table, opened: OpenedStream) -> Batch:
         "subject": renamed(given["subject"], config),
         "headers": clamped(given["headers"], config),
     }
-    stored = rows.complete(pa.table(stored_as), config.storage)
+    stored = message_rows.complete(pa.table(stored_as), config.storage)
     wanted = np.ones(given.num_rows, dtype=bool)
     return Batch(given, stored, early, screen_late(stored, config), wanted)
 

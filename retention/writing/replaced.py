@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers
+from retention.core import headers
 from retention.writing.rollups import EVERYTHING, NONE, SUBJECT, RolledUp
 
 _KINDS = {b"sub": SUBJECT, b"all": EVERYTHING}

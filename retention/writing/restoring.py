@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.inventory import NO_RANGES, Claim, Inventory
 from retention.engines.choice import Engines
 from retention.errors import (
     BusyError,
@@ -29,7 +30,6 @@ from retention.passes.undo import RESTORE
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.rules import RULES
-from retention.segments import NO_RANGES, Claim, Inventory
 from retention.stores import index
 from retention.stores.archives import Origin
 from retention.stores.lease import lease

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from retention.core.inventory import Counters
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.position import locate, next_seq_without_table
-from retention.segments import Counters
 from retention.writing.origin import Origin, View
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers
 from retention.copies import Copy, copy_without
+from retention.core import headers
+from retention.core.inventory import DataFile
 from retention.errors import VerificationError
 from retention.parquet_files import read_columns
 from retention.ports import Store
 from retention.rules import ROLLUP
-from retention.segments import DataFile
 from retention.staging import Removal, Staging
 
 NONE, SUBJECT, EVERYTHING = range(3)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers, subjects
 from retention.config import StreamConfig
+from retention.core import headers, subjects
 
 EXPECTED_STREAM = "Nats-Expected-Stream"
 MAX_RECORD_BYTES = 32 * 2**20

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import parquet_files
+from retention.core.spans import Array
+from retention.core.units import MICROSECOND
 from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals
 from retention.passes.partitions import TURN, TopicPosition
 from retention.ports import Snapshot
-from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_rolling import Batch
 from retention.staging import Staging, described
-from retention.units import MICROSECOND
 from retention.writing.append import Appended, Draft
 from retention.writing.iggy_rows import completed
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.messages import halves_of
 from retention.formats.iggy.user_headers import parse
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_rolling import Batch
 from retention.staging import Staging
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND
 from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.identity import BatchIdentity
 from retention.writing.topic_batches import TopicAttempt, draft_of, rows_of

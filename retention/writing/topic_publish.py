@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
 from retention.rules.partitioning import addresses
-from retention.rules.spans import Array
 from retention.rules.topic_ends import TopicEnds
 from retention.rules.topic_rolling import with_headers
 from retention.staging import Staging
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND
 from retention.writing.append import Draft, append_drafts
 from retention.writing.door import Answers
 from retention.writing.identity import BatchIdentity

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
 from retention.rules.partitioning import MOST_KEY_BYTES
-from retention.rules.spans import Array
 from retention.rules.topic_rolling import framing, record_sizes
-from retention.topic_policy import TopicPolicy
 
 MOST_PAYLOAD_BYTES = 64_000_000
 MOST_HEADER_BYTES = 100_000

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from retention.consumers.filters import filters_of, has_look_alike
+from retention.core.subjects import matching_mask
 from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.stores.consumers import ConsumerTable
-from retention.subjects import matching_mask
 
 
 def asks_consumers(opened: OpenedStream) -> bool:

@@ -41,9 +41,9 @@ def loaded_by(code: str, *arguments: str, **environment: str) -> tuple[str, list
     [
         "retention",
         "retention.engines.session",
-        "retention.policy",
-        "retention.units",
-        "retention.subjects",
+        "retention.core.policy",
+        "retention.core.units",
+        "retention.core.subjects",
     ],
 )
 def test_importing_a_light_module_loads_nothing_heavy(module: str) -> None:

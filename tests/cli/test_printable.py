@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from retention.cli.main import app
+from retention.core.outcomes import Outcome, sentence_of
 from retention.errors import UsageError
 from retention.errors.printable import has_credentials, redacted, visible, visible_json
-from retention.passes.outcomes import Outcome, sentence_of
 from retention.warehouse import open_warehouse
 from tests.support.sandboxes import ORDERS, Commands, commands
 

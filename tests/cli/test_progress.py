@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from retention import pace
+from retention.core import progress
 from retention.parquet_files import write_messages
 from tests.contract.streams import rows
 from tests.support.sandboxes import commands
@@ -15,7 +15,7 @@ FILES = 300
 def test_a_table_of_many_tiny_files_of_another_writer_is_read_with_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
     told = commands(tmp_path, {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 10})
     line = '{"subject": "orders.0", "data": "x", "ts_ns": 1000000000}'
     done = told.run("publish", "ORDERS", "-", stdin=line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.units import HOUR
+from retention.core.units import HOUR
 from tests.support.laying import SECOND, START, held, warehouse_with
 
 pytestmark = pytest.mark.slow

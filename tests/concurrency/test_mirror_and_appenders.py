@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retention.core.outcomes import Outcome
 from retention.errors import ForeignRowsError
-from retention.passes.outcomes import Outcome
 from retention.ports import Snapshot, Swap
 from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.core.message_rows import complete
 from retention.engines.choice import Engines
 from retention.formats.nats_backup import RAW_ROWS
 from retention.passes.planning import look
-from retention.rows import complete
 from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup
 from tests.support import nats_oracle

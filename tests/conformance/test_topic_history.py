@@ -9,8 +9,8 @@ import pytest
 
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults
+from retention.core.iggy_units import parse_expiry, parse_topic_size
 from retention.errors import UsageError
-from retention.iggy_units import parse_expiry, parse_topic_size
 from retention.rules.iggy import topic_pass
 from retention.rules.topic_segments import STAYS
 from tests.conformance.test_topic_rules import DERIVED, segments

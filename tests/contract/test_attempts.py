@@ -11,12 +11,12 @@ import pytest
 
 from retention import copies, files
 from retention.copies import Copy, copy_without, surviving
+from retention.core.inventory import slot_of
 from retention.errors import StorageError
 from retention.parquet_files import stats_table
 from retention.passes import archiving
 from retention.passes.archiving import Keeping, kept
 from retention.ports import Store, carried_out
-from retention.segments import slot_of
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import append, latest, removing, sequences
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.core.policy import HoldRule, Policy
 from retention.passes.estimate import estimate
-from retention.policy import HoldRule, Policy
 from retention.rules.release import Interest
 from retention.stores.consumers import ConsumerTable
 from tests.contract.test_laws import (

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention import headers
+from retention.core import headers
+from retention.core.policy import Policy
 from retention.passes.bounds import Estimate
 from retention.passes.estimate import estimate
 from retention.passes.plan import Plan
-from retention.policy import Policy
 from retention.rules.release import Interest
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse

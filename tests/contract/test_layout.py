@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.core.message_rows import complete
 from retention.errors import ForeignRowsError
 from retention.parquet_files import describe, stats_table, write_messages
 from retention.ports import Swap
-from retention.rows import complete
 from retention.stores.layout import kin_of
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retention.core.units import HOUR
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError
 from retention.passes.guards import Guards
@@ -17,7 +18,6 @@ from retention.passes.run import apply_now
 from retention.passes.undo import undo_run
 from retention.steps import Step, watched_by
 from retention.stream import Stream
-from retention.units import HOUR
 from tests.support.sandboxes import NOW, opened
 
 DEVICES = {

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from retention import files
+from retention.core.inventory import ReadCount
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.ports import Store
-from retention.segments import ReadCount
 from retention.stores import StoreSettings, open_store
 from retention.stores.lease import lease
 from retention.warehouse import open_warehouse

@@ -12,8 +12,8 @@ from deltalake import write_deltalake
 
 from retention import files
 from retention.consumers.state import new_state
+from retention.core.inventory import Counters
 from retention.errors import DamagedError
-from retention.segments import Counters
 from retention.stores.commit_versions import CHECKPOINT_EVERY
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.versions import versions_in

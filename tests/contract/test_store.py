@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention import parquet_files
+from retention.core.inventory import ReadCount
 from retention.errors import (
     ConflictError,
     DamagedError,
@@ -20,7 +21,6 @@ from retention.errors import (
     VerificationError,
 )
 from retention.ports import Store, Swap
-from retention.segments import ReadCount
 from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import (

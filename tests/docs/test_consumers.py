@@ -10,7 +10,7 @@ import pytest
 
 from retention.config import load_config
 from retention.consumers.config import ConsumerConfig
-from retention.units import MINUTE
+from retention.core.units import MINUTE
 from tests.support.misconfigured import PAGE, Row, ours, refusal_of, rows, subscriptions
 
 ROWS = list(rows())

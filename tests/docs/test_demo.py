@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from retention.policy import Policy
+from retention.core.policy import Policy
 from retention.warehouse import open_warehouse
 from scripts import demo_clicks
 

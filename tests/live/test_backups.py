@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from retention import headers
+from retention.core import headers
+from retention.core.message_rows import complete
 from retention.formats.nats_backup import read_backup
-from retention.rows import complete
 from tests.retention.writing.test_imports import NAMES
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Message, Nats, ServerError

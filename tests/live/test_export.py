@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from retention import headers
+from retention.core import headers
 from retention.formats.nats_backup import read_backup
 from retention.stream import Stream
 from retention.warehouse import open_warehouse

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from retention import headers
-from retention.units import HOUR
+from retention.core import headers
+from retention.core.units import HOUR
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.nats_oracle import Message, Nats, server
 

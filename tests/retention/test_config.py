@@ -11,9 +11,9 @@ import pytest
 
 from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
 from retention.config.server import server_config
+from retention.core.policy import UNLIMITED, HoldRule, Policy, describe
+from retention.core.units import DAY, HOUR, MINUTE, SECOND
 from retention.errors import ConfigError
-from retention.policy import UNLIMITED, HoldRule, Policy, describe
-from retention.units import DAY, HOUR, MINUTE, SECOND
 
 WHOLE = """\
 warehouse: ./warehouse
@@ -394,7 +394,7 @@ def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
 
 def test_reading_a_configuration_loads_no_table_library() -> None:
     code = (
-        "import sys, retention.config, retention.subjects;"
+        "import sys, retention.config, retention.core.subjects;"
         "print(sorted({'pyarrow', 'pyspark', 'deltalake', 'pandas'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

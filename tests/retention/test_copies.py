@@ -9,10 +9,10 @@ import pytest
 
 from retention import apart, copies, parquet_files
 from retention.copies import Copy, copy_without
+from retention.core.inventory import DataFile
+from retention.core.message_rows import complete
+from retention.core.seq_ranges import in_ranges
 from retention.errors import DamagedError
-from retention.hiding import in_ranges
-from retention.rows import complete
-from retention.segments import DataFile
 
 
 def file_at(folder: Path, name: str) -> DataFile:

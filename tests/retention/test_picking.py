@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention import parquet_files
+from retention.core.inventory import DataFile
 from retention.errors import DamagedError
 from retention.picking import merged, pick_rows, rows_in_order
-from retention.segments import DataFile
 from schemas.messages import FILE_COLUMNS
 from tests.support.laws import law
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from retention.config import explain_config, load_config
 from retention.config.topic_settings import SETTINGS, TopicSettings, setting_refusals, updated
+from retention.core.iggy_units import UNLIMITED
+from retention.core.outcomes import Outcome
+from retention.core.topic_policy import Profile
 from retention.errors import ConfigError, DamagedError, StalePlanError
-from retention.iggy_units import UNLIMITED
-from retention.passes.outcomes import Outcome
 from retention.passes.planfile import load_plans
 from retention.passes.report import Report
 from retention.stores.topic_settings import kept_settings
 from retention.topic import Topic
-from retention.topic_policy import Profile
 from retention.warehouse import open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import Result
 
+from retention.core.units import format_instant
 from retention.formats.nats_backup import RAW_ROWS, write_backup
-from retention.units import format_instant
 from tests.support.sandboxes import NOW, Commands, commands
 from tests.support.trees import overwrite, scramble, tree
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from retention import files
+from retention.core.units import DAY
 from retention.errors import BusyError, UsageError
 from retention.passes.guards import Guards
 from retention.passes.history import history_of
 from retention.stores import lease as leases
-from retention.units import DAY
 from tests.support.sandboxes import NOW, ORDERS, commands, lines, opened
 
 FUTURE_MS = 4_000_000_000_000

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from retention.core.units import HOUR
 from retention.stores import delta_outlook, parquet_log, parquet_walk
-from retention.units import HOUR
 from tests.support.sandboxes import NOW, Commands, commands, lines
 
 YOUNG, OLD = NOW + 2 * HOUR, NOW - 5 * HOUR

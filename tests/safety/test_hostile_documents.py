@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.checks import checked
-from retention.documents import (
+from retention.core.documents import (
     ArchiveManifest,
     Document,
     KeptConsumer,

@@ -23,6 +23,7 @@ from deltalake import DeltaTable, TableFeatures
 
 from retention import steps
 from retention.consumers.state import from_json
+from retention.core.message_rows import complete, sizes
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
@@ -34,7 +35,6 @@ from retention.passes.partitions import TURN
 from retention.passes.position import Position, locate
 from retention.passes.run import remove_now
 from retention.ports import Swap
-from retention.rows import complete, sizes
 from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
-from retention.policy import Unmatched
+from retention.core.policy import Unmatched
 from retention.rules.release import Interest
 from retention.stores.consumers import ConsumerRecord
 from tests.support.worlds import World

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from retention.consumers.state import new_state
+from retention.core.inventory import Counters
 from retention.engines import local
 from retention.errors import RetentionError
 from retention.parquet_files import write_messages
 from retention.passes.editing import delete_consumer, edit
 from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
-from retention.segments import Counters
 from retention.steps import Step, watched_by
 from retention.stores import delta, parquet, parquet_moves
 from retention.stores.consumers import ConsumerRecord, ConsumerTable

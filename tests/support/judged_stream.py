@@ -10,8 +10,8 @@ from typing import Literal
 
 from retention.consumers.filters import filters_of
 from retention.consumers.replies import DELIVERED, SETTLING, parse
+from retention.core.subjects import matches
 from retention.formats.nats_backup import read_backup
-from retention.subjects import matches
 from tests.support.ack_program import AckProgram
 from tests.support.nats_oracle import Json, Nats
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.core.message_rows import complete
 from retention.engines.choice import EngineName
 from retention.opened import OpenedStream
 from retention.parquet_files import describe, stats_table, write_messages
 from retention.ports import Swap
-from retention.rows import complete
 from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES
 

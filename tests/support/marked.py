@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from retention.policy import Policy
+from retention.core.policy import Policy
 from tests.support.worlds import NEXT_SEQ, Message, World, update
 
 HEADING = len(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1s\r\nNats-Rollup: sub\r\n\r\n")

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import nats
 import pyarrow as pa
 
+from retention.core.message_rows import complete
 from retention.formats.nats_backup import RAW_ROWS, write_backup
-from retention.rows import complete
 
 Answer = TypeVar("Answer")
 Json = dict[str, Any]

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.config.stream import StreamConfig
+from retention.core.inventory import CONSUMERS, RELEASED, Counters, DataFile, Inventory, slot_of
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Returned, Snapshot, Swap
-from retention.segments import CONSUMERS, RELEASED, Counters, DataFile, Inventory, slot_of
 from retention.stores.index import in_order
 from retention.stores.released import Released
 from retention.subject_counts import unpack

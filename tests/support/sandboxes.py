@@ -12,7 +12,7 @@ import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
 from typer.testing import CliRunner, Result
 
 from retention.cli.main import app
-from retention.units import DAY, HOUR
+from retention.core.units import DAY, HOUR
 from retention.warehouse import Warehouse, open_warehouse
 
 NOW = 1_800_000_000 * 10**9

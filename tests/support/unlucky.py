@@ -11,9 +11,9 @@ from typing import Any
 from unittest.mock import patch
 
 from retention import threads
+from retention.core.outcomes import code_of, sentence_of
 from retention.errors import RetentionError
 from retention.passes.orphans import orphans
-from retention.passes.outcomes import code_of, sentence_of
 from retention.passes.planfile import load_plans, save_plans
 from tests.support import crashes
 from tests.support.crashes import AS_OF, SCENARIOS, Scenario

@@ -12,18 +12,18 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.core.policy import Policy
+from retention.core.spans import Spans, spans_of
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.left import untouched
 from retention.passes.plan import Plan
 from retention.passes.probe import Rule, Told
 from retention.passes.verdicts import make_plan
-from retention.policy import Policy
 from retention.rules.by_file import by_file
 from retention.rules.judge import Answer, Question, SpanRows, answer
 from retention.rules.one_pass import OnePass, one_pass
 from retention.rules.per_subject import surplus
-from retention.rules.spans import Spans, spans_of
-from retention.segments import Counters, Inventory, ReadCount
 from retention.subject_counts import count_subjects
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retention.config import StreamConfig, parse_stream
 from retention.consumers.config import ConsumerConfig, resolved
-from retention.units import MINUTE, SECOND
+from retention.core.units import MINUTE, SECOND
 from tests.support.laws import law
 
 ORDERS = parse_stream({"name": "ORDERS", "subjects": ["orders.>"]}, "ORDERS")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from retention.config import Config, explain_stream, load_config
+from retention.core.units import HOUR, SECOND
 from retention.errors import ConfigError
-from retention.units import HOUR, SECOND
 
 
 def load(folder: Path, text: str) -> Config:

@@ -8,8 +8,8 @@ from retention.config import StreamConfig, parse_stream
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.listed import listed_consumers
 from retention.consumers.updates import updated
+from retention.core.units import SECOND
 from retention.errors import RefusedError
-from retention.units import SECOND
 
 EXPLICIT: dict[str, Any] = {"ack_policy": "explicit"}
 

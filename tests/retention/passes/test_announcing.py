@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from retention.policy import Policy
+from retention.core.policy import Policy
 from retention.rules.markers import block
 from tests.support.laws import law
 from tests.support.marked import marked_update, marking, marking_instants

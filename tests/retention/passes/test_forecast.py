@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from retention.core.policy import Policy
+from retention.core.units import DAY, HOUR
 from retention.passes.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
-from retention.policy import Policy
 from retention.ports import Later
 from retention.rules.heads import before, ends_before
-from retention.units import DAY, HOUR
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants

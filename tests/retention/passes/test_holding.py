@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from retention.core.policy import HoldRule, Policy
 from retention.engines.choice import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.opened import OpenedStream
@@ -26,7 +27,6 @@ from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.undo import undo_run
 from retention.passes.verdicts import make_plan
-from retention.policy import HoldRule, Policy
 from retention.rules.release import Interest
 from retention.views.display import plan_text, report_text
 from retention.views.state import state_of

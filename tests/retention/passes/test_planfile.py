@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from retention.core.policy import Policy
 from retention.errors import DamagedError, RefusedError, RetentionError, StalePlanError, UsageError
 from retention.passes.planfile import load_plans, save_plans
-from retention.policy import Policy
 from tests.support.worlds import Message, World, plan_of
 
 

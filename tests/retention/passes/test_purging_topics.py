@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from retention.core.message_rows import complete
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats_backup import RAW_ROWS
@@ -16,7 +17,6 @@ from retention.passes.history import history_of
 from retention.passes.planfile import load_plans
 from retention.passes.run import remove_now
 from retention.ports import Swap
-from retention.rows import complete
 from retention.rules.removal import Purge
 from retention.staging import numbered
 from retention.steps import Step, watched_by

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from retention.core.inventory import ReadCount
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.passes import removal
 from retention.passes.run import remove_now
 from retention.rules.removal import Delete, Purge, Request
-from retention.segments import ReadCount
 from retention.steps import Step, watched_by
 from retention.stores.lease import lease
 from retention.stream import Stream

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from retention.policy import Policy
+from retention.core.policy import Policy
 from retention.rules.expiry import AgeScan
 from retention.rules.ttl import TtlScan
 from tests.support.laws import law

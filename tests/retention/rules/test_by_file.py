@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import assume, given
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import joined, spans_of
 from retention.rules.by_file import by_file
 from retention.rules.one_pass import one_pass
-from retention.rules.spans import joined, spans_of
 from tests.support.laws import law
 from tests.support.worlds import (
     Message,

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import spans_of
 from retention.rules.due import next_due
 from retention.rules.one_pass import one_pass
-from retention.rules.spans import spans_of
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.worlds import Message, World, decide, instants, plan_of, policies, worlds

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.policy import Policy
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
 from retention.rules.heads import before, ends_before
 from retention.rules.one_pass import one_pass
-from retention.rules.spans import Array, Spans
 from schemas.messages import NEVER
 from tests.support.laws import law
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.core.topic_policy import Profile, TopicPolicy
 from retention.rules.iggy import barrier_of, topic_pass
 from retention.rules.iggy_modern import budget_of
 from retention.rules.segment_removal import fates_asked
 from retention.rules.topic_segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
-from retention.topic_policy import Profile, TopicPolicy
 
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 
+from retention.core.policy import Policy
 from retention.passes.left import untouched
 from retention.passes.verdicts import make_plan
-from retention.policy import Policy
 from retention.rules.needless import unread
 from tests.support.laws import law
 from tests.support.worlds import Message, World, answers, decide, instants, policies, worlds

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.policy import Unmatched
+from retention.core.policy import Unmatched
+from retention.core.spans import spans_of
 from retention.rules.release import Interest, Release, refined, release, released
-from retention.rules.spans import spans_of
 from tests.support.interests import goes, interests_of
 from tests.support.laws import law
 from tests.support.worlds import Message, World, digests, worlds

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.core.inventory import ReadCount
+from retention.core.spans import spans_of
 from retention.errors import UsageError
 from retention.parquet_files import stats_table
 from retention.rules import removal
 from retention.rules.judge import SpanRows
 from retention.rules.removal import Delete, Meant, Purge, delete_request, purge_request
-from retention.rules.spans import spans_of
-from retention.segments import ReadCount
 
 LOG = "abcabcabc"
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from retention.core.topic_policy import Profile, TopicPolicy
 from retention.rules.iggy import topic_pass
 from retention.rules.topic_due import next_due
 from retention.rules.topic_rolling import is_aged
 from retention.rules.topic_segments import TopicSegments, with_sealed
-from retention.topic_policy import Profile, TopicPolicy
 from tests.retention.rules.test_iggy import policies, topics
 
 LATEST_US = 40

@@ -17,8 +17,8 @@ from retention.consumers.state import (
     Position,
     new_state,
 )
+from retention.core.inventory import Counters
 from retention.errors import BusyError, DamagedError
-from retention.segments import Counters
 from retention.stores import consumers
 from retention.stores.consumers import DIRECTORY, IMPORTED, ConsumerRecord, ConsumerTable
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from retention.core.units import DAY
 from retention.ports import Store
 from retention.stores import StoreSettings, open_store
 from retention.stores.delta_grace import differing, grace_properties
-from retention.units import DAY
 from tests.contract.streams import append, latest, removing
 from tests.support.sandboxes import NOW, commands, lines
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention import parquet_files
+from retention.core.inventory import Inventory
 from retention.errors import ForeignRowsError
 from retention.ports import Outlook
-from retention.segments import Inventory
 from retention.stores import StoreSettings, delta_outlook, ledger, open_store
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta import DeltaStore

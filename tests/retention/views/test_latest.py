@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from retention.core.units import HOUR
 from retention.errors import UsageError
 from retention.stream import Stream
-from retention.units import HOUR
 from retention.views import latest as module
 from retention.views.latest import LATEST
 from tests.support.sandboxes import NOW, opened

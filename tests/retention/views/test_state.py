@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from retention.consumers.state import new_state
+from retention.core.units import DAY, HOUR
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
-from retention.units import DAY, HOUR
 from retention.views.state import Bucket, Lag, state_of
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 

@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 from retention import parquet_files
+from retention.core.inventory import Counters
+from retention.core.message_rows import complete
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -18,8 +20,6 @@ from retention.errors import (
     VerificationError,
 )
 from retention.opened import OpenedStream
-from retention.rows import complete
-from retention.segments import Counters
 from retention.writing.append import Appended, append_rows
 from retention.writing.identity import BatchIdentity, MicroBatch
 from tests.support.plain_store import opened_stream, store_of

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from retention import headers
+from retention.core import headers
+from retention.core.message_rows import complete
+from retention.core.outcomes import Outcome
+from retention.core.units import HOUR, SECOND
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.parquet_files import describe, read_columns, stats_table, write_messages
-from retention.passes.outcomes import Outcome
 from retention.ports import Snapshot, Swap
-from retention.rows import complete
-from retention.units import HOUR, SECOND
 from retention.warehouse import Warehouse
 from retention.writing.mirror import Mirrored, carry_over
 from retention.writing.origin import origins_of

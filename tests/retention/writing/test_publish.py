@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retention import headers
+from retention.core import headers
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.opened import OpenedStream
 from retention.writing.identity import BatchIdentity

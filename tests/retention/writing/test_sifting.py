@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from retention.core.inventory import DataFile
+from retention.core.message_rows import complete
 from retention.errors import DamagedError
 from retention.parquet_files import write_messages
-from retention.rows import complete
-from retention.segments import DataFile
 from retention.writing import sifting
 from retention.writing.sifting import sifted
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention import headers
+from retention.core import headers
 from schemas.messages import NEVER
 
 SECOND = 1_000_000_000

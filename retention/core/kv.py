@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers
+from retention.core import headers
 
 PUT, DELETE, PURGE = "put", "delete", "purge"
 

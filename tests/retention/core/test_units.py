@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ByteSize, TypeAdapter
 
-from retention.errors import UsageError
-from retention.units import (
+from retention.core.units import (
     DAY,
     DURATION_PATTERN,
     HOUR,
@@ -21,6 +20,7 @@ from retention.units import (
     parse_instant,
     parse_size,
 )
+from retention.errors import UsageError
 
 
 @pytest.mark.parametrize(

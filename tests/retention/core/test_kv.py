@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from retention import headers, kv
+from retention.core import headers, kv
 
 OPERATIONS: list[tuple[list[tuple[str, str]], str]] = [
     ([], "put"),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from retention.policy import UNLIMITED, HoldRule, Policy, describe, policy_from_json
-from retention.units import DAY, HOUR
+from retention.core.policy import UNLIMITED, HoldRule, Policy, describe, policy_from_json
+from retention.core.units import DAY, HOUR
 
 
 def test_a_policy_is_json_in_the_order_of_its_names() -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import headers
+from retention.core import headers
 from schemas.messages import FILE_COLUMNS
 
 Storage = Literal["file", "memory"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from retention.topic_policy import TopicPolicy
-from retention.units import MICROSECOND, format_size, parse_size, spell_duration
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND, format_size, parse_size, spell_duration
 
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]

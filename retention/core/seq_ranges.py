@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from retention.segments import NO_RANGES, DataFile
+from retention.core.inventory import NO_RANGES, DataFile
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 

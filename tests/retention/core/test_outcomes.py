@@ -4,8 +4,7 @@ from threading import Barrier
 
 import pytest
 
-from retention.errors import BusyError, RefusedError, UsageError
-from retention.passes.outcomes import (
+from retention.core.outcomes import (
     Outcome,
     exit_code,
     failed,
@@ -13,8 +12,9 @@ from retention.passes.outcomes import (
     sentence_of,
     side_by_side,
 )
+from retention.core.policy import UNLIMITED
+from retention.errors import BusyError, RefusedError, UsageError
 from retention.passes.plan import empty_plan
-from retention.policy import UNLIMITED
 from retention.views.entries import failed_entry, plan_entry, report_entry
 
 

@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from retention.units import SECOND, format_instant, parse_instant
+from retention.core.units import SECOND, format_instant, parse_instant
 
 _NAME = re.compile(r"(?:c(\d{4})-)?(\d{8}T\d{6}\.\d{9}Z)-")
 

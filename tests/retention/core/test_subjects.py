@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.errors import UsageError
-from retention.subjects import (
+from retention.core.subjects import (
     is_valid_filter,
     is_valid_name,
     is_valid_subject,
@@ -20,6 +19,7 @@ from retention.subjects import (
     to_regex,
     valid_mask,
 )
+from retention.errors import UsageError
 
 TOKENS = st.sampled_from(["a", "b", "a*", "*", ">", "é", "$x", "a>"])
 FILTERS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join).filter(is_valid_filter)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from retention.core.units import parse_size
 from retention.errors import UsageError
-from retention.units import parse_size
 
 SERVER_DEFAULT = 0
 """The wire's word for: whatever the server has for topics that do not say."""

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from retention.file_records import ANY_SIGN, is_inside, shown, unfit
+from retention.core.file_records import ANY_SIGN, is_inside, shown, unfit
 from schemas.files import FILE_STATS
 
 _HIGHEST = 2**63 - 1
