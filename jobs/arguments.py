@@ -37,7 +37,7 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
 
 def write_report(path: str | None, report: dict[str, Any]) -> None:
     """Write the report whole or not at all; nowhere if no path is given."""
-    from retention import files
+    from retention.storage import files
 
     if path is not None:
         files.replace(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from retention.core.subjects import TABLES, name_of_path, path_name
 from retention.errors import RefusedError, UsageError
-from retention.failing import telling
+from retention.storage.errors import telling
 
 Mounts = dict[tuple[int, int], list[str]]
 """Device and inode → the streams of which a part lies there."""

@@ -22,7 +22,7 @@ from retention.parquet_files import (
     open_messages,
     seq_bounds,
 )
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
 
 DECODED_BYTES = 8 << 20

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from retention.errors import UsageError
-from retention.failing import telling
+from retention.storage.errors import telling
 
 if TYPE_CHECKING:
     from retention.config import Config
@@ -62,7 +62,7 @@ def _object(location: str) -> str | None:
 
 def _content(location: str) -> bytes | None:
     # Only a warehouse on an object store needs Arrow to find its configuration.
-    from retention import files
+    from retention.storage import files
 
     return files.read_bytes(location)
 

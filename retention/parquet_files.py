@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
 from retention.claims import check_footer, check_rows
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import visible, with_seq
@@ -25,9 +24,10 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.failing import failure, first_line
 from retention.row_stats import row_stats
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import failure, first_line
 from retention.subject_counts import count_subjects, pack
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS

@@ -11,9 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retention import files
 from retention.aliases import Mounts, mounts, refuse_mounted, refuse_shared
-from retention.checks import parsed
 from retention.config import Config, StreamConfig
 from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.core.run_names import started_ns
@@ -32,6 +30,8 @@ from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
+from retention.storage import files
+from retention.storage.checksum import parsed
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from retention.checks import parsed
 from retention.cli.applying import asks
 from retention.cli.arguments import OneStream
 from retention.cli.output import put_json, put_lines, put_report, put_table, say
 from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError
+from retention.storage.checksum import parsed
 
 if TYPE_CHECKING:
     from retention.stream_consumers import StreamConsumers

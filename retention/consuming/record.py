@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from retention import files
 from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.state import ConsumerState
 from retention.core.subjects import path_name
 from retention.errors import BusyError, RefusedError
 from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
+from retention.storage import files
 from retention.stores.consumers import ConsumerRecord, ConsumerTable, no_consumer
 from retention.stores.lease import held
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from retention.core.units import SECOND
 from retention.errors import RetentionError, StreamsFailedError
 from retention.errors.printable import visible
-from retention.failing import failure, first_line
+from retention.storage.errors import failure, first_line
 
 Value = TypeVar("Value")
 

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from retention import files
 from retention.aliases import shared, shared_directories
 from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.errors import RetentionError
+from retention.storage import files
 from retention.stores.trial import commits_exclude, local_abilities, trial_place, write_and_read
 
 _CLOCKS_APART_MS = 5_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from retention import files
 from retention.core.units import DAY, format_instant
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
@@ -12,6 +11,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.passes.interests import audience_of
 from retention.passes.orphans import orphans
+from retention.storage import files
 from retention.stores.delta_history import versions
 from retention.stores.delta_writers import unconditional_commits
 from retention.stores.layout import Layout

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from retention.ports import Result, Task, carried_out
-from retention.threads import in_threads
+from retention.storage.parallel import in_threads
 
 _THREADS = min(4, os.cpu_count() or 1)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retention.errors import UsageError
-from retention.object_store import endpoint, region
+from retention.storage.s3 import endpoint, region
 
 _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json, parquet
 
-from retention import files
 from retention.consumers.replies import Malformed, parse
 from retention.errors import UsageError
+from retention.storage import files
 
 LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.string())])
 """One row per line: an ack has the `subject` that it was published to and its `data` (none: empty), a delivery the

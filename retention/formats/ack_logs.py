@@ -9,11 +9,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import parquet
 
-from retention import files
-from retention.checks import parsed
 from retention.errors import UsageError
-from retention.failing import telling
 from retention.formats.ack_log import AckLog, LogPart, unreadable
+from retention.storage import files
+from retention.storage.checksum import parsed
+from retention.storage.errors import telling
 
 PART_BYTES = 32 << 20
 _PARQUET = ".parquet"

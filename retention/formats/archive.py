@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.errors import DamagedError
-from retention.failing import telling
 from retention.formats import s2, varints
+from retention.storage.errors import telling
 
 ENTRIES = pa.schema(
     [

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
-from retention.checks import parsed
 from retention.core.message_rows import Storage, sizes
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive, s2
+from retention.storage import files
+from retention.storage.checksum import parsed
 from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 
 RAW_ROWS = pa.schema(

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import files
 from retention.core.inventory import DataFile, ReadCount
 from retention.engines.choice import Engines
 from retention.errors import VerificationError
@@ -17,7 +16,8 @@ from retention.opened import OpenedStream
 from retention.parquet_files import damaged, open_messages
 from retention.ports import Snapshot
 from retention.rules import RULES
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores.archives import (
     ArchivedFile,
     Manifest,

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention import files
 from retention.errors import BusyError
-from retention.failing import telling
 from retention.opened import OpenedStream
 from retention.rules.removal import Delete, Request, from_json
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import ParquetLog
 

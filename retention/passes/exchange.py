@@ -17,7 +17,6 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from retention import files
 from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.choice import Engines
@@ -25,6 +24,7 @@ from retention.opened import OpenedStream
 from retention.passes.left import Left
 from retention.rules.judge import Question
 from retention.rules.per_subject import Apart, Beyond, Held, surplus
+from retention.storage import files
 from retention.stores import digests
 from retention.stores.layout import Layout
 

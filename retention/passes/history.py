@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from retention import files
-from retention.checks import checked, parsed, unchecked
 from retention.core import run_names
 from retention.core.documents import RunRecord, judge
 from retention.core.inventory import Counters
 from retention.core.run_names import RunName
 from retention.core.subjects import path_name
 from retention.errors import DamagedError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.crash_points import Step, reached
 
 REPAIR = "repair"
 """What the records of runs that mend a stream have as their kind."""

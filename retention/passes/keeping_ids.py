@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import younger
 from retention.core.seq_ranges import in_ranges
@@ -17,10 +16,11 @@ from retention.parquet_files import read_columns
 from retention.passes.plan import Plan
 from retention.passes.position import Position
 from retention.ports import Snapshot
+from retention.storage import files
+from retention.storage.parallel import in_threads
 from retention.stores.digests import ids_in
 from retention.stores.kept_ids import UNSTORED_IDS, IdDigests, RemovedIds, UnstoredIds
 from retention.stores.layout import Layout
-from retention.threads import in_threads
 from schemas.files import KEPT_IDS
 
 

@@ -14,7 +14,7 @@ from retention.passes.history import history_of
 from retention.passes.topics import refuse_partition, topic_of
 from retention.rules.removal import Request
 from retention.rules.segment_removal import DeleteSegments
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
 from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from retention import files
 from retention.core.subjects import path_name
 from retention.opened import OpenedStream
 from retention.passes.exchange import DIRECTORY
 from retention.passes.history import history_of
+from retention.storage import files
 from retention.stores import consumers, offsets
 from retention.stores.layout import Layout
 from retention.stores.strays import strays

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
 from retention.errors import RefusedError, VerificationError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.ports import Snapshot
+from retention.storage import files
 from retention.stores import delta_history, swaps
 from retention.stores.layout import Layout, identities
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
-from retention.checks import parsed
 from retention.core.documents import PlanHeader, judge
 from retention.core.file_records import judge_columns, judge_files
 from retention.core.inventory import ReadCount
@@ -23,6 +21,8 @@ from retention.passes.audience import pins_as_json, pins_from_json
 from retention.passes.held import held_from_json, held_segments_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.rules.removal import as_json, from_json
+from retention.storage import files
+from retention.storage.checksum import parsed
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
 _PLAN = pa.field("plan", pa.int32())

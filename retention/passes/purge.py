@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from retention import files
 from retention.engines.choice import Engines
 from retention.engines.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
 from retention.opened import OpenedStream
+from retention.storage import files
 
 
 def purge_vectors(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.copies import Copied, Copy, copy_without
 from retention.core.inventory import DataFile
 from retention.errors import (
@@ -29,6 +28,7 @@ from retention.passes.history import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Returned, Snapshot, Swap
+from retention.storage import files
 from retention.stores import index
 from retention.stores.layout import Layout
 from retention.stores.lease import lease

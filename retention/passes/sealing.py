@@ -15,7 +15,7 @@ from retention.passes.plan import Plan
 from retention.passes.topics import segments_of
 from retention.ports import Snapshot, Swap
 from retention.rules.topic_rolling import is_aged
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from retention import files
 from retention.core.file_records import judge_files
 from retention.errors import DamagedError, RefusedError
 from retention.opened import OpenedStream
 from retention.ports import Snapshot
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from schemas.files import FILE_STATS
 
 _DIGEST_BYTES = 32

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from retention import files
 from retention.core.subjects import TABLES
 from retention.errors import UsageError
 from retention.ports import Store
+from retention.storage import files
 from retention.stores.layout import Layout, StoreSettings
 
 __all__ = ["StoreSettings", "open_store"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from retention import files
-from retention.checks import checked, parsed, unchecked
 from retention.core.documents import ArchiveManifest, judge
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.crash_points import Step, reached
 
 FORMAT_VERSION = 1
 KIND = "retention archive"

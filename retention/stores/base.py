@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from retention import files
 from retention.claims import claims_of
 from retention.core.inventory import Counters, DataFile
 from retention.errors import UsageError
 from retention.ports import Returned, Snapshot
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores import digests, doubles, index
 from retention.stores.exclusion import refuse_without_exclusion
 from retention.stores.layout import (

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
 from retention.claims import CLAIMED
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention import files
 from retention.errors import DamagedError
-from retention.failing import failure
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import failure
 from retention.stores.exclusion import refuse_without_exclusion
 
 CHECKPOINT_EVERY = 10

@@ -13,8 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import files
-from retention.checks import checked, parsed, unchecked
 from retention.consumers.config import ConsumerConfig
 from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
@@ -22,6 +20,8 @@ from retention.core.documents import KeptConsumer, judge
 from retention.core.inventory import Counters
 from retention.core.subjects import name_of_path, path_name
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
 from retention.stores.versions import Versions, versions_in
 
 DIRECTORY = "consumers"

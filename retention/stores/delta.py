@@ -20,9 +20,9 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.failing import first_line
 from retention.ports import Mark, Outlook, Returned, Snapshot, Swap
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line
 from retention.stores import (
     delta_grace,
     delta_history,

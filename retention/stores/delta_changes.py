@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from retention import files
 from retention.core.inventory import EPOCH
 from retention.ports import Mark
+from retention.storage import files
 from retention.stores import delta_history
 from retention.stores.layout import Layout, leaving
 from retention.stores.seals import seal_of

@@ -16,7 +16,6 @@ from deltalake._internal import RemoveAction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from retention import files
 from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.errors import (
     CommitUnknownError,
@@ -25,9 +24,10 @@ from retention.errors import (
     RetentionError,
     UsageError,
 )
-from retention.failing import first_line
 from retention.ports import Swap
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line
 from retention.stores import swaps
 from retention.stores.delta_actions import add_action, remove_action
 from retention.stores.delta_history import find_token, mark_of

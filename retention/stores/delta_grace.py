@@ -11,8 +11,8 @@ from contextlib import suppress
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
-from retention import files
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores.delta_rules import lists_features
 from retention.stores.layout import Layout
 

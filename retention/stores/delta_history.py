@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from retention import files
-from retention.checks import parsed
 from retention.errors import DamagedError
 from retention.ports import Mark
+from retention.storage import files
+from retention.storage.checksum import parsed
+from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at
-from retention.threads import in_threads
 
 _DIGITS = 20
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
-from retention import files
 from retention.errors import ForeignRowsError
 from retention.ports import Returned
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores import delta_history
 from retention.stores.delta_writers import TOKEN, commit_info
 from retention.stores.layout import Layout

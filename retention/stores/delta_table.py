@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from retention import files
 from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.failing import failure, first_line, telling
 from retention.ports import Mark
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import failure, first_line, telling
 from retention.stores import delta_history, delta_transactions
 from retention.stores.delta_grace import grace_properties
 from retention.stores.delta_rules import TableRules, examine

@@ -10,9 +10,9 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention import files
 from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.errors import BusyError, DamagedError
+from retention.storage import files
 from retention.stores import delta_history
 from retention.stores.layout import Layout
 from schemas.bounds import MAX_SEQ

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from retention import files
 from retention.errors import RefusedError
+from retention.storage import files
 from retention.stores.delta_history import read_entry
 from retention.stores.layout import Layout
 

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files, parquet_files
+from retention import parquet_files
 from retention.core.inventory import DataFile
+from retention.storage import files
+from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout, identities
 from retention.subject_counts import count_subjects, unpack, unpack_ids
-from retention.threads import in_threads
 from schemas.files import SUBJECT_COUNTS
 
 _COUNTED = ("subject", "seq")

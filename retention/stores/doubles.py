@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files, parquet_files
+from retention import parquet_files
 from retention.core.inventory import DataFile, ReadCount
 from retention.errors import ForeignRowsError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout, kin_of
 
 

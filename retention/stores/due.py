@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from retention import files
-from retention.checks import parsed
 from retention.core.policy import Policy
 from retention.ports import Mark
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import parsed
+from retention.storage.crash_points import Step, reached
 
 _EDITION = 4
 """Of the rules and of marks: raised when they come to be made otherwise, so that nothing foretold before counts."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import threading
 
-from retention import files
 from retention.errors import RefusedError, RetentionError
-from retention.failing import failure
-from retention.object_store import endpoint
+from retention.storage import files
+from retention.storage.errors import failure
+from retention.storage.s3 import endpoint
 
 _NOT_IMPLEMENTED = re.compile(r"NotImplemented|\b501\b")
 """What a store answers to a conditional put that it does not know."""

@@ -14,9 +14,9 @@ from retention import parquet_files
 from retention.core.inventory import Counters, DataFile, ReadCount
 from retention.core.progress import paced
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
+from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout
 from retention.stores.number_bounds import remedy
-from retention.threads import in_threads
 from schemas.files import FILE_STATS
 
 _READERS = 2

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
 from retention.core.inventory import Counters
 from retention.core.message_rows import younger
 from retention.errors import BusyError, DamagedError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import KEPT_IDS
 

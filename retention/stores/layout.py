@@ -13,14 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.aliases import shared
-from retention.checks import parsed
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.errors import DamagedError, RefusedError, VerificationError
-from retention.failing import telling
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import parsed
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
 
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""

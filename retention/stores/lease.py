@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from retention import files
-from retention.checks import parsed
 from retention.errors import BusyError
-from retention.failing import telling
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import parsed
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
 from retention.stores.exclusion import refuse_without_exclusion
 
 KINDS = ("maintenance", "append")

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from retention import files
-from retention.checks import parsed
 from retention.core.inventory import EPOCH, Counters
 from retention.ports import Mark
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import parsed
+from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 

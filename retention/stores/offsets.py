@@ -11,12 +11,12 @@ from typing import Any, Literal, get_args
 
 import xxhash
 
-from retention import files
-from retention.checks import checked, parsed, unchecked
 from retention.core.documents import KeptOffsets, judge
 from retention.core.inventory import Counters
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.rules.iggy import barrier_of
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
 from retention.stores.versions import versions_in
 
 DIRECTORY = "offsets"

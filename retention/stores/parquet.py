@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.errors import (
     BusyError,
@@ -21,9 +20,10 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.failing import reason_of
 from retention.ports import Mark, Snapshot, Swap
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import reason_of
 from retention.stores import doubles, index, number_bounds, swaps
 from retention.stores.base import FileStore
 from retention.stores.layout import Layout, StoreSettings

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.core.inventory import DataFile, ReadCount
 from retention.errors import DamagedError, ForeignRowsError
+from retention.storage import files
 from retention.stores import doubles, index, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.parquet_log import Entry, ParquetLog, State, before_first_entry

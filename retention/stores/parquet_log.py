@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
-from retention.checks import checked, parsed, unchecked
 from retention.core import run_names
 from retention.core.documents import ListState, LogEntry, judge
 from retention.core.file_records import judge_columns
 from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.errors import DamagedError, UsageError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of
 from schemas.bounds import MAX_SEQ

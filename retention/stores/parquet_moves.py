@@ -8,10 +8,10 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.errors import BusyError
 from retention.ports import Mark
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores import parquet_walk
 from retention.stores.layout import Layout
 from retention.stores.lease import held

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import xxhash
 
-from retention import files
-from retention.failing import telling
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
 from retention.stores.layout import Layout
 
 WORTH_FILES = 1_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from retention import files
 from retention.errors import DamagedError
+from retention.storage import files
 from retention.stores.layout import FormatRecord, Layout, is_ours
 
 _BEHIND_THE_TABLE = ("_retention/reports/", "_retention/log/")

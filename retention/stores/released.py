@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention import files
 from retention.claims import claims_of
 from retention.core.file_records import judge_files
 from retention.core.inventory import Claim, DataFile
 from retention.errors import DamagedError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from retention import files
-from retention.failing import telling
+from retention.storage import files
+from retention.storage.errors import telling
 
 WHOLE_BYTES = 2**20
 """An entry up to this length is digested whole; of a longer one, its head and its tail."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import unquote
 
-from retention import files
+from retention.storage import files
 from retention.stores import delta_history, delta_table
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import ParquetLog

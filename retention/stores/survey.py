@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
+from retention.storage import files
 from retention.stores import delta_grace, delta_table, index, number_bounds
 from retention.stores.cache import StatisticsCache
 from retention.stores.delta_returned import refuse_returned

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import files
 from retention.core.inventory import Counters
 from retention.errors import (
     ConflictError,
@@ -19,6 +18,7 @@ from retention.errors import (
     VerificationError,
 )
 from retention.ports import Swap
+from retention.storage import files
 from retention.stores.layout import leaving
 from retention.stores.number_bounds import impossible_counters, remedy
 from schemas.bounds import MAX_SEQ

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from retention import files
-from retention.checks import checked, parsed, unchecked
 from retention.config import StreamConfig
 from retention.config.topic import TopicStream
 from retention.config.topic_settings import TopicSettings
 from retention.core.documents import KeptTopic, judge
 from retention.errors import DamagedError
-from retention.steps import Step, reached
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.crash_points import Step, reached
 
 
 def kept_settings(root: str) -> TopicSettings | None:

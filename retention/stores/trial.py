@@ -20,8 +20,8 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.exceptions import BaseError as ObjectStoreError
 from obstore.store import S3Store
 
-from retention import files
-from retention.threads import in_threads
+from retention.storage import files
+from retention.storage.parallel import in_threads
 
 TRIAL = ".retention-trial-"
 """How the names of places begin that are gone after a trial, unless it was killed."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import files
 from retention.config.server import server_config
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
@@ -26,6 +25,7 @@ from retention.formats.nats_backup import (
 from retention.opened import OpenedStream
 from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import refuse_topic
+from retention.storage import files
 from retention.stores.consumers import ConsumerTable
 from retention.views.latest import last_seqs
 from retention.views.messages import columns_in_order

@@ -15,7 +15,7 @@ from retention.errors import CommitUnknownError, DamagedError
 from retention.opened import OpenedStream
 from retention.parquet_files import describe, open_messages, stats_table, write_messages
 from retention.passes.archiving import digest_of
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
 from retention.writing.from_archives import Archive, Part
 from schemas.messages import FILE_COLUMNS
 

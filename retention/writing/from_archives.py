@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retention import files
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
@@ -15,6 +14,7 @@ from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
+from retention.storage import files
 from retention.stores.archives import (
     ArchivedFile,
     Manifest,

@@ -25,7 +25,7 @@ from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.passes.topics import topic_of
 from retention.ports import Snapshot, Swap
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
 from retention.stores.lease import lease
 from retention.stores.offsets import Offsets, OffsetTable, Reader, StoredOffset
 from retention.stores.topic_settings import keep_settings

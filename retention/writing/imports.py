@@ -16,12 +16,12 @@ from retention.consumers.state import from_json
 from retention.core import message_rows
 from retention.core.subjects import is_valid_name
 from retention.errors import DamagedError, RefusedError
-from retention.failing import telling
 from retention.formats.nats_backup import Backup, read_backup
 from retention.opened import OpenedStream
 from retention.passes.position import Position, first_of
 from retention.staging import Staged, Staging, stage_rows
-from retention.steps import Step, reached
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.writing.append import append, refuse_topic_of
 from retention.writing.identity import BatchIdentity

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retention import files
 from retention.core.subjects import path_name
 from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
+from retention.storage import files
 from retention.writing.append import Appended
 from retention.writing.frames import Append, append_frame, micro_batch
 from retention.writing.topic_frames import append_frame_to_topic

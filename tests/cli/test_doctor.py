@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from retention import files
 from retention.cli.main import app
 from retention.consumers.state import new_state
 from retention.doctor import machine, place
 from retention.doctor.machine import TESTED
 from retention.passes.history import history_of
-from retention.steps import Step, watched_by
+from retention.storage import files
+from retention.storage.crash_points import Step, watched_by
 from retention.stores import trial
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.lease import lease

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from retention import steps
-from retention.steps import Step
+from retention.storage import crash_points
+from retention.storage.crash_points import Step
 from tests.contract.streams import rows
 from tests.support.sandboxes import Commands, commands, lines
 from tests.support.trees import tree
@@ -150,7 +150,7 @@ def test_a_killed_repair_is_settled_with_what_it_moved(tmp_path: Path) -> None:
         if step is Step.FILE_MOVED:
             raise Killed
 
-    with steps.watched_by(kill), pytest.raises(Killed):
+    with crash_points.watched_by(kill), pytest.raises(Killed):
         command.run("repair", "foreign", "ORDERS", "--yes")
     moved = command.json("repair", "foreign", "ORDERS", "--yes")
     assert len(moved["files"]) == 2

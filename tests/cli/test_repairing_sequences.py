@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from retention import steps
 from retention.consumers.state import Position
 from retention.opened import OpenedStream
 from retention.parquet_files import stats_table
 from retention.passes.history import history_of
-from retention.steps import Step
+from retention.storage import crash_points
+from retention.storage.crash_points import Step
 from retention.stores import delta_outlook
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
@@ -247,7 +247,7 @@ def test_a_repair_that_is_killed_is_repeated(
                 raise KilledError
 
         with monkeypatch.context() as watched, suppress(KilledError):
-            watched.setattr(steps, "_watch", watch)
+            watched.setattr(crash_points, "_watch", watch)
             open_warehouse(configuration).stream("ORDERS").repair_sequences(yes=True)
         return passed
 

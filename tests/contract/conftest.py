@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from retention import files
 from retention.ports import Store
+from retention.storage import files
 from retention.stores import StoreSettings, open_store
 from tests.contract.streams import foreign_rows, rows
 from tests.support.buckets import BUCKET, ObjectPath, object_store

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retention import copies, files
+from retention import copies
 from retention.copies import Copy, copy_without, surviving
 from retention.core.inventory import slot_of
 from retention.errors import StorageError
@@ -17,6 +17,7 @@ from retention.parquet_files import stats_table
 from retention.passes import archiving
 from retention.passes.archiving import Keeping, kept
 from retention.ports import Store, carried_out
+from retention.storage import files
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import append, latest, removing, sequences
 

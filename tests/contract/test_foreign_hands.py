@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from retention import steps
 from retention.errors import ForeignRowsError, RefusedError, RetentionError
 from retention.passes.plan import Plan
-from retention.steps import Step
+from retention.storage import crash_points
+from retention.storage.crash_points import Step
 from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, sequences
@@ -168,7 +168,7 @@ def _apply(
 
     if moment == "between":
         waiting.pop()()
-    monkeypatch.setattr(steps, "_watch", passed)
+    monkeypatch.setattr(crash_points, "_watch", passed)
     error = _error(laid.apply_plans([plan])[0])
     assert not waiting, "the moment never came"
     return error

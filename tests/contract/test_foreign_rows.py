@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from retention import steps
 from retention.errors import ForeignRowsError
 from retention.passes.plan import Plan
-from retention.steps import Step
+from retention.storage import crash_points
+from retention.storage.crash_points import Step
 from retention.stores.layout import is_ours
 from retention.warehouse import Warehouse
 from tests.contract.streams import foreign_rows
@@ -157,7 +157,7 @@ def at_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], Non
         if step == Step.DELTA_COMMITTING and waiting:
             waiting.pop()()
 
-    monkeypatch.setattr(steps, "_watch", passed)
+    monkeypatch.setattr(crash_points, "_watch", passed)
     yield waiting
     assert not waiting, "the moment never came"
 

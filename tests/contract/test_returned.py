@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from retention import steps
 from retention.errors import ForeignRowsError, RefusedError
 from retention.passes.repairing_returned import KIND
-from retention.steps import Step
+from retention.storage import crash_points
+from retention.storage.crash_points import Step
 from retention.stores import delta_returned, delta_writers
 from retention.warehouse import Warehouse
 from tests.contract.streams import foreign_rows
@@ -200,7 +200,7 @@ def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
         if step == Step.DELTA_COMMITTING and waiting:
             waiting.pop()()
 
-    monkeypatch.setattr(steps, "_watch", passed_by)
+    monkeypatch.setattr(crash_points, "_watch", passed_by)
     warehouse.stream("ORDERS").repair_returned()
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 

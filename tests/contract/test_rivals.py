@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from retention import files
+from retention.storage import files
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import append, live, sequences
 

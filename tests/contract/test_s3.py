@@ -7,10 +7,10 @@ import json
 import polars as pl
 import pytest
 
-from retention import files
 from retention.core.inventory import ReadCount
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.ports import Store
+from retention.storage import files
 from retention.stores import StoreSettings, open_store
 from retention.stores.lease import lease
 from retention.warehouse import open_warehouse

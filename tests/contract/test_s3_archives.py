@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from retention import files
 from retention.errors import DamagedError, StorageError
+from retention.storage import files
 from retention.stores.archives import read_manifests
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from retention import files
 from retention.consumers.state import new_state
 from retention.core.inventory import Counters
 from retention.errors import DamagedError
+from retention.storage import files
 from retention.stores.commit_versions import CHECKPOINT_EVERY
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.versions import versions_in

@@ -12,8 +12,8 @@ import pytest
 from obstore.exceptions import UnauthenticatedError
 from typer.testing import CliRunner
 
-from retention import files
 from retention.cli.main import app
+from retention.storage import files
 from retention.stores.trial import commits_exclude, trial_place
 from retention.warehouse import open_warehouse
 from tests.support.front import Front, Kind, front_of

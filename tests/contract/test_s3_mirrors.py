@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from retention import files
+from retention.storage import files
 from retention.warehouse import open_warehouse
 from tests.support.sandboxes import lines
 

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner, Result
 
-from retention import files
 from retention.cli.main import app
+from retention.storage import files
 from tests.support.buckets import ObjectPath
 from tests.support.sandboxes import NOW, lines
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from retention import files
 from retention.cli.main import app
 from retention.errors import ConfigError
-from retention.failing import failure
 from retention.find import config_file, find_config
 from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
+from retention.storage import files
+from retention.storage.errors import failure
 from tests.support.buckets import BUCKET, ObjectPath
 from tests.support.sandboxes import lines
 

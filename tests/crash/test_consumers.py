@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.steps import CRASH_AT, STEPS_LOG, Step
+from retention.storage.crash_points import CRASH_AT, STEPS_LOG, Step
 from tests.support.consumer_model import needs
 from tests.support.consuming import ACK_WAIT, noted, opened_at, prepare
 from tests.support.crew import Crew

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from retention.steps import CRASH_AT, STEPS_LOG, Step
+from retention.storage.crash_points import CRASH_AT, STEPS_LOG, Step
 from tests.support.crashes import SCENARIOS, TWICE
 from tests.support.crew import WORKERS, Crew
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.steps import CRASH_AT, Step
+from retention.storage.crash_points import CRASH_AT, Step
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 
 KILLED = -9

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from retention.steps import PAUSE_AT, Step
+from retention.storage.crash_points import PAUSE_AT, Step
 from retention.stores import parquet_moves
 from tests.support.crashes import TWICE
 from tests.support.interleavings import MINE, THEIRS, Match, attempt, duels, left_by, play

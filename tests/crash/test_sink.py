@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from retention.passes.orphans import orphans
-from retention.steps import CRASH_AT, Step
+from retention.storage.crash_points import CRASH_AT, Step
 from tests.support.crashes import TWICE
 from tests.support.laying import START, held, warehouse_with
 

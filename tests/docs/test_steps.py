@@ -5,7 +5,7 @@ import inspect
 from itertools import pairwise
 from pathlib import Path
 
-from retention.steps import Step
+from retention.storage.crash_points import Step
 
 STORAGE = Path(__file__).parents[2] / "docs" / "semantics" / "storage.md"
 

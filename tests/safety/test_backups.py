@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from retention.checks import checked, unchecked
 from retention.doctor.streams import check_stream
 from retention.errors import DamagedError, UsageError
 from retention.passes.history import history_of
-from retention.steps import Step, watched_by
+from retention.storage.checksum import checked, unchecked
+from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import KINDS
 from retention.warehouse import Warehouse
 from tests.support.sandboxes import NOW, ORDERS, lines, opened

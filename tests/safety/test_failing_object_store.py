@@ -13,11 +13,11 @@ from typing import Any
 import boto3
 import pytest
 
-from retention import files
 from retention.errors import UsageError
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.passes.planfile import load_plans, save_plans
+from retention.storage import files
 from retention.stores.exclusion import refuse_without_exclusion
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.buckets import BUCKET, object_store

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention.checks import checked
 from retention.core.documents import (
     ArchiveManifest,
     Document,
@@ -28,6 +27,7 @@ from retention.core.documents import (
     StreamFormat,
     judge,
 )
+from retention.storage.checksum import checked
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 

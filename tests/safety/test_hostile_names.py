@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention.checks import checked
 from retention.core.subjects import path_name
 from retention.errors import DamagedError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.passes.planfile import load_plans
+from retention.storage.checksum import checked
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention import files
+from retention.storage import files
 from retention.stores.cache import MERGE_ABOVE
 from retention.warehouse import open_warehouse
 from tests.support.buckets import BUCKET, object_store

@@ -14,9 +14,9 @@ from retention.engines import spark_append, spark_topic
 from retention.engines.attempts import attempts_of, may_pass
 from retention.engines.session import TASK_ATTEMPTS
 from retention.errors import DamagedError, StorageError, UsageError
-from retention.failing import failure
 from retention.passes import additions
 from retention.passes.orphans import orphans
+from retention.storage.errors import failure
 from retention.stores.layout import is_ours
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.topics import World

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 import boto3
 
-from retention import files
+from retention.storage import files
 
 BUCKET = "lake"
 _PATIENCE_S = 300

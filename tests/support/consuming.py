@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from retention import steps
 from retention.consuming.consumer import BatchConsumer
+from retention.storage import crash_points
 from retention.stream import Stream
 from retention.warehouse import open_warehouse
 from tests.support.crew import ROOT, serve
@@ -90,7 +90,7 @@ def carry_out(case: dict[str, Any]) -> None:
     folder = Path(case["folder"])
     stream = opened_at(folder, case["now_ns"])
     billing = stream.consumer("billing")
-    steps.watch(case["environment"])
+    crash_points.watch(case["environment"])
     work(billing, folder / case["diary"], case["batch"])
 
 

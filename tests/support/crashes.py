@@ -21,7 +21,6 @@ import pyarrow.acero
 import pyarrow.dataset
 from deltalake import DeltaTable, TableFeatures
 
-from retention import steps
 from retention.consumers.state import from_json
 from retention.core.message_rows import complete, sizes
 from retention.engines.choice import Engines
@@ -38,6 +37,7 @@ from retention.ports import Swap
 from retention.rules.removal import Delete, Purge
 from retention.rules.segment_removal import DeleteSegments
 from retention.staging import Staged, Staging, numbered
+from retention.storage import crash_points
 from retention.stores import (  # (as pandas)
     delta,  # noqa: F401
     delta_outlook,
@@ -662,7 +662,7 @@ def _rows(first_seq: int, count: int, first_ns: int) -> Iterator[pa.Table]:
 def _in_a_fork(case: dict[str, Any]) -> None:
     """Carry one case out: `do` is prepare, act or outcome."""
     folder, scenario = Path(case["folder"]), SCENARIOS[case["scenario"]]
-    steps.watch(case.get("env", {}))
+    crash_points.watch(case.get("env", {}))
     if case["do"] == "prepare":
         scenario.prepare(folder, case["format"])
     elif case["do"] == "act":

@@ -22,7 +22,7 @@ from retention.parquet_files import write_messages
 from retention.passes.editing import delete_consumer, edit
 from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
-from retention.steps import Step, watched_by
+from retention.storage.crash_points import Step, watched_by
 from retention.stores import delta, parquet, parquet_moves
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout

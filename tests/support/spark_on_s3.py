@@ -10,16 +10,16 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from retention import files
 from retention.copies import Copied, Copy, copy_without
 from retention.engines.choice import EngineName
 from retention.engines.s3a import for_spark
 from retention.engines.session import build_session
 from retention.errors import RetentionError
-from retention.failing import failure
 from retention.passes import additions
 from retention.passes.orphans import orphans
 from retention.passes.planfile import save_plans
+from retention.storage import files
+from retention.storage.errors import failure
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay
 

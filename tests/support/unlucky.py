@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from retention import threads
 from retention.core.outcomes import code_of, sentence_of
 from retention.errors import RetentionError
 from retention.passes.orphans import orphans
 from retention.passes.planfile import load_plans, save_plans
+from retention.storage import parallel
 from tests.support import crashes
 from tests.support.crashes import AS_OF, SCENARIOS, Scenario
 from tests.support.crew import serve
@@ -82,7 +82,7 @@ def _failing(folder: Path, act: Callable[[Path], Any], case: dict[str, Any]) -> 
     plan = tuple(Fault(one[0], one[1], Kind(one[2])) for one in case["plan"])
     storage = Storage(folder, plan, case.get("slow_s", 0.0))
     answer, error = None, None
-    with storage.watching(), patch.object(threads, "ThreadPoolExecutor", _one_after_another):
+    with storage.watching(), patch.object(parallel, "ThreadPoolExecutor", _one_after_another):
         try:
             answer = act(folder)
         except Exception as raised:  # whatever it is, it is looked at

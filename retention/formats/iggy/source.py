@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from retention import files
 from retention.errors import BusyError
-from retention.failing import telling
+from retention.storage import files
+from retention.storage.errors import telling
 
 WINDOW_BYTES = 1 << 20
 """Logs are read in pieces of this size, or of one record where that is longer."""

@@ -8,9 +8,9 @@ from typing import Literal
 
 from xxhash import xxh3_64_intdigest
 
-from retention import files
 from retention.errors import DamagedError
 from retention.formats.iggy.rows import END_OF_OFFSETS
+from retention.storage import files
 
 Kind = Literal["consumer", "group"]
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from retention import files
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.iggy.encryption import is_encrypted
 from retention.formats.iggy.era import Era, EraName
@@ -21,6 +20,7 @@ from retention.formats.iggy.repair import first_sound
 from retention.formats.iggy.rows import END_OF_OFFSETS
 from retention.formats.iggy.source import opened, size_of
 from retention.formats.iggy.stored_offsets import StoredOffset, read_stored_offsets
+from retention.storage import files
 
 ERAS: dict[EraName, Era] = {"0.8": Era08(), "0.9": Era09()}
 

@@ -11,7 +11,7 @@ import pytest
 from retention.errors import DamagedError, RefusedError, StalePlanError, VerificationError
 from retention.passes import archiving
 from retention.passes.planfile import load_plans
-from retention.steps import Step, watched_by
+from retention.storage.crash_points import Step, watched_by
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.topic_crashes import NAME, import_logs, with_logs

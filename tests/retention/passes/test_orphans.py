@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from retention import files
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
+from retention.storage import files
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 

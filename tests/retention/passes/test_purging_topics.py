@@ -19,7 +19,7 @@ from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.removal import Purge
 from retention.staging import numbered
-from retention.steps import Step, watched_by
+from retention.storage.crash_points import Step, watched_by
 from retention.stores.offsets import OffsetTable
 from retention.stores.parquet_log import LIST_EVERY
 from retention.topic import Topic

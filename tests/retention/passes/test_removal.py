@@ -16,7 +16,7 @@ from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.passes import removal
 from retention.passes.run import remove_now
 from retention.rules.removal import Delete, Purge, Request
-from retention.steps import Step, watched_by
+from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import lease
 from retention.stream import Stream
 from retention.warehouse import Warehouse

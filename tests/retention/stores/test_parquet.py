@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retention import files, parquet_files
+from retention import parquet_files
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -21,6 +21,7 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import Store, Swap
+from retention.storage import files
 from retention.stores import StoreSettings, open_store, parquet_log
 from retention.stores.lease import held
 from retention.stores.parquet import ParquetStore

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from retention import files
+from retention.storage import files
 from retention.stores.versions import KEPT, FileVersions
 
 

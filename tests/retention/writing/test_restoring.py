@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from retention.consumers.state import from_json
 from retention.core.inventory import DataFile
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
-from retention.steps import Step, watched_by
+from retention.storage.crash_points import Step, watched_by
 from retention.stores.archives import ArchivedFile, read_manifests
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse, open_warehouse

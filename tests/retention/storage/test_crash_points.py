@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from retention.steps import CRASH_AT, PAUSE_AT, STEPS_LOG, Step
+from retention.storage.crash_points import CRASH_AT, PAUSE_AT, STEPS_LOG, Step
 
-THREE = "from retention.steps import Step, reached\nfor _ in range(3): reached(Step.DATA_WRITTEN)"
+THREE = "from retention.storage.crash_points import Step, reached\nfor _ in range(3): reached(Step.DATA_WRITTEN)"
 
 
 def started(**environment: str) -> subprocess.Popen[bytes]:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     return subprocess.Popen([sys.executable, "-c", THREE], cwd=root, env=os.environ | environment)
 
 

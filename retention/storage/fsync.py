@@ -7,8 +7,8 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from retention.failing import telling
-from retention.threads import in_threads
+from retention.storage.errors import telling
+from retention.storage.parallel import in_threads
 
 MANY = 32
 """From so many directories on, one request for all of a file system costs less than one for each."""

@@ -13,17 +13,17 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from retention import durable, syncs
 from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
-from retention.failing import telling
-from retention.object_store import file_system, has_bucket
-from retention.object_store import storage_options as _storage_options
+from retention.storage import fsync, local
+from retention.storage.errors import telling
+from retention.storage.s3 import file_system, has_bucket
+from retention.storage.s3 import storage_options as _storage_options
 
 storage_options = _storage_options
-create_if_absent = durable.create_if_absent
-move = durable.move
-sync_directory = syncs.sync_directory
+create_if_absent = local.create_if_absent
+move = local.move
+sync_directory = fsync.sync_directory
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _HELD_BYTES = 8 << 20
@@ -121,7 +121,7 @@ def create(location: str) -> Iterator[Any]:
     """
     with (
         telling(location),
-        _held(location) if is_remote(location) else durable.write(location) as sink,
+        _held(location) if is_remote(location) else local.write(location) as sink,
     ):
         yield sink
 
@@ -131,7 +131,7 @@ def create_own(location: str) -> Iterator[Any]:
     """As `create`, for a location that nobody else knows: on an object store it goes up while it is written."""
     with (
         telling(location),
-        _upload(location) if is_remote(location) else durable.write(location) as sink,
+        _upload(location) if is_remote(location) else local.write(location) as sink,
     ):
         yield sink
 
@@ -148,7 +148,7 @@ def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
         location = join(directory, name)
         with (
             telling(location),
-            _held(location) if is_remote(location) else durable.put(location) as sink,
+            _held(location) if is_remote(location) else local.put(location) as sink,
         ):
             sink.write(content)
     if not is_remote(directory):
@@ -168,7 +168,7 @@ def if_writable() -> Iterator[None]:
 def make_directory(directory: str) -> None:
     """Make a directory and its parents, each durable in the one above; object stores have none."""
     if not is_remote(directory):
-        durable.make_directory(directory)
+        local.make_directory(directory)
 
 
 def delete(locations: Iterable[str]) -> None:

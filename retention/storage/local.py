@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from retention.failing import telling
-from retention.steps import Step, reached
-from retention.syncs import sync_directories, sync_directory
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
+from retention.storage.fsync import sync_directories, sync_directory
 
 
 @contextmanager

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from retention import files, syncs
-from retention.syncs import MANY, sync_directories
+from retention.storage import files, fsync
+from retention.storage.fsync import MANY, sync_directories
 
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was synced, directories and whole file systems."""
     told: list[str] = []
-    one, whole = syncs.sync_directory, syncs._sync_file_system
+    one, whole = fsync.sync_directory, fsync._sync_file_system
 
     def sync_one(directory: str) -> None:
         one(directory)
@@ -26,8 +26,8 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         whole(directory)
         told.append(f"the file system of {Path(directory).name}")
 
-    monkeypatch.setattr(syncs, "sync_directory", sync_one)
-    monkeypatch.setattr(syncs, "_sync_file_system", sync_whole)
+    monkeypatch.setattr(fsync, "sync_directory", sync_one)
+    monkeypatch.setattr(fsync, "_sync_file_system", sync_whole)
     return told
 
 
@@ -46,7 +46,7 @@ def mounts(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said.write_text(
         f"27 1 999:9 / /other rw shared:3 - ext4 /dev/x rw\n28 1 {named} / / rw shared:1 - {kind} /dev/y rw\n"
     )
-    monkeypatch.setattr(syncs, "_MOUNTS", str(said))
+    monkeypatch.setattr(fsync, "_MOUNTS", str(said))
 
 
 def test_few_directories_are_synced_one_by_one(tmp_path: Path, synced: list[str]) -> None:
@@ -77,7 +77,7 @@ def test_many_are_synced_one_by_one_where_a_file_system_is_not_known(
 def test_many_are_synced_one_by_one_where_the_system_does_not_tell(
     tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(syncs, "_MOUNTS", str(tmp_path / "nothing"))
+    monkeypatch.setattr(fsync, "_MOUNTS", str(tmp_path / "nothing"))
     made = directories(tmp_path, MANY)
     sync_directories(made)
     assert sorted(synced) == made
@@ -88,12 +88,12 @@ def test_a_sync_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file = tmp_path / "file"
     file.write_bytes(b"")
     with pytest.raises(OSError, match=str(file)):
-        syncs._sync_file_system(str(file))
+        fsync._sync_file_system(str(file))
 
     def failing(_: str) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(syncs, "_sync_file_system", failing)
+    monkeypatch.setattr(fsync, "_sync_file_system", failing)
     with pytest.raises(OSError, match="Input/output error"):
         sync_directories(directories(tmp_path, MANY))
 
@@ -101,7 +101,7 @@ def test_a_sync_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_many_moves_sync_every_directory_that_they_touch(
     tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(syncs, "_MOUNTS", str(tmp_path / "nothing"))
+    monkeypatch.setattr(fsync, "_MOUNTS", str(tmp_path / "nothing"))
     sources = directories(tmp_path, MANY)
     pairs = []
     for source in sources:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from retention.checks import checked, unchecked
 from retention.errors import DamagedError
 from retention.passes.history import History
+from retention.storage.checksum import checked, unchecked
 from retention.stores.layout import Layout
 from retention.stores.parquet_log import Entry, ParquetLog
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from retention.threads import in_threads
+from retention.storage.parallel import in_threads
 
 
 def test_results_come_in_the_order_of_the_things() -> None:

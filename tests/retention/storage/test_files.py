@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retention import files
 from retention.errors import StorageError
+from retention.storage import files
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def reason_of(error: OSError) -> str:
 
 def _of_object_store(location: str, error: Exception) -> StorageError:
     """What a change of the configuration mends ends with 2."""
-    from retention.object_store import NO_ANSWER, NOT_ALLOWED, refusal
+    from retention.storage.s3 import NO_ANSWER, NOT_ALLOWED, refusal
 
     reason, remedy = refusal(location, error) or ("", "")
     told = _told(f"{location}: {reason or first_line(error)}", remedy or _OF_OBJECTS)
