@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
-from retention.consumers.config import ConsumerConfig, resolved
 from retention.engines.choice import EngineName, Engines
 from retention.errors import RefusedError, UsageError
 from retention.formats.ack_logs import open_log

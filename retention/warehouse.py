@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from retention.aliases import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.config import Config, StreamConfig
+from retention.config.discovery import find_config, no_such_stream
 from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.core.run_names import started_ns
 from retention.core.subjects import TABLES, name_of_path, path_name
@@ -20,7 +21,6 @@ from retention.core.units import parse_instant
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.errors.printable import visible
-from retention.find import find_config, no_such_stream
 from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.history import history_of

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from retention import open_warehouse
-from retention.config.words import explain_stream
+from retention.config.describe import explain_stream
 from retention.core.units import format_instant, format_size
 from retention.passes.report import Report
 from retention.stream import Stream

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from retention.config.discovery import CONFIG_NAME, find_config
 from retention.core.subjects import TABLES, name_of_path
 from retention.errors import RetentionError
-from retention.find import CONFIG_NAME, find_config
 
 
 def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:

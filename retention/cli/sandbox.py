@@ -13,9 +13,9 @@ import typer
 from retention.cli.looking import validate
 from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
+from retention.config.discovery import CONFIG_NAME
 from retention.core.units import HOUR
 from retention.errors import UsageError
-from retention.find import CONFIG_NAME
 
 _STREAM = "ORDERS"
 _SCHEMA = "retention.schema.json"
@@ -56,7 +56,7 @@ def init(
     """Make a sandbox to try things in: a configuration and a sample stream."""
     settings = settings_of(ctx)
     _prepare(directory)
-    from retention.config.schema import json_schema
+    from retention.config.json_schema import json_schema
     from retention.warehouse import open_warehouse
 
     (directory / _SCHEMA).write_text(json_schema(), encoding="utf-8")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from retention.config.discovery import CONFIG_NAME, config_file, find_config
 from retention.errors import UsageError
-from retention.find import CONFIG_NAME, config_file, find_config
 from retention.lean import spare_pandas
 
 if TYPE_CHECKING:

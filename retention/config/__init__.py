@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from retention.config.file import Config, load_config, parse_stream
+from retention.config.describe import explain_config, explain_stream
+from retention.config.load import Config, load_config, parse_stream
 from retention.config.stream import StorageSettings, StreamConfig
-from retention.config.words import explain_config, explain_stream
 
 __all__ = [
     "Config",

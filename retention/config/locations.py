@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from retention.config.types import refuse
 from retention.errors import ConfigError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
-from retention.fields import refuse
 
 BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")

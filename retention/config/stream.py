@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
+from retention.config.checks.consumer import consumers_refusals
+from retention.config.checks.origins import origin_refusals
+from retention.config.checks.stream import stream_refusals
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.locations import Location
-from retention.config.origins import origin_refusals
-from retention.config.parts import (
+from retention.config.nested import (
     ConsumerHold,
     ConsumerLimits,
     Described,
@@ -17,12 +20,7 @@ from retention.config.parts import (
     StreamSource,
     SubjectTransform,
 )
-from retention.config.refusals import stream_refusals
-from retention.consumers.config import ConsumerConfig, resolved
-from retention.consumers.refusals import consumers_refusals
-from retention.core.policy import Discard, Policy, Retention, Unmatched
-from retention.core.units import DAY, MINUTE
-from retention.fields import (
+from retention.config.types import (
     UNLIMITED,
     Budget,
     ByteLimit,
@@ -39,6 +37,8 @@ from retention.fields import (
     Span,
     refused,
 )
+from retention.core.policy import Discard, Policy, Retention, Unmatched
+from retention.core.units import DAY, MINUTE
 
 if TYPE_CHECKING:
     from retention.config.topic import TopicConfig

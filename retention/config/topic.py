@@ -17,12 +17,22 @@ from retention.config.topic_settings import (
     setting_refusals,
     updated,
 )
+from retention.config.types import (
+    Count,
+    Expiry,
+    Flag,
+    Refusal,
+    Size,
+    Span,
+    TopicSize,
+    refusal,
+    refused,
+)
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.core.policy import Policy
 from retention.core.topic_policy import Profile, TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import ConfigError
-from retention.fields import Count, Expiry, Flag, Refusal, Size, Span, TopicSize, refusal, refused
 
 MOST_NAME_BYTES = 255
 MOST_PARTITIONS = 1000

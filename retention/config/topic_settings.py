@@ -8,10 +8,10 @@ from typing import Self
 
 from pydantic import model_validator
 
+from retention.config.types import Expiry, Part, Refusal, Size, TopicSize, refusal, refused
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.core.topic_policy import Profile
 from retention.core.units import format_size
-from retention.fields import Expiry, Part, Refusal, Size, TopicSize, refusal, refused
 
 SETTINGS = ("message_expiry", "max_topic_size", "segment_size")
 """What a topic may leave to the server."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.answers import Answered
-from retention.consumers.config import ConsumerConfig
 from retention.consumers.floors import floor_of_all
 from retention.consumers.hearing import Lines
 from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position

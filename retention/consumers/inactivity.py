@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from retention.consumers.config import DEFAULT_INACTIVE_THRESHOLD_NS
+from retention.config.consumer import DEFAULT_INACTIVE_THRESHOLD_NS
 from retention.consumers.state import ConsumerState
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from retention.consumers.config import ConsumerConfig, resolved
-from retention.consumers.refusals import refusals
-from retention.consumers.updates import updated
+from retention.config.checks.consumer import refusals
+from retention.config.checks.consumer_updates import updated
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.errors import RefusedError
 
 if TYPE_CHECKING:

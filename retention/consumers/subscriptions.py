@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from retention.consumers.config import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.types import Refusal, refusal
 from retention.core.subjects import is_valid_filter, overlap
 from retention.errors import UsageError
-from retention.fields import Refusal, refusal
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

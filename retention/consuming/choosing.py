@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.delivering import (
     Delivery,
     Numbers,

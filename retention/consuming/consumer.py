@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.answers import Answered
-from retention.consumers.config import ConsumerConfig
 from retention.consumers.delivering import (
     Delivery,
     Numbers,

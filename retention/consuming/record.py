@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from retention.consumers.config import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.consumers.state import ConsumerState
 from retention.core.subjects import path_name
 from retention.errors import BusyError, RefusedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
 from retention.consuming.consumer import BatchConsumer
 from retention.errors import RefusedError

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from retention.consumers.config import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.consumers.inactivity import in_use
 from retention.consumers.listed import listed_consumers
 from retention.consumers.state import ConsumerState

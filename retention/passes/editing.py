@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState
 from retention.errors import BusyError, StalePlanError
 from retention.opened import OpenedStream

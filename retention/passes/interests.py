@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retention.consumers.filters import filters_of
+from retention.config.checks.consumer_filters import filters_of
 from retention.consumers.inactivity import is_over
 from retention.core.inventory import Inventory
 from retention.opened import OpenedStream

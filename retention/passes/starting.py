@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState, new_state, with_lasts
 from retention.core.inventory import Inventory
 from retention.core.subjects import matching_mask

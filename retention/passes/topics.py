@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from retention.config.discovery import CONFIG_NAME
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.core.inventory import Inventory
@@ -14,7 +15,6 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import UsageError
-from retention.find import CONFIG_NAME
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.held_segments import held_segments

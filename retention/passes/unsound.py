@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from retention.consumers.filters import filters_of, has_look_alike
+from retention.config.checks.consumer_filters import filters_of, has_look_alike
+from retention.config.checks.workqueue import doubly_taken
 from retention.consumers.state import contradictions
-from retention.consumers.work_queues import doubly_taken
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.stores.consumers import ConsumerRecord

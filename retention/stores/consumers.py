@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.core.documents import KeptConsumer, judge

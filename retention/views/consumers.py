@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from retention.consumers.filters import filters_of
+from retention.config.checks.consumer_filters import filters_of
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.opened import OpenedStream

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention.config.server import server_config
+from retention.config.server_json import server_config
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.units import format_instant

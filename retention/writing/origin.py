@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.config import StreamConfig
-from retention.config.parts import StreamSource
+from retention.config.nested import StreamSource
 from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from retention.config import StreamConfig
-from retention.config.parts import SubjectTransform
+from retention.config.nested import SubjectTransform
 from retention.errors import RefusedError
 
 _WILDCARD = re.compile(r"\$(\d+)|\{\{\s*wildcard\(\s*(\d+)\s*\)\s*\}\}", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from retention.consumers.filters import filters_of, has_look_alike
+from retention.config.checks.consumer_filters import filters_of, has_look_alike
 from retention.core.subjects import matching_mask
 from retention.opened import OpenedStream
 from retention.ports import Snapshot

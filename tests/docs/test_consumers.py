@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from retention.config import load_config
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.core.units import MINUTE
 from tests.support.misconfigured import PAGE, Row, ours, refusal_of, rows, subscriptions
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from retention.config import parse_stream
-from retention.consumers.config import ConsumerConfig, resolved
-from retention.consumers.refusals import refusals
+from retention.config.checks.consumer import refusals
+from retention.config.checks.consumer_updates import updated
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.consumers.subscriptions import Subscription, stream_of
-from retention.consumers.updates import updated
 from retention.errors import UsageError
 from tests.support.misconfigured import Json, Row, rows
 from tests.support.nats_oracle import Nats, ServerError, server

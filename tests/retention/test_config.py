@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
-from retention.config.server import server_config
+from retention.config.server_json import server_config
 from retention.core.policy import UNLIMITED, HoldRule, Policy, describe
 from retention.core.units import DAY, HOUR, MINUTE, SECOND
 from retention.errors import ConfigError
@@ -402,7 +402,7 @@ def test_reading_a_configuration_loads_no_table_library() -> None:
 
 
 def test_the_json_schema_that_is_checked_in_is_current() -> None:
-    from retention.config.schema import json_schema
+    from retention.config.json_schema import json_schema
 
     kept = Path(__file__).parents[2] / "schemas" / "json" / "retention.schema.json"
     assert kept.read_text(encoding="utf-8") == json_schema()

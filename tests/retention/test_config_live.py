@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.config import load_config, parse_stream
-from retention.config.server import server_config
+from retention.config.server_json import server_config
 from retention.errors import ConfigError
 from tests.support.laying import START, even_segments, lay, warehouse_with
 from tests.support.nats_oracle import Nats, ServerError, server

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from retention.consumers.filters import filters_of
+from retention.config.checks.consumer_filters import filters_of
 from retention.consumers.replies import DELIVERED, SETTLING, parse
 from retention.core.subjects import matches
 from retention.formats.nats_backup import read_backup

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from retention.config.mistakes import read_model
+from retention.config.checks.consumer import refusals
+from retention.config.consumer import ConsumerConfig
+from retention.config.error_report import read_model
 from retention.config.stream import StreamConfig
-from retention.consumers.config import ConsumerConfig
-from retention.consumers.refusals import refusals
 from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
 from retention.errors import UsageError
 

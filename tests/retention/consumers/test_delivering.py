@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import given
 
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
 from retention.consumers.answers import Answered
-from retention.consumers.config import ConsumerConfig, resolved
 from retention.consumers.delivering import (
     Terms,
     deliver,

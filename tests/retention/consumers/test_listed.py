@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from retention.config import StreamConfig, parse_stream
-from retention.consumers.config import ConsumerConfig, resolved
+from retention.config.checks.consumer_updates import updated
+from retention.config.consumer import ConsumerConfig, resolved
 from retention.consumers.listed import listed_consumers
-from retention.consumers.updates import updated
 from retention.core.units import SECOND
 from retention.errors import RefusedError
 

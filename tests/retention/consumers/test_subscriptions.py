@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from retention.config import StreamConfig, parse_stream
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
 from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
 from retention.errors import UsageError
 

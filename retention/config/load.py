@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
+from retention.config.checks.cross_stream import name_mistakes, neighbour_mistakes
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
+from retention.config.error_report import read_model
 from retention.config.locations import BAD_LOCATION, Location, is_location, located
-from retention.config.mistakes import read_model
-from retention.config.neighbours import name_mistakes, neighbour_mistakes
 from retention.config.stream import KeepingSettings, StorageSettings, StreamConfig
 from retention.config.topic import TopicConfig, TopicStream
 from retention.config.topic_settings import ServerDefaults, setting_refusals
+from retention.config.types import Part
 from retention.errors import ConfigError
-from retention.fields import Part
 
 Kept = TypeVar("Kept", StreamConfig, TopicConfig)
 Settings = TypeVar("Settings", bound=KeepingSettings)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from retention.config.types import Budget, Count, Duration, Everyone, Flag, Grace, Part, Sequence
 from retention.core.policy import HoldAction, HoldRule
-from retention.fields import Budget, Count, Duration, Everyone, Flag, Grace, Part, Sequence
 
 
 class SubjectTransform(Part):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from retention.config import parse_stream
-from retention.consumers.config import ConsumerConfig
-from retention.consumers.refusals import refusals
+from retention.config.checks.consumer import refusals
+from retention.config.consumer import ConsumerConfig
 
 Codes = list[int | None]
 

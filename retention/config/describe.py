@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from retention.config.file import Config
+from retention.config.load import Config
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicStream
 from retention.core.policy import describe

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
+from retention.config.types import Refusal, refusal
 from retention.core.subjects import is_literal, is_subset, is_valid_filter
 from retention.core.units import INT64_MAX, MILLISECOND
-from retention.fields import Refusal, refusal
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

@@ -1,4 +1,4 @@
-"""The JSON Schema of `retention.yaml`: `python -m retention.config.schema` prints it."""
+"""The JSON Schema of `retention.yaml`: `python -m retention.config.json_schema` prints it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from retention.config.file import ConfigFile
+from retention.config.load import ConfigFile
 
 # Unlike `anyOf`, this lets an editor point at the wrong key.
 _STREAM = {

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from retention.config.document import Mistake, Place
-from retention.config.parts import StreamSource
+from retention.config.nested import StreamSource
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
+from retention.config.types import refusal
 from retention.core.subjects import is_valid_filter, overlap
-from retention.fields import refusal
 
 Written = Mapping[Place, Mapping[str, Any]]
 """Streams as they are written, some of them wrong in other ways."""

@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from retention.config.types import (
+    INVALID_CONFIG,
+    MAX_DESCRIPTION_BYTES,
+    MAX_METADATA_BYTES,
+    Refusal,
+    refusal,
+)
 from retention.core.subjects import (
     MAX_NAME_LENGTH,
     is_subset,
@@ -14,17 +21,10 @@ from retention.core.subjects import (
     overlap,
 )
 from retention.core.units import MILLISECOND, SECOND, format_duration
-from retention.fields import (
-    INVALID_CONFIG,
-    MAX_DESCRIPTION_BYTES,
-    MAX_METADATA_BYTES,
-    Refusal,
-    refusal,
-)
 from schemas.bounds import MAX_SEQ
 
 if TYPE_CHECKING:
-    from retention.config.parts import ConsumerHold
+    from retention.config.nested import ConsumerHold
     from retention.config.stream import StreamConfig
 
 PATH_SEPARATOR_IN_NAME = 10128

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
+from retention.config.types import Refusal, refusal
 from retention.core.subjects import overlap
-from retention.fields import Refusal, refusal
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

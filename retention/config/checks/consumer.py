@@ -6,19 +6,23 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retention.consumers.config import ConsumerConfig, resolved
-from retention.consumers.delivery import mode_refusals, priority_refusals, start_refusals
-from retention.consumers.filters import filter_refusals, outside_refusals
-from retention.consumers.updates import CREATE_FAILED, update_refusals
-from retention.consumers.work_queues import overlap_refusals, work_queue_refusals
-from retention.core.subjects import MAX_NAME_LENGTH, is_valid_name
-from retention.core.units import format_duration
-from retention.fields import (
+from retention.config.checks.consumer_delivery import (
+    mode_refusals,
+    priority_refusals,
+    start_refusals,
+)
+from retention.config.checks.consumer_filters import filter_refusals, outside_refusals
+from retention.config.checks.consumer_updates import CREATE_FAILED, update_refusals
+from retention.config.checks.workqueue import overlap_refusals, work_queue_refusals
+from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.types import (
     MAX_DESCRIPTION_BYTES,
     MAX_METADATA_BYTES,
     Refusal,
     refusal,
 )
+from retention.core.subjects import MAX_NAME_LENGTH, is_valid_name
+from retention.core.units import format_duration
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

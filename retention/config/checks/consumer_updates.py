@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from retention.consumers.config import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.types import Refusal, refusal
 from retention.core.units import format_duration
-from retention.fields import Refusal, refusal
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from retention.config.mappings import is_mapping, is_transform
+from retention.config.subject_mapping import is_mapping, is_transform
+from retention.config.types import INVALID_CONFIG, Refusal, refusal
 from retention.core.subjects import (
     is_subset,
     is_valid_filter,
@@ -15,10 +16,9 @@ from retention.core.subjects import (
     is_valid_subject,
     overlap,
 )
-from retention.fields import INVALID_CONFIG, Refusal, refusal
 
 if TYPE_CHECKING:
-    from retention.config.parts import StreamSource, SubjectTransform
+    from retention.config.nested import StreamSource, SubjectTransform
     from retention.config.stream import StreamConfig
 
 _API_PREFIX = "$JS.API"

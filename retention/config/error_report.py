@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retention.config.document import Mistake, Place
-from retention.fields import Refusal
+from retention.config.types import Refusal
 
 Model = TypeVar("Model", bound=BaseModel)
 

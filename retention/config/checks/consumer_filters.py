@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from retention.consumers.config import ConsumerConfig
+from retention.config.consumer import ConsumerConfig
+from retention.config.types import Refusal, refusal
 from retention.core.subjects import is_subset, is_valid_filter, overlap
-from retention.fields import Refusal, refusal
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig

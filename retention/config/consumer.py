@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from retention.config.types import Bytes, Count, Duration, Flag, Instant, Moment, Part, Sequence
 from retention.core.units import MINUTE, SECOND
-from retention.fields import Bytes, Count, Duration, Flag, Instant, Moment, Part, Sequence
 
 if TYPE_CHECKING:
     from retention.config.stream import StreamConfig
