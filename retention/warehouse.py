@@ -152,7 +152,7 @@ class Warehouse:
             UsageError: no stream takes the subject, or several do; or the configuration cannot be read.
             RefusedError: a client must not ask that (ADR-15), or a server would refuse the consumer.
         """
-        from retention.consumers.subscriptions import Subscription
+        from retention.consumers.subscription import Subscription
         from retention.consuming.subscribing import subscribe
         from retention.stream_consumers import parsed
 

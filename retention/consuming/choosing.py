@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.delivering import (
+from retention.consumers.delivery_state import (
     Delivery,
     Numbers,
     Terms,

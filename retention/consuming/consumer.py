@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.answers import Answered
-from retention.consumers.delivering import (
+from retention.consumers.ack_result import Answered
+from retention.consumers.delivery_state import (
     Delivery,
     Numbers,
     put_off,

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.answers import Answered
-from retention.consumers.delivering import Delivery, Mask, Numbers
+from retention.consumers.ack_result import Answered
+from retention.consumers.delivery_state import Delivery, Mask, Numbers
 from schemas.messages import FILE_COLUMNS
 
 if TYPE_CHECKING:

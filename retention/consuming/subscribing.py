@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Collection
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
+from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
 from retention.consuming.consumer import BatchConsumer
 from retention.errors import RefusedError
 from retention.opened import OpenedStream

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.delivering import Numbers
+from retention.consumers.delivery_state import Numbers
 from retention.core.inventory import Inventory
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask

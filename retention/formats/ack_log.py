@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json, parquet
 
-from retention.consumers.replies import Malformed, parse
+from retention.consumers.ack_subject import Malformed, parse
 from retention.errors import UsageError
 from retention.storage import files
 

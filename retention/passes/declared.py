@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from retention.config.consumer import ConsumerConfig, resolved
-from retention.consumers.inactivity import in_use
-from retention.consumers.listed import listed_consumers
+from retention.consumers.configured import listed_consumers
+from retention.consumers.expiry import in_use
 from retention.consumers.state import ConsumerState
 from retention.core.inventory import Inventory
 from retention.errors import RefusedError

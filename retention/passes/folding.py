@@ -9,11 +9,11 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.fold import Before, Folded, Report, fold_log
-from retention.consumers.inactivity import in_use
-from retention.consumers.replies import ACKS, Malformed, together
+from retention.consumers.ack_fold import Before, Folded, Report, fold_log
+from retention.consumers.ack_gaps import Numbers
+from retention.consumers.ack_subject import ACKS, Malformed, together
+from retention.consumers.expiry import in_use
 from retention.consumers.state import ConsumerState, contradictions
-from retention.consumers.unseen import Numbers
 from retention.core.inventory import Inventory
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retention.config.checks.consumer_filters import filters_of
-from retention.consumers.inactivity import is_over
+from retention.consumers.expiry import is_over
 from retention.core.inventory import Inventory
 from retention.opened import OpenedStream
 from retention.passes.audience import Audience, Pin

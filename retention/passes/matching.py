@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.unseen import Numbers
+from retention.consumers.ack_gaps import Numbers
 from retention.core.inventory import Inventory
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns

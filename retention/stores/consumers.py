@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
+from retention.consumers.state_codec import packed, unpacked
 from retention.core.documents import KeptConsumer, judge
 from retention.core.inventory import Counters
 from retention.core.subjects import name_of_path, path_name

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.fold import Report
+from retention.consumers.ack_fold import Report
 from retention.passes.folding import FoldedLog
 
 MOST_RANGES = 1000

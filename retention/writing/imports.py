@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention.consumers.inactivity import in_use
+from retention.consumers.expiry import in_use
 from retention.consumers.state import from_json
 from retention.core import message_rows
 from retention.core.subjects import is_valid_name

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from retention.consumers import unseen
-from retention.consumers.fold import Before, fold
-from retention.consumers.replies import ACK, DELIVERED, SETTLING, VERBS, verbs
+from retention.consumers import ack_gaps
+from retention.consumers.ack_fold import Before, fold
+from retention.consumers.ack_subject import ACK, DELIVERED, SETTLING, VERBS, verbs
 from retention.consumers.state import new_state
 from retention.formats.ack_log import TAIL_LINES, parse_slice
 from retention.formats.ack_logs import open_log
@@ -78,7 +78,7 @@ def test_the_file_of_the_page_is_a_log(tmp_path: Path) -> None:
 
 
 def test_the_page_says_how_much_is_held_at_most() -> None:
-    assert f"more than {unseen.MOST_HELD:,} messages" in PAGE
+    assert f"more than {ack_gaps.MOST_HELD:,} messages" in PAGE
 
 
 def test_the_page_says_how_much_is_read_checked_and_listed() -> None:

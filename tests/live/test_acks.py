@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from retention.consumers.fold import Before, fold_log
-from retention.consumers.replies import parse
+from retention.consumers.ack_fold import Before, fold_log
+from retention.consumers.ack_subject import parse
 from retention.consumers.state import ConsumerState, contradictions, from_json, new_state
 from retention.formats.nats_backup import read_backup
 from tests.support.ack_program import AckProgram

@@ -14,7 +14,7 @@ from retention.config import parse_stream
 from retention.config.checks.consumer import refusals
 from retention.config.checks.consumer_updates import updated
 from retention.config.consumer import ConsumerConfig, resolved
-from retention.consumers.subscriptions import Subscription, stream_of
+from retention.consumers.subscription import Subscription, stream_of
 from retention.errors import UsageError
 from tests.support.misconfigured import Json, Row, rows
 from tests.support.nats_oracle import Nats, ServerError, server

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from retention.consumers.replies import ACK
+from retention.consumers.ack_subject import ACK
 from tests.support.consumer_model import Consumer, Line
 
 LAST_SEQ = 20

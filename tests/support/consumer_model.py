@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from retention.consumers.hearing import Lines
-from retention.consumers.replies import (
+from retention.consumers.ack_events import Lines
+from retention.consumers.ack_subject import (
     ACK,
     ACKS,
     DELIVERED,

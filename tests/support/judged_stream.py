@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from retention.config.checks.consumer_filters import filters_of
-from retention.consumers.replies import DELIVERED, SETTLING, parse
+from retention.consumers.ack_subject import DELIVERED, SETTLING, parse
 from retention.core.subjects import matches
 from retention.formats.nats_backup import read_backup
 from tests.support.ack_program import AckProgram

@@ -15,7 +15,7 @@ from retention.config.checks.consumer import refusals
 from retention.config.consumer import ConsumerConfig
 from retention.config.error_report import read_model
 from retention.config.stream import StreamConfig
-from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
+from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
 from retention.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "semantics" / "consumers.md"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retention.consumers.answers import Answered
+from retention.consumers.ack_result import Answered
 from retention.consuming import record
 from retention.consuming.consumer import BatchConsumer
 from retention.consuming.messages import Messages

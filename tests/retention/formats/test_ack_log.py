@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import parquet
 
-from retention.consumers.replies import VERBS, parse
+from retention.consumers.ack_subject import VERBS, parse
 from retention.errors import UsageError
 from retention.formats import ack_logs
 from retention.formats.ack_log import LOG, AckLog, parse_slice, read_slice, replies_and_bodies, tail

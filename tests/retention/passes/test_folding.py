@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from retention.consumers.fold import Before, fold
+from retention.consumers.ack_fold import Before, fold
 from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats import ack_logs

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.consumers.inactivity import in_use, is_over, threshold_of
+from retention.consumers.expiry import in_use, is_over, threshold_of
 from retention.consumers.state import new_state
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError, UsageError

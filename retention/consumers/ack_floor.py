@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from retention.consumers.hearing import Heard, Lines
-from retention.consumers.replies import DELIVERED
+from retention.consumers.ack_events import Heard, Lines
+from retention.consumers.ack_gaps import Runs
+from retention.consumers.ack_subject import DELIVERED
+from retention.consumers.pending import Waiting
 from retention.consumers.state import Position
-from retention.consumers.unseen import Runs
-from retention.consumers.waiting import Waiting
 
 _ANYWHERE = Position(2**63 - 1, 2**63 - 1)
 _AT_ONCE = 1 << 12

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.consumers import unseen
-from retention.consumers.floors import floor_of_all
-from retention.consumers.fold import Before, Report, fold, fold_log
-from retention.consumers.hearing import Lines
-from retention.consumers.packing import packed, unpacked
-from retention.consumers.replies import ACK, ACKS, DELIVERED, NAK, NEXT, PROGRESS, TERM, UNKNOWN
+from retention.consumers import ack_gaps
+from retention.consumers.ack_events import Lines
+from retention.consumers.ack_floor import floor_of_all
+from retention.consumers.ack_fold import Before, Report, fold, fold_log
+from retention.consumers.ack_subject import ACK, ACKS, DELIVERED, NAK, NEXT, PROGRESS, TERM, UNKNOWN
 from retention.consumers.state import (
     UNSEEN,
     ConsumerState,
@@ -24,6 +23,7 @@ from retention.consumers.state import (
     from_json,
     new_state,
 )
+from retention.consumers.state_codec import packed, unpacked
 from retention.errors import RefusedError
 from tests.support.consumer_model import (
     LAST_SEQ,
@@ -282,7 +282,7 @@ def test_an_empty_log_changes_nothing() -> None:
 
 
 def test_a_log_that_begins_too_late_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unseen, "MOST_HELD", 3)
+    monkeypatch.setattr(ack_gaps, "MOST_HELD", 3)
     acks = acks_of(log((ACK, 30, 7)), "ORDERS", "billing")
     with pytest.raises(RefusedError, match="consumer billing of ORDERS: the log lacks deliveries"):
         fold_log(

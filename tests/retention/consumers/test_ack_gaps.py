@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from retention.consumers import unseen
+from retention.consumers import ack_gaps
+from retention.consumers.ack_gaps import Gaps, Runs, gaps_of, runs_up_to
 from retention.consumers.state import OPEN, UNSEEN, Position, new_state
-from retention.consumers.unseen import Gaps, Runs, gaps_of, runs_up_to
 from retention.errors import RefusedError
 
 
@@ -91,7 +91,7 @@ def test_the_nth_message_of_a_gap_has_its_nth_delivery() -> None:
 
 
 def test_too_much_that_nobody_saw_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unseen, "MOST_HELD", 3)
+    monkeypatch.setattr(ack_gaps, "MOST_HELD", 3)
     assert len(gaps((2, 3, 10, 14)).seqs_above(0)) == 3
     with pytest.raises(RefusedError, match=r"sequence 2 first, and any of 4 messages .* 11 first"):
         gaps((2, 3, 10, 15)).seqs_above(0)

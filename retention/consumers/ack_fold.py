@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.floors import floor_of_all, floor_of_explicit, last_delivery
-from retention.consumers.hearing import Heard, Lines, listen
-from retention.consumers.replies import NAK, SETTLING, UNKNOWN
+from retention.consumers.ack_events import Heard, Lines, listen
+from retention.consumers.ack_floor import floor_of_all, floor_of_explicit, last_delivery
+from retention.consumers.ack_gaps import Numbers, Runs, gaps_of, runs_up_to
+from retention.consumers.ack_subject import NAK, SETTLING, UNKNOWN
+from retention.consumers.pending import Settled, redelivered_after, waiting_after
 from retention.consumers.state import UNSEEN, ConsumerState, Position
-from retention.consumers.unseen import Numbers, Runs, gaps_of, runs_up_to
-from retention.consumers.waiting import Settled, redelivered_after, waiting_after
 from retention.errors import RefusedError
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from retention.consumers.packing import packed, unpacked
 from retention.consumers.state import (
     OPEN,
     PENDING,
@@ -20,6 +19,7 @@ from retention.consumers.state import (
     new_state,
     with_lasts,
 )
+from retention.consumers.state_codec import packed, unpacked
 from retention.errors import DamagedError
 
 CASES = Path(__file__).parents[2] / "conformance" / "jetstream-interest.jsonl"

@@ -9,9 +9,9 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from retention.consumers.hearing import Lines
+from retention.consumers.ack_events import Lines
+from retention.consumers.ack_gaps import Gaps, Mask, Numbers
 from retention.consumers.state import OPEN, PENDING, REDELIVERED, ConsumerState
-from retention.consumers.unseen import Gaps, Mask, Numbers
 
 Settled: TypeAlias = Callable[[Numbers], Mask]
 """Which of some stream sequences are settled."""

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.answers import Answered
-from retention.consumers.floors import floor_of_all
-from retention.consumers.hearing import Lines
+from retention.consumers.ack_events import Lines
+from retention.consumers.ack_floor import floor_of_all
+from retention.consumers.ack_result import Answered
 from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
 
 Numbers = npt.NDArray[np.int64]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from retention.consumers import replies
-from retention.consumers.replies import ACKS, VERBS, Malformed, parse
+from retention.consumers import ack_subject
+from retention.consumers.ack_subject import ACKS, VERBS, Malformed, parse
 
 PLAIN = "$JS.ACK.ORDERS.billing.2.7.11.1700000000000000000.5"
 WITH_DOMAIN = "$JS.ACK.hub.ACCHASH.ORDERS.billing.2.7.11.1700000000000000000.5"
@@ -24,7 +24,7 @@ def test_a_reply_is_read_in_every_form_that_servers_write(reply: str) -> None:
             "row": 0,
             "stream": "ORDERS",
             "consumer": "billing",
-            "verb": replies.ACK,
+            "verb": ack_subject.ACK,
             "deliveries": 2,
             "seq": 7,
             "consumer_seq": 11,
@@ -89,7 +89,7 @@ def test_the_largest_number_is_one() -> None:
     ],
 )
 def test_a_body_means_what_it_means_to_the_server(body: bytes | None, verb: str) -> None:
-    codes = replies.verbs(pa.array([body], pa.binary()))
+    codes = ack_subject.verbs(pa.array([body], pa.binary()))
     assert VERBS[codes[0].as_py()].as_py() == verb
 
 
@@ -99,7 +99,7 @@ def test_a_log_in_chunks_reads_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     bodies = [[b"", b"-NAK", b"+TERM", None][seq % 4] for seq in range(1, 40)]
     whole = parse(pa.array(subjects), pa.array(bodies))
-    monkeypatch.setattr(replies, "_AT_ONCE", 7)
+    monkeypatch.setattr(ack_subject, "_AT_ONCE", 7)
     cut = pa.chunked_array([subjects[:5], subjects[5:]])
     in_parts = parse(cut, pa.chunked_array([bodies[:20], bodies[20:]]))
     assert in_parts[0].combine_chunks() == whole[0].combine_chunks()

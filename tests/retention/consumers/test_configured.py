@@ -7,7 +7,7 @@ import pytest
 from retention.config import StreamConfig, parse_stream
 from retention.config.checks.consumer_updates import updated
 from retention.config.consumer import ConsumerConfig, resolved
-from retention.consumers.listed import listed_consumers
+from retention.consumers.configured import listed_consumers
 from retention.core.units import SECOND
 from retention.errors import RefusedError
 

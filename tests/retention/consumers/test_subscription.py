@@ -6,7 +6,7 @@ import pytest
 
 from retention.config import StreamConfig, parse_stream
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.subscriptions import Subscription, stream_of, subscription_refusals
+from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
 from retention.errors import UsageError
 
 

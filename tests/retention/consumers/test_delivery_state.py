@@ -7,8 +7,8 @@ from hypothesis import given
 
 from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
-from retention.consumers.answers import Answered
-from retention.consumers.delivering import (
+from retention.consumers.ack_result import Answered
+from retention.consumers.delivery_state import (
     Terms,
     deliver,
     due,

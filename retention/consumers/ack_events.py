@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from retention.consumers.replies import SETTLING
+from retention.consumers.ack_gaps import Mask, Numbers, Runs
+from retention.consumers.ack_subject import SETTLING
 from retention.consumers.state import ConsumerState
-from retention.consumers.unseen import Mask, Numbers, Runs
 
 
 @dataclass(frozen=True)
