@@ -33,7 +33,7 @@ from retention.passes.repairing_sequences import (
     repair_sequences,
 )
 from retention.passes.run import apply_plan
-from retention.rules.removal import Request, delete_request, purge_request
+from retention.rules.requests import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html

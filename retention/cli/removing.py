@@ -18,7 +18,7 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     from retention.passes.plan import Plan
     from retention.passes.report import Report
-    from retention.rules.removal import Request
+    from retention.rules.requests import Request
     from retention.warehouse import Warehouse
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -49,7 +49,7 @@ def purge(
     dry_run: DryRun = False,
 ) -> None:
     """Remove all messages of a stream, or some of them, or all of a topic; `undo` brings them back within the grace."""
-    from retention.rules.removal import purge_request
+    from retention.rules.requests import purge_request
 
     request = purge_request(subject, seq, keep)
     _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
@@ -66,7 +66,7 @@ def delete(
     dry_run: DryRun = False,
 ) -> None:
     """Remove single messages; `undo` brings them back within the grace."""
-    from retention.rules.removal import delete_request
+    from retention.rules.requests import delete_request
 
     request = delete_request(seqs, erase=erase)
     _remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
@@ -83,7 +83,7 @@ def delete_segments(
     dry_run: DryRun = False,
 ) -> None:
     """Remove the oldest sealed segments of a topic's partition; `undo` brings them back within the grace."""
-    from retention.rules.segment_removal import delete_segments_request
+    from retention.rules.iggy.delete_segments import delete_segments_request
 
     request = delete_segments_request(partition, count)
     _remove(settings_of(ctx), topic, request, yes=yes, dry_run=dry_run)
@@ -153,7 +153,7 @@ def _after_asking(
 
 
 def _meant_nothing(report: Report, request: Request) -> str:
-    from retention.rules.segment_removal import DeleteSegments
+    from retention.rules.iggy.delete_segments import DeleteSegments
 
     if isinstance(request, DeleteSegments):
         if not (report.held and report.held["segments"]):
@@ -163,7 +163,7 @@ def _meant_nothing(report: Report, request: Request) -> str:
 
 
 def _report_lines(report: Report, request: Request) -> Iterator[str]:
-    from retention.rules.removal import Purge
+    from retention.rules.requests import Purge
     from retention.views.display import report_text
 
     if report.removed_messages:

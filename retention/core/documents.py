@@ -180,7 +180,7 @@ class _Segments(Document):
 
 
 class _Request(Document):
-    """What `rules.removal` makes of what people ask for."""
+    """What `rules.requests` makes of what people ask for."""
 
     rule: Rule
     subject: str | None = None

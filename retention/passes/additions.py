@@ -16,7 +16,7 @@ from retention.passes.plan import Plan
 from retention.passes.position import locate
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
-from retention.rules import markers
+from retention.rules.jetstream import delete_markers
 from retention.staging import PARTITION, Staged, Staging, stage_rows
 
 
@@ -109,6 +109,6 @@ def _stage_markers(
             f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from {first:,} on; "
             "messages came since, nothing was changed; plan again"
         )
-    raw = markers.rows(plan.markers, plan.policy, plan.as_of_ns)
+    raw = delete_markers.rows(plan.markers, plan.policy, plan.as_of_ns)
     rows = [complete(raw, plan.policy.storage)] if raw.num_rows else []
     return stage_rows(staging, rows, position.active, position.rule, after)

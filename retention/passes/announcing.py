@@ -15,8 +15,12 @@ from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.passes.probe import Asks
 from retention.passes.verdicts import reached, stop_of
-from retention.rules import MAX_AGE, MSG_TTL, RULES, markers
-from retention.rules.judge import (
+from retention.rules import MAX_AGE, MSG_TTL, RULES
+from retention.rules.jetstream import delete_markers
+from retention.rules.jetstream.delete_markers import BY_AGE, BY_TTL, DEATHS, Totals
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.marker_replay import replay
+from retention.rules.row_verdicts import (
     STAYS,
     Answer,
     Question,
@@ -25,9 +29,6 @@ from retention.rules.judge import (
     removed_ranges,
     settled,
 )
-from retention.rules.markers import BY_AGE, BY_TTL, DEATHS, Totals
-from retention.rules.one_pass import OnePass
-from retention.rules.replay import replay
 from schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = [RULES.index(MAX_AGE), RULES.index(MSG_TTL)]
@@ -86,12 +87,12 @@ class Announcer:
             return without_markers(decided, answers)
         expired = self._expired(decided, losses)
         read = sum((one.read for one in expired), ReadCount())
-        found = markers.candidates(
+        found = delete_markers.candidates(
             pa.concat_tables([DEATHS.empty_table(), *(one.deaths for one in expired)]),
             pa.concat_arrays([pa.array([], pa.string()), *(one.staying for one in expired)]),
         )
-        if markers.all_fit(found, self.policy, losses.left_by_limits(decided)):
-            stored = markers.numbered(found, self.next_seq)
+        if delete_markers.all_fit(found, self.policy, losses.left_by_limits(decided)):
+            stored = delete_markers.numbered(found, self.next_seq)
             used = self._used(self.next_seq + stored.num_rows)
             return Announced(decided, answers, stored, used, read)
         return self._replayed(decided, read)

@@ -9,8 +9,8 @@ from retention.opened import OpenedStream
 from retention.passes.explain import Explanation, find
 from retention.passes.explain_topic import explain_removal
 from retention.passes.plan import Plan
-from retention.rules.removal import Delete, MessageRequest, Purge, Request
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.requests import Delete, MessageRequest, Purge, Request
 
 
 def explain_asked(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 
 
 @dataclass(frozen=True, order=True)

@@ -11,8 +11,8 @@ from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.passes.ranges import Bounds, Losses, Range, losses, spared
-from retention.rules.needless import unread
-from retention.rules.one_pass import OnePass
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.whole_segments import unread
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from retention.passes.settling import basis
 from retention.passes.undo_records import keep_for_undo
 from retention.passes.verify import check_pins
 from retention.ports import Snapshot, Swap
-from retention.rules.removal import as_json
+from retention.rules.requests import as_json
 from retention.staging import PARTITION
 from schemas.files import FILE_STATS, LOGGED_FILES
 

@@ -22,9 +22,9 @@ from retention.passes.topics import (
     topic_of,
 )
 from retention.passes.verdicts import make_topic_plan
-from retention.rules.iggy import reached_by
-from retention.rules.segment_removal import DeleteSegments, fates_asked
-from retention.rules.topic_segments import STAYS, TopicSegments
+from retention.rules.iggy.delete_segments import DeleteSegments, fates_asked
+from retention.rules.iggy.evaluate import reached_by
+from retention.rules.iggy.segments import STAYS, TopicSegments
 
 
 def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from retention.errors import BusyError
 from retention.opened import OpenedStream
-from retention.rules.removal import Delete, Request, from_json
+from retention.rules.requests import Delete, Request, from_json
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling

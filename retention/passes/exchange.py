@@ -22,8 +22,8 @@ from retention.core.spans import Array, Spans
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.left import Left
-from retention.rules.judge import Question
-from retention.rules.per_subject import Apart, Beyond, Held, surplus
+from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Held, surplus
+from retention.rules.row_verdicts import Question
 from retention.storage import files
 from retention.stores import digests
 from retention.stores.layout import Layout

@@ -23,7 +23,7 @@ from retention.passes.planning import Look, look
 from retention.passes.probe import read_span
 from retention.passes.verdicts import reached, stop_of
 from retention.rules import RULES
-from retention.rules.judge import STAYS, judge, settled
+from retention.rules.row_verdicts import STAYS, judge, settled
 
 
 @dataclass(frozen=True)

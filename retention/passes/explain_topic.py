@@ -17,10 +17,10 @@ from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.rules import RULES
-from retention.rules.iggy_modern import budget_of
-from retention.rules.removal import Purge
-from retention.rules.segment_removal import DeleteSegments
-from retention.rules.topic_segments import ASKED, BY_SIZE, STAYS
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS
+from retention.rules.iggy.v09 import budget_of
+from retention.rules.requests import Purge
 
 _NARROW = ("seq", "subject", "ts_ns", "size")
 

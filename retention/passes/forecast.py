@@ -12,9 +12,9 @@ from retention.core.units import DAY, HOUR, WEEK
 from retention.passes.bounds import removal_of
 from retention.passes.ranges import losses
 from retention.ports import Later
-from retention.rules.due import next_due
-from retention.rules.heads import before, ends_before
-from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.rules.jetstream.next_due import next_due
+from retention.rules.jetstream.prefix_scan import before, ends_before
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)

@@ -12,8 +12,8 @@ from retention.passes.plan import Plan
 from retention.passes.topics import OFFSETS, topic_of
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
-from retention.rules.removal import Delete, MessageRequest, Purge, Request
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.requests import Delete, MessageRequest, Purge, Request
 from retention.stores.consumers import ConsumerTable
 from retention.stores.offsets import OffsetTable
 

@@ -11,7 +11,7 @@ from retention.core.spans import Array
 from retention.passes.held import HeldForReader, HeldIn, HeldSegments
 from retention.passes.verdicts import segment_numbers
 from retention.rules import RULES
-from retention.rules.judge import STAYS
+from retention.rules.row_verdicts import STAYS
 from retention.stores.offsets import Offsets, Reader, StoredOffset
 
 

@@ -14,7 +14,7 @@ from retention.passes.audience import Audience
 from retention.passes.held import Held, summed
 from retention.passes.probe import Asks
 from retention.passes.verdicts import stop_of
-from retention.rules.holding import (
+from retention.rules.jetstream.consumer_protection import (
     AT_ANY_AGE,
     Budget,
     Hold,
@@ -26,9 +26,9 @@ from retention.rules.holding import (
     held_whole,
     settled,
 )
-from retention.rules.judge import Answer, Question
-from retention.rules.one_pass import OnePass
-from retention.rules.release import Interest
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.interest import Interest
+from retention.rules.row_verdicts import Answer, Question
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from retention.passes.audience import Audience, Pin
 from retention.passes.declared import declared
 from retention.passes.position import next_seq
 from retention.passes.unsound import refuse_unsound
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 

@@ -10,7 +10,7 @@ from retention.consumers.ack_gaps import Numbers
 from retention.core.inventory import Inventory
 from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 
 
 def matching_seqs(opened: OpenedStream, inventory: Inventory, interest: Interest) -> Numbers | None:

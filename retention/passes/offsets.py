@@ -12,8 +12,8 @@ from retention.opened import OpenedStream
 from retention.passes.editing import count_edit
 from retention.passes.history import history_of
 from retention.passes.topics import refuse_partition, topic_of
-from retention.rules.removal import Request
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.requests import Request
 from retention.storage.crash_points import Step, reached
 from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
 

@@ -18,7 +18,7 @@ from retention.core.policy import Policy
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast
 from retention.passes.held import Held, HeldSegments
-from retention.rules.removal import Request, as_json
+from retention.rules.requests import Request, as_json
 from schemas.files import LOGGED_FILES
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 

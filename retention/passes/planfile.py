@@ -20,7 +20,7 @@ from retention.errors import DamagedError, RefusedError, StalePlanError, UsageEr
 from retention.passes.audience import pins_as_json, pins_from_json
 from retention.passes.held import held_from_json, held_segments_from_json
 from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
-from retention.rules.removal import as_json, from_json
+from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parsed
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES

@@ -27,12 +27,12 @@ from retention.passes.releasing import left_by_consumers
 from retention.passes.topic_due import plan_topic
 from retention.passes.verdicts import make_plan
 from retention.ports import Later, Mark, Outlook, Snapshot
-from retention.rules.by_file import by_file
-from retention.rules.due import next_due
-from retention.rules.heads import before, ends_before
-from retention.rules.judge import Answer, answer
-from retention.rules.needless import unread
-from retention.rules.one_pass import OnePass, one_pass
+from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.rules.jetstream.next_due import next_due
+from retention.rules.jetstream.prefix_scan import before, ends_before
+from retention.rules.jetstream.split_spans import by_file
+from retention.rules.jetstream.whole_segments import unread
+from retention.rules.row_verdicts import Answer, answer
 from retention.stores import due
 from schemas.messages import NEVER
 

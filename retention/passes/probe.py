@@ -17,7 +17,7 @@ from retention.opened import OpenedStream
 from retention.parquet_files import read_columns
 from retention.passes.exchange import fetched
 from retention.passes.left import Left, shown
-from retention.rules.judge import SpanRows
+from retention.rules.row_verdicts import SpanRows
 from schemas.messages import RULE_COLUMNS
 
 Told = TypeVar("Told")

@@ -12,7 +12,7 @@ from retention.passes.planning import Planned
 from retention.passes.topics import was_written_to
 from retention.passes.verdicts import make_topic_plan
 from retention.rules import PURGE, RULES
-from retention.rules.removal import Purge
+from retention.rules.requests import Purge
 
 
 def plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:

@@ -16,11 +16,11 @@ from retention.rules import (
     MAX_MSGS_PER_SUBJECT,
     MSG_TTL,
     RULES,
-    markers,
 )
-from retention.rules.markers import Totals
-from retention.rules.one_pass import OnePass
-from retention.rules.ttl import most_due
+from retention.rules.jetstream import delete_markers
+from retention.rules.jetstream.delete_markers import Totals
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.msg_ttl import most_due
 
 _LIMITS = (MAX_MSGS, MAX_BYTES, MAX_MSGS_PER_SUBJECT)
 _EXPIRY = (MAX_AGE, MSG_TTL)
@@ -79,7 +79,7 @@ def losses(decided: OnePass, policy: Policy) -> Losses:
         return Losses(by_rule, removed, announces=False)
     if _have_room(decided, policy, expiring):
         return Losses(by_rule, removed, announces=True)
-    if policy.discard == "new" or markers.refuses_all(policy):
+    if policy.discard == "new" or delete_markers.refuses_all(policy):
         return _with_refusals(by_rule, removed)
     return _with_evictions(decided, policy, by_rule, removed)
 
@@ -169,9 +169,9 @@ def _have_room(decided: OnePass, policy: Policy, expiring: Array) -> bool:
     spans = decided.spans
     left = ~(decided.below | decided.spent)
     dying = int(expiring.sum())
-    taken = markers.most_bytes(dying, int(spans.bytes[expiring > 0].sum()), policy)
+    taken = delete_markers.most_bytes(dying, int(spans.bytes[expiring > 0].sum()), policy)
     totals = Totals(int(spans.messages[left].sum()), int(spans.bytes[left].sum()))
-    return markers.have_room(taken, policy, totals)
+    return delete_markers.have_room(taken, policy, totals)
 
 
 def _with_refusals(by_rule: dict[str, Range], removed: Range) -> Losses:

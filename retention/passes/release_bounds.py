@@ -9,7 +9,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Spans
 from retention.passes.bounds import Estimate, segment_bounds, size_of, whole_only
 from retention.passes.ranges import Bounds, Range
-from retention.rules.release import Release
+from retention.rules.jetstream.interest import Release
 
 
 def released_bounds(

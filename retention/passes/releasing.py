@@ -18,8 +18,8 @@ from retention.passes.left import Left, untouched
 from retention.passes.probe import Rows
 from retention.row_stats import counted, row_stats
 from retention.rules import RULES
-from retention.rules.judge import STAYS, SpanRows, removed_ranges
-from retention.rules.release import Interest, Release, refined, release, released
+from retention.rules.jetstream.interest import Interest, Release, refined, release, released
+from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges
 from retention.subject_counts import count_subjects
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS

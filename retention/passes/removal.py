@@ -21,10 +21,10 @@ from retention.passes.position import next_seq, next_seq_without_table
 from retention.passes.probe import Rows
 from retention.passes.purging_topics import plan_purge_topic
 from retention.passes.verdicts import make_removal
-from retention.rules import removal
-from retention.rules.judge import Answer
-from retention.rules.removal import Delete, MessageRequest, Purge, Removal, Request
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules import requests
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request
+from retention.rules.row_verdicts import Answer
 from schemas.plan import REMOVED_RANGES
 
 _AT_ONCE = 512
@@ -53,28 +53,28 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
         if isinstance(request, Delete):
             raise _not_there(opened, request.seqs, first, first)
         nothing = empty_plan(opened.name, now_ns, policy)
-        plan = replace(nothing, request=request, sequences=removal.moved(request, first))
+        plan = replace(nothing, request=request, sequences=requests.moved(request, first))
         return Planned(plan, {}, None)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     after = next_seq(opened, inventory)
     decided = _decided(opened, inventory, request)
     rows = Rows(opened, untouched(inventory), engines)
-    answers = rows(removal.told, decided.spans, decided.questions())
+    answers = rows(requests.told, decided.spans, decided.questions())
     if isinstance(request, Delete):
         _check_there(opened, request, decided.spans, answers, after)
     plan = make_removal(inventory, policy, now_ns, decided, answers)
-    plan = replace(plan, sequences=removal.moved(request, after))
+    plan = replace(plan, sequences=requests.moved(request, after))
     return Planned(plan, inventory.counters.next_seq, snapshot)
 
 
 def _decided(opened: OpenedStream, inventory: Inventory, request: MessageRequest) -> Removal:
     spans = spans_of(inventory.files)
     if isinstance(request, Delete):
-        return removal.delete(spans, request)
+        return requests.delete(spans, request)
     if request.subject is None:
-        return removal.purge(spans, request, spans.messages)
-    return removal.purge(spans, request, _matched(opened, inventory, spans, request.subject))
+        return requests.purge(spans, request, spans.messages)
+    return requests.purge(spans, request, _matched(opened, inventory, spans, request.subject))
 
 
 def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: str) -> Array:
@@ -82,7 +82,7 @@ def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: 
     found = np.zeros(len(spans), dtype=np.int64)
     for at in range(0, inventory.files.num_rows, _AT_ONCE):
         counts = opened.store.subject_counts(inventory.files.slice(at, _AT_ONCE))
-        found += removal.matching(counts, spans.span_of_file[at:], len(spans), subject)
+        found += requests.matching(counts, spans.span_of_file[at:], len(spans), subject)
     return found
 
 
@@ -90,7 +90,7 @@ def _check_there(
     opened: OpenedStream, request: Delete, spans: Spans, answers: list[Answer], after: int
 ) -> None:
     removed = [REMOVED_RANGES.empty_table(), *(one.removed for one in answers)]
-    missing = removal.absent(request, pa.concat_tables(removed))
+    missing = requests.absent(request, pa.concat_tables(removed))
     if missing:
         first = int(spans.min_seq.min()) if len(spans) else after
         raise _not_there(opened, missing, first, after)

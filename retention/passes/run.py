@@ -30,8 +30,8 @@ from retention.passes.removal import plan_removal
 from retention.passes.report import Report
 from retention.passes.sealing import check_whole, seal_aged
 from retention.passes.settling import settle_interrupted
-from retention.rules.removal import Request
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.requests import Request
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
 

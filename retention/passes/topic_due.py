@@ -15,7 +15,7 @@ from retention.passes.held import HeldSegments
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.topics import TopicLook, look_at_topic, pins_of
 from retention.ports import Mark, Snapshot
-from retention.rules.topic_due import next_due
+from retention.rules.iggy.next_due import next_due
 from retention.stores import due
 from retention.stores.offsets import OffsetTable
 from schemas.messages import NEVER

@@ -24,10 +24,10 @@ from retention.passes.position import with_floors
 from retention.passes.verdicts import make_topic_plan, segment_numbers
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
-from retention.rules.iggy import TopicPass, topic_pass
-from retention.rules.judge import STAYS
+from retention.rules.iggy.evaluate import TopicPass, topic_pass
+from retention.rules.iggy.segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
+from retention.rules.row_verdicts import STAYS
 from retention.rules.topic_rolling import is_aged
-from retention.rules.topic_segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
 from retention.stores.offsets import Offsets, OffsetTable
 
 OFFSETS = "offsets"

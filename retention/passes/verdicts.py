@@ -17,9 +17,9 @@ from retention.passes.file_losses import ByMetadata, FileLosses, file_losses, wi
 from retention.passes.left import Left
 from retention.passes.plan import Plan, SegmentCounts
 from retention.rules import RULES
-from retention.rules.judge import STAYS, Answer, settled
-from retention.rules.one_pass import OnePass
-from retention.rules.removal import Removal
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.requests import Removal
+from retention.rules.row_verdicts import STAYS, Answer, settled
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES
 
 

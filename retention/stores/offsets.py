@@ -14,7 +14,7 @@ import xxhash
 from retention.core.documents import KeptOffsets, judge
 from retention.core.inventory import Counters
 from retention.errors import BusyError, DamagedError, UsageError
-from retention.rules.iggy import barrier_of
+from retention.rules.iggy.evaluate import barrier_of
 from retention.storage import files
 from retention.storage.checksum import checked, parsed, unchecked
 from retention.stores.versions import versions_in

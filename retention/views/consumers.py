@@ -16,7 +16,7 @@ from retention.opened import OpenedStream
 from retention.passes.interests import interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 
 

@@ -15,7 +15,7 @@ from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.report import Report
 from retention.rules import MAX_AGE, RULES
-from retention.rules.removal import Request
+from retention.rules.requests import Request
 from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
 from retention.views.display_topic import topic_text

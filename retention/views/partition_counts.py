@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.core.inventory import Inventory
 from retention.core.spans import Array
-from retention.rules.topic_segments import TopicSegments
+from retention.rules.iggy.segments import TopicSegments
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from retention.opened import OpenedStream
 from retention.passes.held import HeldSegments
 from retention.passes.topics import TopicLook
 from retention.passes.verdicts import segment_numbers
-from retention.rules.iggy import topic_pass
-from retention.rules.topic_segments import STAYS, TopicSegments, with_sealed
+from retention.rules.iggy.evaluate import topic_pass
+from retention.rules.iggy.segments import STAYS, TopicSegments, with_sealed
 from retention.views.offsets import info_of
 from retention.views.partition_counts import PartitionCounts, partition_counts
 

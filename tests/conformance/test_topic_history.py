@@ -11,8 +11,8 @@ from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults
 from retention.core.iggy_units import parse_expiry, parse_topic_size
 from retention.errors import UsageError
-from retention.rules.iggy import topic_pass
-from retention.rules.topic_segments import STAYS
+from retention.rules.iggy.evaluate import topic_pass
+from retention.rules.iggy.segments import STAYS
 from tests.conformance.test_topic_rules import DERIVED, segments
 
 NOW_US = 1_800_000_000_000_000

@@ -14,7 +14,7 @@ from retention.errors import DamagedError
 from retention.passes import exchange
 from retention.passes.planfile import save_plans
 from retention.passes.run import remove_now
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.requests import Delete, Purge, Request
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.trees import scramble

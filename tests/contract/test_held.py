@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from retention.core.policy import HoldRule, Policy
 from retention.passes.estimate import estimate
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 from retention.stores.consumers import ConsumerTable
 from tests.contract.test_laws import (
     PER_BYTE,

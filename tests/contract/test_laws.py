@@ -19,7 +19,7 @@ from retention.core.policy import Policy
 from retention.passes.bounds import Estimate
 from retention.passes.estimate import estimate
 from retention.passes.plan import Plan
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 from retention.stores.consumers import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse
 from tests.support.interests import goes, interests_of, record_of

@@ -8,7 +8,7 @@ import pytest
 
 from retention.engines.choice import Engines
 from retention.passes.run import remove_now
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by
 from retention.stream import Stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with

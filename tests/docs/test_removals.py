@@ -11,7 +11,7 @@ import pytest
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.passes.run import remove_now
-from retention.rules.removal import purge_request
+from retention.rules.requests import purge_request
 from retention.views.state import held_by
 from tests.support.laying import START, File, Laid, lay
 from tests.support.plain_store import opened_stream, store_of

@@ -15,7 +15,7 @@ from retention.engines.choice import Engines
 from retention.errors import RetentionError
 from retention.opened import OpenedStream
 from retention.passes.run import remove_now
-from retention.rules.removal import delete_request, purge_request
+from retention.rules.requests import delete_request, purge_request
 from retention.views.state import held_by
 from tests.support.laying import START, File, Laid, lay
 from tests.support.nats_oracle import Json, Message, Nats, ServerError, server

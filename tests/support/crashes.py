@@ -34,8 +34,8 @@ from retention.passes.partitions import TURN
 from retention.passes.position import Position, locate
 from retention.passes.run import remove_now
 from retention.ports import Swap
-from retention.rules.removal import Delete, Purge
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.requests import Delete, Purge
 from retention.staging import Staged, Staging, numbered
 from retention.storage import crash_points
 from retention.stores import (  # (as pandas)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from retention.core.policy import HoldRule, Policy
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 from tests.support.interests import needs
 from tests.support.worlds import Message, World, update
 

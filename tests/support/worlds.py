@@ -20,10 +20,10 @@ from retention.passes.left import untouched
 from retention.passes.plan import Plan
 from retention.passes.probe import Rule, Told
 from retention.passes.verdicts import make_plan
-from retention.rules.by_file import by_file
-from retention.rules.judge import Answer, Question, SpanRows, answer
-from retention.rules.one_pass import OnePass, one_pass
-from retention.rules.per_subject import surplus
+from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.rules.jetstream.max_msgs_per_subject import surplus
+from retention.rules.jetstream.split_spans import by_file
+from retention.rules.row_verdicts import Answer, Question, SpanRows, answer
 from retention.subject_counts import count_subjects
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.rules.markers import block
+from retention.rules.jetstream.delete_markers import block
 from tests.support.laws import law
 from tests.support.marked import marked_update, marking, marking_instants
 from tests.support.worlds import NEXT_SEQ, Message, World, plan_of, removed_by, update, worlds

@@ -11,7 +11,7 @@ from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
 from retention.passes.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
 from retention.ports import Later
-from retention.rules.heads import before, ends_before
+from retention.rules.jetstream.prefix_scan import before, ends_before
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants

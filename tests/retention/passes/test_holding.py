@@ -27,7 +27,7 @@ from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.undo import undo_run
 from retention.passes.verdicts import make_plan
-from retention.rules.release import Interest
+from retention.rules.jetstream.interest import Interest
 from retention.views.display import plan_text, report_text
 from retention.views.state import state_of
 from tests.retention.passes.test_releasing import left, progress, stand

@@ -17,7 +17,7 @@ from retention.passes.history import history_of
 from retention.passes.planfile import load_plans
 from retention.passes.run import remove_now
 from retention.ports import Swap
-from retention.rules.removal import Purge
+from retention.rules.requests import Purge
 from retention.staging import numbered
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.offsets import OffsetTable

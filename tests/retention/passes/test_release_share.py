@@ -22,7 +22,7 @@ from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan, remove_now
 from retention.passes.undo import undo_run
-from retention.rules.removal import Delete, Purge
+from retention.rules.requests import Delete, Purge
 from retention.views.latest import latest_of
 from retention.views.messages import Selection, read_messages
 from retention.views.state import state_of

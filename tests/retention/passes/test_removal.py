@@ -15,7 +15,7 @@ from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.passes import removal
 from retention.passes.run import remove_now
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import lease
 from retention.stream import Stream

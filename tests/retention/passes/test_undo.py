@@ -13,7 +13,7 @@ from retention.errors import RefusedError, UsageError, VerificationError
 from retention.parquet_files import describe, stats_table, write_messages
 from retention.passes.run import remove_now
 from retention.ports import Swap
-from retention.rules.removal import Delete, Purge, Request
+from retention.rules.requests import Delete, Purge, Request
 from retention.warehouse import Warehouse
 from schemas.files import LOGGED_FILES
 from tests.support.laying import (

@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.rules.expiry import AgeScan
-from retention.rules.ttl import TtlScan
+from retention.rules.jetstream.max_age import AgeScan
+from retention.rules.jetstream.msg_ttl import TtlScan
 from tests.support.laws import law
 from tests.support.worlds import (
     World,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from retention.rules import MAX_AGE, MAX_MSGS, MSG_TTL, RULES
-from retention.rules.holding import settled
-from retention.rules.judge import EITHER
+from retention.rules.jetstream.consumer_protection import settled
+from retention.rules.row_verdicts import EITHER
 from schemas.plan import HELD_RANGES
 
 

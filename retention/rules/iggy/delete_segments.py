@@ -11,7 +11,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.errors import UsageError
 from retention.rules import DELETE_SEGMENTS
-from retention.rules.topic_segments import ASKED, TopicSegments, is_free, leading
+from retention.rules.iggy.segments import ASKED, TopicSegments, is_free, leading
 
 MOST_SEGMENTS = 2**32 - 1
 """As many as Iggy's request can name: all of them."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Unmatched
 from retention.core.spans import spans_of
-from retention.rules.release import Interest, Release, refined, release, released
+from retention.rules.jetstream.interest import Interest, Release, refined, release, released
 from tests.support.interests import goes, interests_of
 from tests.support.laws import law
 from tests.support.worlds import Message, World, digests, worlds

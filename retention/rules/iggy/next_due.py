@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from retention.core.topic_policy import TopicPolicy
-from retention.rules.topic_segments import TopicSegments
+from retention.rules.iggy.segments import TopicSegments
 
 
 def next_due(segments: TopicSegments, policy: TopicPolicy) -> int | None:

@@ -14,9 +14,9 @@ from retention.core.spans import Array, Spans
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
 from retention.rules import DELETE, DELETE_SEGMENTS, PURGE, RULES
-from retention.rules.judge import STAYS, Answer, SpanRows, removed_ranges
-from retention.rules.limits import HeadCut, head_cut
-from retention.rules.segment_removal import DeleteSegments
+from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.rules.jetstream.max_msgs_bytes import HeadCut, head_cut
+from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
 from schemas.messages import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)

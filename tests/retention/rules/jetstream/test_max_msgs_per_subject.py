@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from retention.errors import DamagedError
-from retention.rules import per_subject
-from retention.rules.per_subject import Lasts, Share, surplus, surplus_rows
+from retention.rules.jetstream import max_msgs_per_subject
+from retention.rules.jetstream.max_msgs_per_subject import Lasts, Share, surplus, surplus_rows
 from retention.subject_counts import count_subjects
 
 
@@ -47,7 +47,7 @@ def survivors(files: list[pa.Table], limit: int) -> set[int]:
 def test_exactly_the_highest_sequences_of_each_subject_stay(
     limit: int, subjects: int, range_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(per_subject, "_RANGE_ROWS", range_rows)
+    monkeypatch.setattr(max_msgs_per_subject, "_RANGE_ROWS", range_rows)
     files = stream(files=6, rows=200, subjects=subjects, seed=limit * subjects)
     found = surplus(limit, digests(files), np.arange(6), 6)
     left: set[int] = set()
@@ -61,7 +61,7 @@ def test_exactly_the_highest_sequences_of_each_subject_stay(
 def test_files_whose_sequences_interleave_count_as_one_span(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(per_subject, "_RANGE_ROWS", 64)
+    monkeypatch.setattr(max_msgs_per_subject, "_RANGE_ROWS", 64)
     files = stream(files=4, rows=200, subjects=60, seed=7)
     both = pa.concat_tables(files[1:3])
     shuffled = [files[0], both[::2], both[1::2], files[3]]

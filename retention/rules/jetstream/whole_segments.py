@@ -6,9 +6,9 @@ import numpy as np
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array
-from retention.rules.judge import Answer
-from retention.rules.one_pass import OnePass
-from retention.rules.ttl import most_due
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.msg_ttl import most_due
+from retention.rules.row_verdicts import Answer
 from schemas.plan import REMOVED_RANGES
 
 

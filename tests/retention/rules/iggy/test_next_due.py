@@ -10,11 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.rules.iggy import topic_pass
-from retention.rules.topic_due import next_due
+from retention.rules.iggy.evaluate import topic_pass
+from retention.rules.iggy.next_due import next_due
+from retention.rules.iggy.segments import TopicSegments, with_sealed
 from retention.rules.topic_rolling import is_aged
-from retention.rules.topic_segments import TopicSegments, with_sealed
-from tests.retention.rules.test_iggy import policies, topics
+from tests.retention.rules.iggy.test_evaluate import policies, topics
 
 LATEST_US = 40
 AGED = TopicPolicy(partitions=1, segment_size=1, max_message_size=1, message_expiry_us=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from retention.core.policy import Policy
-from retention.rules.one_pass import OnePass
+from retention.rules.jetstream.evaluate import OnePass
 
 
 def before(policy: Policy, messages: int, total_bytes: int) -> Policy | None:

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, spans_of
-from retention.rules.limits import HeadCut
-from retention.rules.one_pass import OnePass, one_pass
-from retention.rules.per_subject import Apart, Beyond, Lasts, Share
+from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.rules.jetstream.max_msgs_bytes import HeadCut
+from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Lasts, Share
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array, Spans, joined
-from retention.rules.judge import (
+from retention.rules.jetstream.interest import Interest, encoded
+from retention.rules.jetstream.max_msgs_bytes import head_cut, lowest_until
+from retention.rules.row_verdicts import (
     STAYS,
     Answer,
     Question,
@@ -20,9 +22,7 @@ from retention.rules.judge import (
     ranges_of,
     removed_ranges,
 )
-from retention.rules.judge import settled as settled_rules
-from retention.rules.limits import head_cut, lowest_until
-from retention.rules.release import Interest, encoded
+from retention.rules.row_verdicts import settled as settled_rules
 from schemas.plan import HELD_RANGES
 
 ANYBODY = -1

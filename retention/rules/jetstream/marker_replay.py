@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES, markers
-from retention.rules.judge import STAYS
+from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES
+from retention.rules.jetstream import delete_markers
+from retention.rules.row_verdicts import STAYS
 from schemas.messages import NEVER
 from schemas.plan import PLANNED_MARKERS
 
@@ -67,7 +68,7 @@ class _Scans:
         left = verdicts == STAYS
         self._on_subject = np.bincount(self._subject_of[left], minlength=len(subjects.dictionary))
         self._messages, self._bytes = int(left.sum()), int(self._size[left].sum())
-        self._marker_size = markers.sizes(subjects.dictionary, policy)
+        self._marker_size = delete_markers.sizes(subjects.dictionary, policy)
         self._head = 0
         self._stored: list[tuple[int, int]] = []
         """Of each marker: the row that it stands for, and its size; evicted ones are below `_oldest`."""
@@ -120,7 +121,7 @@ class _Scans:
 
     def _is_accepted(self, row: int) -> bool:
         policy, size = self._policy, self._marker_size[self._subject_of[row]]
-        if markers.refuses_all(policy):
+        if delete_markers.refuses_all(policy):
             return False
         if policy.discard == "old":
             return True

@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
-from retention.rules.expiry import expires, first_young
-from retention.rules.limits import lowest_until
-from retention.rules.per_subject import Apart, Lasts, Share, surplus_rows
-from retention.rules.ttl import passed
+from retention.rules.jetstream.max_age import expires, first_young
+from retention.rules.jetstream.max_msgs_bytes import lowest_until
+from retention.rules.jetstream.max_msgs_per_subject import Apart, Lasts, Share, surplus_rows
+from retention.rules.jetstream.msg_ttl import passed
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import HELD_RANGES, REMOVED_RANGES
 
 if TYPE_CHECKING:
-    from retention.rules.holding import Hold
+    from retention.rules.jetstream.consumer_protection import Hold
 
 STAYS = -1
 """The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or `EITHER`."""

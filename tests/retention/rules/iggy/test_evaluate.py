@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.rules.iggy import barrier_of, topic_pass
-from retention.rules.iggy_modern import budget_of
-from retention.rules.segment_removal import fates_asked
-from retention.rules.topic_segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
+from retention.rules.iggy.delete_segments import fates_asked
+from retention.rules.iggy.evaluate import barrier_of, topic_pass
+from retention.rules.iggy.segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
+from retention.rules.iggy.v09 import budget_of
 
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
 

@@ -9,7 +9,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import INT64_MAX
-from retention.rules.topic_segments import (
+from retention.rules.iggy.segments import (
     BY_AGE,
     BY_SIZE,
     TopicSegments,

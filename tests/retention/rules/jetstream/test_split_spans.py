@@ -9,8 +9,8 @@ from hypothesis import assume, given
 
 from retention.core.policy import Policy
 from retention.core.spans import joined, spans_of
-from retention.rules.by_file import by_file
-from retention.rules.one_pass import one_pass
+from retention.rules.jetstream.evaluate import one_pass
+from retention.rules.jetstream.split_spans import by_file
 from tests.support.laws import law
 from tests.support.worlds import (
     Message,

@@ -8,7 +8,7 @@ import numpy as np
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans, joined
-from retention.rules.one_pass import OnePass
+from retention.rules.jetstream.evaluate import OnePass
 from schemas.messages import NEVER
 
 _BEFORE_ALL = np.iinfo(np.int64).min

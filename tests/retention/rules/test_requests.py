@@ -14,9 +14,9 @@ from retention.core.inventory import ReadCount
 from retention.core.spans import spans_of
 from retention.errors import UsageError
 from retention.parquet_files import stats_table
-from retention.rules import removal
-from retention.rules.judge import SpanRows
-from retention.rules.removal import Delete, Meant, Purge, delete_request, purge_request
+from retention.rules import requests
+from retention.rules.requests import Delete, Meant, Purge, delete_request, purge_request
+from retention.rules.row_verdicts import SpanRows
 
 LOG = "abcabcabc"
 
@@ -34,14 +34,14 @@ def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
             for subject in sorted(set(LOG[first:end]))
         ]
         columns = zip(("file", "subject", "messages"), zip(*counts, strict=True), strict=True)
-        matched = removal.matching(
+        matched = requests.matching(
             pa.table(dict(columns)), spans.span_of_file, len(spans), request.subject
         )
-    decided = removal.purge(spans, request, matched)
+    decided = requests.purge(spans, request, matched)
     gone = [seq for at in np.flatnonzero(decided.whole) for seq in seqs_of(files[at])]
     for question in decided.questions():
         own = seqs_of(files[question.span])
-        ranges = removal.told(span_of(own), question).removed
+        ranges = requests.told(span_of(own), question).removed
         assert ranges.num_rows or request.seq, "a span was asked that loses nothing"
         pairs = zip(ranges["first_seq"].to_pylist(), ranges["last_seq"].to_pylist(), strict=True)
         gone += [seq for first, last in pairs for seq in range(first, last + 1)]
@@ -135,7 +135,7 @@ def test_a_delete_names_its_messages_once_and_in_order() -> None:
 
 def test_a_delete_asks_only_spans_that_can_hold_what_it_names() -> None:
     spans = spans_of(stats_table([described(1, 3), described(4, 6), described(8, 9)]))
-    decided = removal.delete(spans, Delete((2, 3, 7, 9)))
+    decided = requests.delete(spans, Delete((2, 3, 7, 9)))
     assert decided.questions() == [
         Meant(0, "delete", seqs=(2, 3)),
         Meant(2, "delete", seqs=(9,)),
@@ -143,10 +143,10 @@ def test_a_delete_asks_only_spans_that_can_hold_what_it_names() -> None:
 
 
 def test_what_no_answer_has_is_absent() -> None:
-    answers = [removal.told(span_of([1, 2, 5]), Meant(0, "delete", seqs=(2, 5)))]
-    assert removal.absent(Delete((2, 3, 5, 8)), answers[0].removed) == (3, 8)
-    nothing = removal.told(span_of([1]), Meant(0, "delete", seqs=(2,))).removed
-    assert removal.absent(Delete((2,)), nothing) == (2,)
+    answers = [requests.told(span_of([1, 2, 5]), Meant(0, "delete", seqs=(2, 5)))]
+    assert requests.absent(Delete((2, 3, 5, 8)), answers[0].removed) == (3, 8)
+    nothing = requests.told(span_of([1]), Meant(0, "delete", seqs=(2,))).removed
+    assert requests.absent(Delete((2,)), nothing) == (2,)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_what_no_answer_has_is_absent() -> None:
 def test_only_a_purge_beyond_the_end_moves_the_next_sequence(
     request_: Purge | Delete, moves: tuple[int, int] | None
 ) -> None:
-    assert removal.moved(request_, 10) == moves
+    assert requests.moved(request_, 10) == moves
 
 
 @pytest.mark.parametrize("asked", [Purge("a.>", keep=3), Purge(seq=4), Delete((1, 9), erase=True)])
 def test_a_request_survives_its_json(asked: Purge | Delete) -> None:
-    assert removal.from_json(removal.as_json(asked)) == asked
+    assert requests.from_json(requests.as_json(asked)) == asked

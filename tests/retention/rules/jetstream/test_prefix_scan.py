@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.rules.heads import before, ends_before
-from retention.rules.one_pass import one_pass
+from retention.rules.jetstream.evaluate import one_pass
+from retention.rules.jetstream.prefix_scan import before, ends_before
 from schemas.messages import NEVER
 from tests.support.laws import law
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
-from retention.rules.due import next_due
-from retention.rules.one_pass import one_pass
+from retention.rules.jetstream.evaluate import one_pass
+from retention.rules.jetstream.next_due import next_due
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.worlds import Message, World, decide, instants, plan_of, policies, worlds

@@ -9,11 +9,11 @@ import numpy as np
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
-from retention.rules.expiry import AgeScan, age_scan
-from retention.rules.judge import Question
-from retention.rules.limits import HeadCut, head_cut
-from retention.rules.per_subject import Beyond
-from retention.rules.ttl import TtlScan, ttl_scan
+from retention.rules.jetstream.max_age import AgeScan, age_scan
+from retention.rules.jetstream.max_msgs_bytes import HeadCut, head_cut
+from retention.rules.jetstream.max_msgs_per_subject import Beyond
+from retention.rules.jetstream.msg_ttl import TtlScan, ttl_scan
+from retention.rules.row_verdicts import Question
 
 _NO_CUT = HeadCut(limit=0, total=0, whole=0, rest=0)
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.rules.iggy_modern import fates_modern
-from retention.rules.iggy_v8 import fates_v8
-from retention.rules.segment_removal import fates_asked
-from retention.rules.topic_segments import STAYS, TopicSegments, leading
+from retention.rules.iggy.delete_segments import fates_asked
+from retention.rules.iggy.segments import STAYS, TopicSegments, leading
+from retention.rules.iggy.v08 import fates_v8
+from retention.rules.iggy.v09 import fates_modern
 
 _FATES = {"modern": fates_modern, "v8": fates_v8}
 NOTHING_ASKED: Mapping[int, int] = MappingProxyType({})
