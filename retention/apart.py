@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from retention import parquet_files
 from retention.core.inventory import DataFile
+from retention.layout.deadline_buckets import classes_of, group_of, groups_among
 from retention.parquet_files import ROW_GROUP_ROWS, messages_to
-from retention.rules.groups import classes_of, group_of, groups_among
 
 HELD_BYTES = 32 << 20
 """About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""
@@ -40,7 +40,7 @@ class Held:
 
 
 def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
-    """Divide messages among files by deadline (`rules.groups`), each in the order given; durable when this returns.
+    """Divide messages among files by deadline (`layout.deadline_buckets`), each in the order given; durable when this returns.
 
     Where deadlines are apart is learned from what is held before the first file begins.
 

@@ -15,8 +15,8 @@ from retention import parquet_files
 from retention.apart import write_apart
 from retention.core.inventory import DataFile, slot_of
 from retention.errors import VerificationError
+from retention.layout.segment_roll import Active, RollRule, roll
 from retention.ports import Store
-from retention.rules.rolling import Active, RollRule, roll
 from schemas.messages import FILE_COLUMNS
 
 PARTITION = 0

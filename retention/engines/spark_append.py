@@ -27,7 +27,7 @@ from retention.engines.spark_tasks import (
     outcomes,
     written_shares,
 )
-from retention.rules.rolling import Active, RollRule, roll
+from retention.layout.segment_roll import Active, RollRule, roll
 from retention.staging import Staged, Staging, described, numbered
 
 _SHARE = "part long, base long, messages long, bytes long"

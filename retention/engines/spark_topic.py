@@ -30,9 +30,9 @@ from retention.engines.spark_tasks import (
     written_shares,
 )
 from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
-from retention.rules.topic_ends import TopicEnds
-from retention.rules.topic_pieces import Piece, Pieces, clipped
-from retention.rules.topic_rolling import Batch, record_sizes, with_headers
+from retention.layout.batch_split import Piece, Pieces, clipped
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.topic_segment_roll import Batch, record_sizes, with_headers
 from retention.staging import Staging, described
 
 Completing = Callable[[pa.Table, int, Sequence[Batch], Array], pa.Table]

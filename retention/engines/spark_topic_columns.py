@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from retention.engines.spark_columns import column
-from retention.rules.partitioning import IN_TURN, addresses
+from retention.layout.partitioner import IN_TURN, addresses
 
 ADDRESSED = ("address", "origin_ts_ns", "id", "headers", "payload")
 """Also the order in which rows get their offsets: rows equal in all of them are interchangeable."""

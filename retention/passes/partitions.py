@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory
 from retention.core.units import MICROSECOND
+from retention.layout.segment_roll import Active
+from retention.layout.topic_segment_roll import Tail
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.ports import Snapshot
-from retention.rules.rolling import Active
-from retention.rules.topic_rolling import Tail
 from retention.stores import number_bounds
 
 TURN = "retention/turn"

@@ -10,11 +10,11 @@ from retention.core.inventory import Inventory
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
+from retention.layout.topic_segment_roll import is_aged
 from retention.opened import OpenedStream
 from retention.passes.plan import Plan
 from retention.passes.topics import segments_of
 from retention.ports import Snapshot, Swap
-from retention.rules.topic_rolling import is_aged
 from retention.storage.crash_points import Step, reached
 from schemas.files import FILE_STATS, LOGGED_FILES
 

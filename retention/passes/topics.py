@@ -15,6 +15,7 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import UsageError
+from retention.layout.topic_segment_roll import is_aged
 from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.held_segments import held_segments
@@ -27,7 +28,6 @@ from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RUL
 from retention.rules.iggy.evaluate import TopicPass, topic_pass
 from retention.rules.iggy.segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
 from retention.rules.row_verdicts import STAYS
-from retention.rules.topic_rolling import is_aged
 from retention.stores.offsets import Offsets, OffsetTable
 
 OFFSETS = "offsets"

@@ -16,10 +16,10 @@ from retention.core.spans import Array
 from retention.core.units import MICROSECOND
 from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.topic_segment_roll import Batch
 from retention.passes.partitions import TURN, TopicPosition
 from retention.ports import Snapshot
-from retention.rules.topic_ends import TopicEnds
-from retention.rules.topic_rolling import Batch
 from retention.staging import Staging, described
 from retention.writing.append import Appended, Draft
 from retention.writing.iggy_rows import completed

@@ -15,11 +15,11 @@ from retention.core.units import MICROSECOND
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.messages import halves_of
 from retention.formats.iggy.user_headers import parse
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.topic_segment_roll import Batch
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.rules.topic_ends import TopicEnds
-from retention.rules.topic_rolling import Batch
 from retention.staging import Staging
 from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.identity import BatchIdentity

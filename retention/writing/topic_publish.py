@@ -13,12 +13,12 @@ from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.partitioner import addresses
+from retention.layout.topic_segment_roll import with_headers
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.rules.partitioning import addresses
-from retention.rules.topic_ends import TopicEnds
-from retention.rules.topic_rolling import with_headers
 from retention.staging import Staging
 from retention.writing.append import Draft, append_drafts
 from retention.writing.door import Answers

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.rules.partitioning import MOST_KEY_BYTES
-from retention.rules.topic_rolling import framing, record_sizes
+from retention.layout.partitioner import MOST_KEY_BYTES
+from retention.layout.topic_segment_roll import framing, record_sizes
 
 MOST_PAYLOAD_BYTES = 64_000_000
 MOST_HEADER_BYTES = 100_000

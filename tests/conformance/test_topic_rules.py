@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from retention.core.topic_policy import TopicPolicy
+from retention.layout.segment_roll import Active
+from retention.layout.topic_segment_roll import Tail, framing, laid
 from retention.rules.iggy.evaluate import barrier_of, reached_by, topic_pass
 from retention.rules.iggy.segments import STAYS, TopicSegments
 from retention.rules.iggy.v09 import budget_of
-from retention.rules.rolling import Active
-from retention.rules.topic_rolling import Tail, framing, laid
 from tests.support.cases import lines_of
 
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
+from retention.layout.topic_segment_roll import is_aged
 from retention.rules.iggy.evaluate import topic_pass
 from retention.rules.iggy.next_due import next_due
 from retention.rules.iggy.segments import TopicSegments, with_sealed
-from retention.rules.topic_rolling import is_aged
 from tests.retention.rules.iggy.test_evaluate import policies, topics
 
 LATEST_US = 40

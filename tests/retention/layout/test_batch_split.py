@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.rules.partitioning import IN_TURN
-from retention.rules.rolling import Active
-from retention.rules.topic_ends import TopicEnds
-from retention.rules.topic_pieces import Piece, Pieces, clipped
-from retention.rules.topic_rolling import Batch, Tail, with_headers
+from retention.layout.batch_split import Piece, Pieces, clipped
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.partitioner import IN_TURN
+from retention.layout.segment_roll import Active
+from retention.layout.topic_segment_roll import Batch, Tail, with_headers
 
 TAILS = {0: Tail(5, Active(3, 400, 1_000), 7), 1: Tail(0, Active(0))}
 PROFILES: tuple[Profile, ...] = ("modern", "v8")

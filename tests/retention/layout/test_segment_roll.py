@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.rules.rolling import Active, RollRule, roll
+from retention.layout.segment_roll import Active, RollRule, roll
 
 
 def bases(

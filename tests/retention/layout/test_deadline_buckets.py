@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.rules.groups import (
+from retention.layout.deadline_buckets import (
     SMALL_BYTES,
     WITHOUT_DEADLINE,
     WITHOUT_END,

@@ -10,8 +10,8 @@ import numpy as np
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.rules.topic_ends import TopicEnds
-from retention.rules.topic_rolling import Batch, framing, whole_batches
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.topic_segment_roll import Batch, framing, whole_batches
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.rules.rolling import Active
+from retention.layout.segment_roll import Active
 
 BATCH_HEADER_BYTES = 256
 """What a server of 0.9 writes before the messages of a batch; their first one is counted with it."""

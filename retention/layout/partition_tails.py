@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.rules.partitioning import IN_TURN, partition_in_turn
-from retention.rules.topic_rolling import Batch, Tail, laid
+from retention.layout.partitioner import IN_TURN, partition_in_turn
+from retention.layout.topic_segment_roll import Batch, Tail, laid
 
 
 class TopicEnds:

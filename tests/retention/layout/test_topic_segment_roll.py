@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.rules.rolling import Active
-from retention.rules.topic_rolling import Batch, Tail, framing, laid, with_headers
+from retention.layout.segment_roll import Active
+from retention.layout.topic_segment_roll import Batch, Tail, framing, laid, with_headers
 
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
 SIZES = st.lists(st.integers(1, 400), max_size=30)

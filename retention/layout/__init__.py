@@ -1,0 +1,1 @@
+"""Where new rows lie: partitions, segments, and files apart by deadline."""
