@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from retention.apart import write_apart
 from retention.core import message_rows
 from retention.core.inventory import DataFile
+from retention.datafile.deadline_writer import write_apart
+from retention.datafile.segment_writer import Staged, Staging, described, numbered
 from retention.engines.attempts import attempts_of
 from retention.engines.spark_columns import ARRIVING, arriving
 from retention.engines.spark_source import Source, checked
@@ -28,7 +29,6 @@ from retention.engines.spark_tasks import (
     written_shares,
 )
 from retention.layout.segment_roll import Active, RollRule, roll
-from retention.staging import Staged, Staging, described, numbered
 
 _SHARE = "part long, base long, messages long, bytes long"
 

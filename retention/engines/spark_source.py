@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from retention.core.headers import MAX_BLOCK_BYTES
 from retention.core.subjects import valid_mask
+from retention.datafile.parquet import ROW_GROUP_ROWS
 from retention.errors import UsageError
-from retention.parquet_files import ROW_GROUP_ROWS
 
 _HELD_BYTES = 64 << 20
 _BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from retention import parquet_files
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
+from retention.datafile import parquet
+from retention.datafile.segment_writer import Staging, described
 from retention.engines.attempts import attempts_of
 from retention.engines.spark_source import Source
 from retention.engines.spark_tasks import (
@@ -33,7 +34,6 @@ from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
 from retention.layout.batch_split import Piece, Pieces, clipped
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch, record_sizes, with_headers
-from retention.staging import Staging, described
 
 Completing = Callable[[pa.Table, int, Sequence[Batch], Array], pa.Table]
 """Rows of `FILE_COLUMNS`: of rows `COLUMNS`, their partition, their batches, and the bytes they are counted with."""
@@ -154,7 +154,7 @@ def _write_share(
 ) -> list[dict[str, Any]]:
     file = share.file.of_attempt()
     completed = _completed(source, share, policy, completing)
-    parquet_files.write_messages(file.location, completed)
+    parquet.write_messages(file.location, completed)
     return described([file], share.wrote)
 
 

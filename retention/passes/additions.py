@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from retention.copies import Copied, Copy, copy_without
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import complete
+from retention.datafile.rewrite import Copied, Copy, copy_without
+from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError
 from retention.opened import OpenedStream
@@ -17,7 +18,6 @@ from retention.passes.position import locate
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers
-from retention.staging import PARTITION, Staged, Staging, stage_rows
 
 
 @dataclass(frozen=True)

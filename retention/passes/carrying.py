@@ -8,10 +8,11 @@ from typing import Any
 
 from retention.core.inventory import ReadCount
 from retention.core.units import SECOND
+from retention.datafile.parquet import stats_table
+from retention.datafile.segment_writer import PARTITION
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError
 from retention.opened import OpenedStream
-from retention.parquet_files import stats_table
 from retention.passes.additions import Additions, stage_additions
 from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
@@ -27,7 +28,6 @@ from retention.passes.undo_records import keep_for_undo
 from retention.passes.verify import check_pins
 from retention.ports import Snapshot, Swap
 from retention.rules.requests import as_json
-from retention.staging import PARTITION
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from retention import parquet_files
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
+from retention.datafile import parquet
 from retention.errors import UsageError
 from retention.opened import OpenedStream
 from retention.passes.explain import Explanation
@@ -127,7 +127,7 @@ def _message(
         pc.greater_equal(files["max_seq"], seq),
     )
     for file in opened.store.data_files(files.filter(inside)):
-        rows, _ = parquet_files.read_columns(file, _NARROW)
+        rows, _ = parquet.read_columns(file, _NARROW)
         found: list[dict[str, Any]] = rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
         if found:
             return found[0]

@@ -11,8 +11,8 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import younger
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
+from retention.datafile.parquet import read_columns
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.passes.plan import Plan
 from retention.passes.position import Position
 from retention.ports import Snapshot

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from retention.consumers.ack_gaps import Numbers
 from retention.core.inventory import Inventory
+from retention.datafile.parquet import read_columns
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.rules.jetstream.interest import Interest
 
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
+from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, VerificationError
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.stores import delta_history, swaps

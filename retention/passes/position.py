@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory
+from retention.datafile.segment_writer import PARTITION, Staged, Staging, numbered, stage_rows
 from retention.layout.segment_roll import Active, RollRule
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.ports import Snapshot
-from retention.staging import PARTITION, Staged, Staging, numbered, stage_rows
 from retention.stores import number_bounds
 
 FIRST_SEQ = 1

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.spans import Array, Spans
+from retention.datafile.parquet import read_columns
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.passes.exchange import fetched
 from retention.passes.left import Left, shown
 from retention.rules.row_verdicts import SpanRows

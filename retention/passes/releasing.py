@@ -12,15 +12,15 @@ import pyarrow as pa
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy, Unmatched
 from retention.core.spans import Array, Spans, spans_of
+from retention.datafile.row_stats import counted, row_stats
+from retention.datafile.subject_digest import count_subjects
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
 from retention.passes.left import Left, untouched
 from retention.passes.probe import Rows
-from retention.row_stats import counted, row_stats
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released
 from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges
-from retention.subject_counts import count_subjects
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import REMOVED_RANGES

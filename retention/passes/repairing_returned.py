@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.copies import Copied, Copy, copy_without
 from retention.core.inventory import DataFile
+from retention.datafile.parquet import read_columns, stats_table
+from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -23,7 +24,6 @@ from retention.errors import (
     VerificationError,
 )
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns, stats_table
 from retention.passes.history import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo

@@ -10,8 +10,8 @@ from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState, new_state, with_lasts
 from retention.core.inventory import Inventory
 from retention.core.subjects import matching_mask
+from retention.datafile.parquet import read_columns
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.passes.position import next_seq
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retention.copies import Copied
+from retention.datafile.rewrite import Copied
 from retention.errors import StalePlanError, VerificationError
 from retention.passes.plan import Plan
 from retention.ports import Snapshot

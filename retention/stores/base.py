@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from retention.claims import claims_of
 from retention.core.inventory import Counters, DataFile
+from retention.datafile.expected_stats import claims_of
 from retention.errors import UsageError
 from retention.ports import Returned, Snapshot
 from retention.storage import files

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files
 from retention.core.inventory import DataFile
+from retention.datafile import parquet
+from retention.datafile.subject_digest import count_subjects, unpack, unpack_ids
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout, identities
-from retention.subject_counts import count_subjects, unpack, unpack_ids
 from schemas.files import SUBJECT_COUNTS
 
 _COUNTED = ("subject", "seq")
@@ -62,11 +62,11 @@ def _counted(place: str, messages: int, locate: Callable[[], DataFile]) -> pa.Ta
     counted = _read(place, messages)
     if counted is None:
         data = locate()
-        parquet_files.describe(data)
+        parquet.describe(data)
         counted = _read(place, messages)
         if counted is None:
             # Where nothing can be written, the digest is not kept.
-            counted = count_subjects(parquet_files.read_columns(data, _COUNTED)[0])
+            counted = count_subjects(parquet.read_columns(data, _COUNTED)[0])
     return counted
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files
 from retention.core.inventory import DataFile, ReadCount
+from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -81,7 +81,7 @@ def _refuse_in(
     sequences = []
     found = locate(segment)
     for file in found:
-        rows, cost = parquet_files.read_columns(file, ["seq"])
+        rows, cost = parquet.read_columns(file, ["seq"])
         sequences.append(rows["seq"].to_numpy())
         read += cost
     every = np.sort(np.concatenate(sequences))

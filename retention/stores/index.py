@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files
 from retention.core.inventory import Counters, DataFile, ReadCount
 from retention.core.progress import paced
+from retention.datafile import parquet
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
 from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout
@@ -38,10 +38,10 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
         ForeignRowsError: a column is missing, has another type, or has nulls where none may be.
         DamagedError: a file cannot be read, or has another length than the log says.
     """
-    reading = in_threads(parquet_files.describe, found, _READERS)
+    reading = in_threads(parquet.describe, found, _READERS)
     described = list(paced(reading, len(found), "reading files that no log describes"))
     read = sum((one.read for one in described), ReadCount())
-    rows = parquet_files.stats_table([one.stats for one in described])
+    rows = parquet.stats_table([one.stats for one in described])
     for file, length, expected in zip(
         found, rows["file_bytes"].to_pylist(), logged["file_bytes"].to_pylist(), strict=True
     ):

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention.claims import claims_of
 from retention.core.file_records import judge_files
 from retention.core.inventory import Claim, DataFile
+from retention.datafile.expected_stats import claims_of
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached

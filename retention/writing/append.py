@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from retention import parquet_files
 from retention.config import StreamConfig
 from retention.core.inventory import DataFile
+from retention.datafile import parquet
+from retention.datafile.row_groups import merged, rows_in_order
+from retention.datafile.segment_writer import PARTITION, Removal, Staged, Staging
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -26,9 +28,7 @@ from retention.errors import (
 from retention.opened import OpenedStream
 from retention.passes.position import Position, locate
 from retention.passes.topics import refuse_topic
-from retention.picking import merged, rows_in_order
 from retention.ports import Snapshot, Swap
-from retention.staging import PARTITION, Removal, Staged, Staging
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
 from retention.writing.identity import BatchIdentity, is_repeat
@@ -242,7 +242,7 @@ def _commit(
 ) -> int:
     swap = Swap(
         remove=LOGGED_FILES.empty_table(),
-        add=parquet_files.stats_table(draft.stats),
+        add=parquet.stats_table(draft.stats),
         metadata={"run": f"append-{uuid.uuid4().hex}", "messages": draft.told.messages},
         next_seq=draft.next_seq,
         open_base=draft.open_base,

@@ -11,9 +11,9 @@ from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
 from retention.core.subjects import path_name
+from retention.datafile.parquet import read_columns
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.storage import files
 from retention.stores.archives import (
     ArchivedFile,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from retention import parquet_files
+from retention.datafile import parquet
 from retention.engines.choice import Engines
 from retention.errors import (
     BusyError,
@@ -203,7 +203,7 @@ def _commit(
     last = {log.partition: (log, read) for log, read in zip(found.logs, logs, strict=True)}
     swap = Swap(
         remove=LOGGED_FILES.empty_table(),
-        add=parquet_files.stats_table([row for read in logs for row in read.stats]),
+        add=parquet.stats_table([row for read in logs for row in read.stats]),
         metadata={
             "run": f"import-{uuid.uuid4().hex}",
             "messages": sum(read.total("messages") for read in logs),

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files
 from retention.core import message_rows
 from retention.core.inventory import DataFile
+from retention.datafile import parquet
+from retention.datafile.segment_writer import described
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.log import Log, read_log
 from retention.formats.iggy.topic import ERAS, refuse_encrypted
-from retention.staging import described
 from schemas.messages import FILE_COLUMNS
 
 
@@ -64,7 +64,7 @@ def taken(task: Taking) -> Taken:
     first = next(batches, None)
     if first is None:
         return Taken((), tuple(reading.findings), reading.next_offset)
-    with parquet_files.messages_to(task.file.location) as write:
+    with parquet.messages_to(task.file.location) as write:
         write(first)
         for batch in batches:
             write(batch)

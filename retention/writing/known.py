@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.message_rows import younger
+from retention.datafile.parquet import read_columns
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.passes.position import Position
 from retention.ports import Store
 from retention.stores.kept_ids import KeptIds

@@ -18,12 +18,12 @@ from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import parse_instant
+from retention.datafile.parquet import read_columns
+from retention.datafile.row_groups import merged
 from retention.errors import RefusedError, UsageError
 from retention.opened import OpenedStream
-from retention.parquet_files import read_columns
 from retention.passes.position import locate
 from retention.passes.topics import refuse_topic
-from retention.picking import merged
 from retention.writing.append import refuse_topic_of
 from retention.writing.rollups import asks_to_roll_up
 from retention.writing.sifting import sifted

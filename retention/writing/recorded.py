@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from retention.datafile.parquet import stats_table
+from retention.datafile.segment_writer import Removal
 from retention.engines.choice import Engines
 from retention.opened import OpenedStream
-from retention.parquet_files import stats_table
 from retention.passes.archiving import Leaving, archive
 from retention.passes.guards import check_update
 from retention.passes.history import history_of
@@ -18,7 +19,6 @@ from retention.passes.keeping_ids import keep_ids
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
-from retention.staging import Removal
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 

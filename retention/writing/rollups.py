@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.copies import Copy, copy_without
 from retention.core import headers
 from retention.core.inventory import DataFile
+from retention.datafile.parquet import read_columns
+from retention.datafile.rewrite import Copy, copy_without
+from retention.datafile.segment_writer import Removal, Staging
 from retention.errors import VerificationError
-from retention.parquet_files import read_columns
 from retention.ports import Store
 from retention.rules import ROLLUP
-from retention.staging import Removal, Staging
 
 NONE, SUBJECT, EVERYTHING = range(3)
 """What a message asks for: nothing, to replace all older ones of its subject, or of the stream."""

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.apart import HELD_BYTES
 from retention.core.inventory import DataFile
 from retention.core.seq_ranges import in_ranges
-from retention.parquet_files import ROW_GROUP_ROWS, damaged, open_messages, read_columns
+from retention.datafile.deadline_writer import HELD_BYTES
+from retention.datafile.parquet import ROW_GROUP_ROWS, damaged, open_messages, read_columns
 
 Wanted = Callable[[pa.Table], np.ndarray]
 """From a table with `seq` and `subject`, a mask of the rows that are wanted."""

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files
 from retention.core.spans import Array
 from retention.core.units import MICROSECOND
+from retention.datafile import parquet
+from retention.datafile.segment_writer import Staging, described
 from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch
 from retention.passes.partitions import TURN, TopicPosition
 from retention.ports import Snapshot
-from retention.staging import Staging, described
 from retention.writing.append import Appended, Draft
 from retention.writing.iggy_rows import completed
 
@@ -87,7 +87,7 @@ def stage_send(
         start, end = inside[0].start, inside[-1].end
         rows = rows_of(sent.slice(start, end - start), place, inside, sizes[start:end])
         [file] = staging.new(inside[0].base, place[1])
-        parquet_files.write_messages(file.location, [rows])
+        parquet.write_messages(file.location, [rows])
         stats += described([file], wrote(rows))
     return stats
 

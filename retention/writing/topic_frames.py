@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
+from retention.datafile.segment_writer import Staging
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.messages import halves_of
 from retention.formats.iggy.user_headers import parse
@@ -20,7 +21,6 @@ from retention.layout.topic_segment_roll import Batch
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.staging import Staging
 from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.identity import BatchIdentity
 from retention.writing.topic_batches import TopicAttempt, draft_of, rows_of

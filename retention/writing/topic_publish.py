@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
+from retention.datafile.segment_writer import Staging
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
 from retention.layout.partition_tails import TopicEnds
@@ -19,7 +20,6 @@ from retention.layout.topic_segment_roll import with_headers
 from retention.opened import OpenedStream
 from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
-from retention.staging import Staging
 from retention.writing.append import Draft, append_drafts
 from retention.writing.door import Answers
 from retention.writing.identity import BatchIdentity

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from retention.core import progress
-from retention.parquet_files import write_messages
+from retention.datafile.parquet import write_messages
 from tests.contract.streams import rows
 from tests.support.sandboxes import commands
 

@@ -16,8 +16,8 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from retention.consumers.state import Position
+from retention.datafile.parquet import stats_table
 from retention.opened import OpenedStream
-from retention.parquet_files import stats_table
 from retention.passes.history import history_of
 from retention.storage import crash_points
 from retention.storage.crash_points import Step

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from retention import parquet_files
+from retention.datafile import parquet
 from retention.engines.choice import EngineName
 from retention.formats.iggy.topic import ERAS, read_topic
 from retention.opened import OpenedStream
@@ -111,9 +111,9 @@ def lay(opened: OpenedStream, case: Mapping[str, Any]) -> None:
             if end is not None:
                 file = opened.store.stage(int(partition), start)
                 rows = segment_of(start, end, [first_us, last_us, max_us], size)
-                parquet_files.write_messages(file.location, [rows])
-                stats.append(parquet_files.describe(file).stats)
-    added = parquet_files.stats_table(stats)
+                parquet.write_messages(file.location, [rows])
+                stats.append(parquet.describe(file).stats)
+    added = parquet.stats_table(stats)
     swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "laid"}, next_seq, open_base)
     opened.store.commit(swap, snapshot)
     OffsetTable(opened.root).update(lambda _: Offsets(offsets_of(case)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention import parquet_files
+from retention.datafile import parquet
 from retention.ports import Snapshot, Store, Swap
 from schemas.files import FILE_STATS, LOGGED_FILES
 from schemas.messages import FILE_COLUMNS
@@ -50,9 +50,9 @@ def staged(store: Store, *tables: pa.Table, segment: int = 1, partition: int = 0
     found = []
     for table in tables:
         file = store.stage(partition, segment)
-        parquet_files.write_messages(file.location, [table])
-        found.append(parquet_files.describe(file).stats)
-    return parquet_files.stats_table(found)
+        parquet.write_messages(file.location, [table])
+        found.append(parquet.describe(file).stats)
+    return parquet.stats_table(found)
 
 
 def append(
@@ -88,7 +88,7 @@ def sequences(store: Store, files: pa.Table | None = None) -> list[int]:
     table = live(store) if files is None else files
     found: list[int] = []
     for file in store.data_files(table):
-        found += parquet_files.read_columns(file, ["seq"])[0]["seq"].to_pylist()
+        found += parquet.read_columns(file, ["seq"])[0]["seq"].to_pylist()
     return sorted(found)
 
 

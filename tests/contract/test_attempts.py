@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retention import copies
-from retention.copies import Copy, copy_without, surviving
 from retention.core.inventory import slot_of
+from retention.datafile import rewrite
+from retention.datafile.parquet import stats_table
+from retention.datafile.rewrite import Copy, copy_without, surviving
 from retention.errors import StorageError
-from retention.parquet_files import stats_table
 from retention.passes import archiving
 from retention.passes.archiving import Keeping, kept
 from retention.ports import Store, carried_out
@@ -51,7 +51,7 @@ def test_a_straggler_leaves_the_committed_file_alone(
     assert slot_of(won["path"]) == slot_of(lost["path"]) == slot_of(task.targets[0].path)
     store.commit(removing(before, stats_table([won]), run="r"), snapshot)
     with monkeypatch.context() as patched:
-        patched.setattr(copies, "surviving", cut_short(surviving))
+        patched.setattr(rewrite, "surviving", cut_short(surviving))
         with pytest.raises(StorageError):
             carried_out(copy_without, task)
     carried_out(copy_without, task)

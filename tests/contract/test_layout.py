@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from retention.core.message_rows import complete
+from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.errors import ForeignRowsError
-from retention.parquet_files import describe, stats_table, write_messages
 from retention.ports import Swap
 from retention.stores.layout import kin_of
 from retention.stream import Stream

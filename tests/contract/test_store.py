@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention import parquet_files
 from retention.core.inventory import ReadCount
+from retention.datafile import parquet
 from retention.errors import (
     ConflictError,
     DamagedError,
@@ -186,8 +186,8 @@ def test_a_file_that_was_never_written_is_not_committed(store: Store) -> None:
 def test_a_staged_file_of_another_length_is_not_committed(store: Store) -> None:
     snapshot = store.snapshot()
     file = store.stage(0, 1)
-    parquet_files.write_messages(file.location, [rows(range(1, 11))])
-    added = parquet_files.stats_table([parquet_files.describe(file).stats])
+    parquet.write_messages(file.location, [rows(range(1, 11))])
+    added = parquet.stats_table([parquet.describe(file).stats])
     longer = place(file.location).read_bytes() + b"!"
     place(file.location).write_bytes(longer)
     with pytest.raises(VerificationError, match="bytes, not"):
@@ -278,7 +278,7 @@ def test_only_files_that_no_commit_named_are_discarded(stage: Stage, store: Stor
 
 def test_another_store_discards_nothing(stage: Stage, store: Store) -> None:
     file = store.stage(0, 1)
-    parquet_files.write_messages(file.location, [rows(range(1, 3))])
+    parquet.write_messages(file.location, [rows(range(1, 3))])
     stage.open().discard([file.path])
     assert place(file.location).exists()
 
@@ -286,8 +286,8 @@ def test_another_store_discards_nothing(stage: Stage, store: Store) -> None:
 def test_files_of_a_refused_commit_can_be_discarded(store: Store) -> None:
     snapshot = store.snapshot()
     file = store.stage(0, 1)
-    parquet_files.write_messages(file.location, [rows(range(1, 3))])
-    added = parquet_files.stats_table([parquet_files.describe(file).stats])
+    parquet.write_messages(file.location, [rows(range(1, 3))])
+    added = parquet.stats_table([parquet.describe(file).stats])
     append(store, range(1, 2))
     with pytest.raises(ConflictError):
         store.commit(appending(added, 3), snapshot)

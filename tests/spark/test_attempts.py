@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retention.copies import copy_without
+from retention.datafile.rewrite import copy_without
 from retention.engines import spark_append, spark_topic
 from retention.engines.attempts import attempts_of, may_pass
 from retention.engines.session import TASK_ATTEMPTS

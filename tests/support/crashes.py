@@ -23,10 +23,11 @@ from deltalake import DeltaTable, TableFeatures
 
 from retention.consumers.state import from_json
 from retention.core.message_rows import complete, sizes
+from retention.datafile.parquet import stats_table, write_messages
+from retention.datafile.segment_writer import Staged, Staging, numbered
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
-from retention.parquet_files import stats_table, write_messages
 from retention.passes.archiving import digest_of
 from retention.passes.history import history_of
 from retention.passes.orphans import orphans
@@ -36,7 +37,6 @@ from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
-from retention.staging import Staged, Staging, numbered
 from retention.storage import crash_points
 from retention.stores import (  # (as pandas)
     delta,  # noqa: F401

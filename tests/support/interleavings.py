@@ -16,9 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from retention.consumers.state import new_state
 from retention.core.inventory import Counters
+from retention.datafile.parquet import write_messages
 from retention.engines import local
 from retention.errors import RetentionError
-from retention.parquet_files import write_messages
 from retention.passes.editing import delete_consumer, edit
 from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans

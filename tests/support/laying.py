@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from retention.core.message_rows import complete
+from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.choice import EngineName
 from retention.opened import OpenedStream
-from retention.parquet_files import describe, stats_table, write_messages
 from retention.ports import Swap
 from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from retention.config.stream import StreamConfig
 from retention.core.inventory import CONSUMERS, RELEASED, Counters, DataFile, Inventory, slot_of
+from retention.datafile.subject_digest import unpack
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Returned, Snapshot, Swap
 from retention.stores.index import in_order
 from retention.stores.released import Released
-from retention.subject_counts import unpack
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from retention.copies import Copied, Copy, copy_without
+from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.engines.choice import EngineName
 from retention.engines.s3a import for_spark
 from retention.engines.session import build_session

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Spans, spans_of
+from retention.datafile.subject_digest import count_subjects
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.left import untouched
 from retention.passes.plan import Plan
@@ -24,7 +25,6 @@ from retention.rules.jetstream.evaluate import OnePass, one_pass
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.jetstream.split_spans import by_file
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer
-from retention.subject_counts import count_subjects
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.copies import Copy, copy_without
 from retention.core.inventory import Claim, DataFile
 from retention.core.seq_ranges import in_ranges, joined
-from retention.parquet_files import describe, read_columns, write_messages
-from retention.picking import pick_rows, rows_in_order
+from retention.datafile.parquet import describe, read_columns, write_messages
+from retention.datafile.rewrite import Copy, copy_without
+from retention.datafile.row_groups import pick_rows, rows_in_order
 from retention.writing.sifting import sifted
 from tests.support.laws import law
 from tests.support.laying import Laid, rows_of

@@ -12,11 +12,11 @@ import pytest
 
 from retention.core.message_rows import sizes
 from retention.core.units import MINUTE, SECOND
+from retention.datafile.subject_digest import pack, unpack
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.stores import kept_ids
 from retention.stream import Stream
-from retention.subject_counts import pack, unpack
 from retention.warehouse import Warehouse, open_warehouse
 
 NOW = 1_800_000_000 * SECOND

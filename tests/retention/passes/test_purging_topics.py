@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from retention.core.message_rows import complete
+from retention.datafile.parquet import describe, stats_table, write_messages
+from retention.datafile.segment_writer import numbered
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats_backup import RAW_ROWS
-from retention.parquet_files import describe, stats_table, write_messages
 from retention.passes.history import history_of
 from retention.passes.planfile import load_plans
 from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.requests import Purge
-from retention.staging import numbered
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.offsets import OffsetTable
 from retention.stores.parquet_log import LIST_EVERY

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.choice import Engines
 from retention.errors import RefusedError, UsageError, VerificationError
-from retention.parquet_files import describe, stats_table, write_messages
 from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.requests import Delete, Purge, Request

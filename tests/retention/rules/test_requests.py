@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import spans_of
+from retention.datafile.parquet import stats_table
 from retention.errors import UsageError
-from retention.parquet_files import stats_table
 from retention.rules import requests
 from retention.rules.requests import Delete, Meant, Purge, delete_request, purge_request
 from retention.rules.row_verdicts import SpanRows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from retention import parquet_files
+from retention.datafile import parquet
 from retention.stores import cache
 from retention.stores.cache import StatisticsCache
 from retention.stores.layout import Layout
@@ -32,7 +32,7 @@ def stats(path: str, modified_ms: int = NOW_MS, file_bytes: int = 100) -> pa.Tab
         "max_seq": 1,
         "in_time_order": True,
     }
-    return parquet_files.stats_table([row | numbers | counts])
+    return parquet.stats_table([row | numbers | counts])
 
 
 def logged(*tables: pa.Table) -> pa.Table:

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention import parquet_files
 from retention.core.inventory import Inventory
+from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.ports import Outlook
 from retention.stores import StoreSettings, delta_outlook, ledger, open_store
@@ -85,7 +85,7 @@ class Table:
             actions, "append", MESSAGES, partition_by=list(PARTITION_COLUMNS)
         )
         cache = StatisticsCache(Layout(str(self.root), "BIG"), lambda: NOW)
-        cache.add(parquet_files.stats_table(add))
+        cache.add(parquet.stats_table(add))
         names = {row["path"] for row in remove}
         self.gone += remove
         self.rows = [row for row in self.rows if row["path"] not in names] + add

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retention import parquet_files
+from retention.datafile import parquet
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -327,9 +327,7 @@ def test_a_file_that_a_run_takes_away_meanwhile_is_still_read(
     rest, _ = latest(rival)
     rival.commit(removing(known.slice(1)), rest)
     assert visible(place) == set()
-    read = [
-        parquet_files.read_columns(one, ["seq"])[0]["seq"].to_pylist() for one in (first, second)
-    ]
+    read = [parquet.read_columns(one, ["seq"])[0]["seq"].to_pylist() for one in (first, second)]
     assert read == [list(range(1, 11)), list(range(11, 21))]
 
 

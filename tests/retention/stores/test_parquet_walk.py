@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 import pytest
 
+from retention.datafile.parquet import write_messages
 from retention.engines.choice import Engines
 from retention.errors import StorageError
-from retention.parquet_files import write_messages
 from retention.passes.planning import plan_pass
 from retention.ports import Snapshot
 from retention.stores import parquet_walk

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from retention import parquet_files
 from retention.core.inventory import Counters
 from retention.core.message_rows import complete
+from retention.datafile import parquet
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -223,12 +223,12 @@ def test_a_file_that_reads_back_otherwise_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = opened_stream(tmp_path)
-    write = parquet_files.write_messages
+    write = parquet.write_messages
 
     def write_less(location: str, batches: Iterator[pa.Table]) -> None:
         write(location, (table.slice(0, table.num_rows - 1) for table in batches))
 
-    monkeypatch.setattr(parquet_files, "write_messages", write_less)
+    monkeypatch.setattr(parquet, "write_messages", write_less)
     with pytest.raises(VerificationError, match=r"'messages': 1.*'messages': 2"):
         append_rows(opened, [batch("a", "b")])
     assert not store_of(opened).swaps

@@ -15,8 +15,8 @@ from retention.core import headers
 from retention.core.message_rows import complete
 from retention.core.outcomes import Outcome
 from retention.core.units import HOUR, SECOND
+from retention.datafile.parquet import describe, read_columns, stats_table, write_messages
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.parquet_files import describe, read_columns, stats_table, write_messages
 from retention.ports import Snapshot, Swap
 from retention.warehouse import Warehouse
 from retention.writing.mirror import Mirrored, carry_over

@@ -10,8 +10,8 @@ import pytest
 
 from retention.core.inventory import DataFile
 from retention.core.message_rows import complete
+from retention.datafile.parquet import write_messages
 from retention.errors import DamagedError
-from retention.parquet_files import write_messages
 from retention.writing import sifting
 from retention.writing.sifting import sifted
 

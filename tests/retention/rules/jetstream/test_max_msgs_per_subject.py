@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.datafile.subject_digest import count_subjects
 from retention.errors import DamagedError
 from retention.rules.jetstream import max_msgs_per_subject
 from retention.rules.jetstream.max_msgs_per_subject import Lasts, Share, surplus, surplus_rows
-from retention.subject_counts import count_subjects
 
 
 def stream(files: int, rows: int, subjects: int, seed: int) -> list[pa.Table]:

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention.claims import check_footer, check_rows
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import visible, with_seq
+from retention.datafile.expected_stats import check_footer, check_rows
+from retention.datafile.row_stats import row_stats
+from retention.datafile.subject_digest import count_subjects, pack
 from retention.errors import (
     DamagedError,
     ForeignRowsError,
@@ -24,11 +26,9 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.row_stats import row_stats
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import failure, first_line
-from retention.subject_counts import count_subjects, pack
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
 from schemas.messages import FILE_COLUMNS, RULE_COLUMNS

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
 from retention.core.seq_ranges import visible
-from retention.parquet_files import (
+from retention.datafile.parquet import (
     damaged,
     in_sequence_order,
     open_messages,

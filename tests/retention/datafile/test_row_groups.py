@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention import parquet_files
 from retention.core.inventory import DataFile
+from retention.datafile import parquet
+from retention.datafile.row_groups import merged, pick_rows, rows_in_order
 from retention.errors import DamagedError
-from retention.picking import merged, pick_rows, rows_in_order
 from schemas.messages import FILE_COLUMNS
 from tests.support.laws import law
 
@@ -47,7 +47,7 @@ def test_the_rows_with_these_sequences_come_in_order(tmp_path: Path) -> None:
 
 def test_only_row_groups_that_may_hold_one_are_read(tmp_path: Path) -> None:
     file = file_of(tmp_path, list(range(ROWS)))
-    opened = parquet_files.open_messages(file)
+    opened = parquet.open_messages(file)
     at = opened.schema_arrow.get_field_index("payload")
     ruined = bytearray(Path(file.location).read_bytes())
     for group in (0, 1, 3):

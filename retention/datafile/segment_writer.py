@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention import parquet_files
-from retention.apart import write_apart
 from retention.core.inventory import DataFile, slot_of
+from retention.datafile import parquet
+from retention.datafile.deadline_writer import write_apart
 from retention.errors import VerificationError
 from retention.layout.segment_roll import Active, RollRule, roll
 from retention.ports import Store
@@ -160,7 +160,7 @@ def described(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[
     Raises:
         VerificationError: the files do not hold what was to be written to them.
     """
-    stats = [parquet_files.describe(file).stats for file in files]
+    stats = [parquet.describe(file).stats for file in files]
     found = {
         "messages": sum(one["messages"] for one in stats),
         "bytes": sum(one["bytes"] for one in stats),

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention import apart, copies, parquet_files
-from retention.copies import Copy, copy_without
 from retention.core.inventory import DataFile
 from retention.core.message_rows import complete
 from retention.core.seq_ranges import in_ranges
+from retention.datafile import deadline_writer, parquet, rewrite
+from retention.datafile.rewrite import Copy, copy_without
 from retention.errors import DamagedError
 
 
@@ -35,9 +35,9 @@ def messages(first: int, last: int) -> pa.Table:
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFile:
-    monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
     file = file_at(tmp_path, "source")
-    parquet_files.write_messages(file.location, [messages(1, 40)])
+    parquet.write_messages(file.location, [messages(1, 40)])
     return file
 
 
@@ -97,9 +97,9 @@ def test_files_whose_writer_chose_other_arrow_types_for_text_and_bytes_are_copie
 def test_a_copy_holds_little_at_a_time_however_large_messages_are(
     source: DataFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "DECODED_BYTES", 400)
-    monkeypatch.setattr(apart, "HELD_BYTES", 400)
-    monkeypatch.setattr(apart, "HELD_BYTES", 400)
+    monkeypatch.setattr(rewrite, "DECODED_BYTES", 400)
+    monkeypatch.setattr(deadline_writer, "HELD_BYTES", 400)
+    monkeypatch.setattr(deadline_writer, "HELD_BYTES", 400)
     seqs, _ = copied(source, (3, 5))
     assert seqs == [seq for seq in range(1, 41) if seq not in (3, 4, 5)]
     written = pq.ParquetFile(Path(source.location).parent / "target").metadata

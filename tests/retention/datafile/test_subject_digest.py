@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from retention.subject_counts import count_subjects, pack, unpack
+from retention.datafile.subject_digest import count_subjects, pack, unpack
 
 ROWS = pa.table({"subject": ["b", "a", "b"], "seq": [1, 2, 5]})
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.apart import Held, write_apart
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import time_of
 from retention.core.seq_ranges import in_ranges, joined
-from retention.parquet_files import (
+from retention.datafile.deadline_writer import Held, write_apart
+from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
     compressed_bytes,
     damaged,

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
-from retention import parquet_files
 from retention.core.inventory import DataFile
+from retention.datafile import parquet
+from retention.datafile.parquet import ROW_GROUP_ROWS, messages_to
 from retention.layout.deadline_buckets import classes_of, group_of, groups_among
-from retention.parquet_files import ROW_GROUP_ROWS, messages_to
 
 HELD_BYTES = 32 << 20
 """About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""
@@ -40,7 +40,7 @@ class Held:
 
 
 def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
-    """Divide messages among files by deadline (`layout.deadline_buckets`), each in the order given; durable when this returns.
+    """Divide messages among files by deadline (`layout.deadline_buckets`), each in the order given; durable on return.
 
     Where deadlines are apart is learned from what is held before the first file begins.
 
@@ -52,7 +52,7 @@ def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> lis
         The files that were written.
     """
     if len(targets) == 1:
-        parquet_files.write_messages(targets[0].location, batches)
+        parquet.write_messages(targets[0].location, batches)
         return [*targets]
     written: dict[int, DataFile] = {}
     ends: np.ndarray | None = None

@@ -1,0 +1,1 @@
+"""One Parquet file of messages: read, write, copy and describe it."""
