@@ -18,9 +18,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 
 from retention import open_warehouse
-from retention.stores.cache import StatisticsCache
-from retention.stores.delta_actions import add_action
+from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout
+from retention.stores.sidecar.stats_cache import StatisticsCache
 from schemas.files import FILE_STATS
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
@@ -34,7 +34,7 @@ import sys, time
 from pathlib import Path
 from retention.lean import spare_pandas
 spare_pandas()
-import deltalake, retention.warehouse, retention.stores.delta, pyarrow.parquet
+import deltalake, retention.warehouse, retention.stores.delta.store, pyarrow.parquet
 place, instant = Path(sys.argv[1]), int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
 """

@@ -21,12 +21,12 @@ from benchmarks import iggy_logs, metadata
 from retention import open_warehouse
 from retention.core.outcomes import Outcome
 from retention.passes.guards import Guards
-from retention.stores.cache import StatisticsCache
-from retention.stores.delta_actions import add_action
+from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout, new_path
-from retention.stores.offsets import Offsets, OffsetTable, StoredOffset, reader_of
-from retention.stores.parquet_log import Entry, ParquetLog
-from retention.stores.parquet_walk import COARSE_NS
+from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
+from retention.stores.parquet.listing import COARSE_NS
+from retention.stores.parquet.log import Entry, ParquetLog
+from retention.stores.sidecar.stats_cache import StatisticsCache
 from retention.topic import Topic
 from schemas.files import FILE_STATS
 from schemas.messages import MESSAGES, PARTITION_COLUMNS

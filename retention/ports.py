@@ -140,7 +140,7 @@ class Outlook(Protocol):
 
 
 class Store(Protocol):
-    """One stream's table. Implementations: `stores.delta`, `stores.parquet`."""
+    """One stream's table. Implementations: `stores.delta.store`, `stores.parquet.store`."""
 
     @property
     def stream(self) -> str:

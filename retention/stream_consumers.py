@@ -17,7 +17,7 @@ from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer, put_consumers
 from retention.passes.folding import FoldedLog, fold_logs
 from retention.passes.topics import refuse_consumers_of_topic
-from retention.stores.consumers import ConsumerRecord, no_consumer
+from retention.stores.consumer_table import ConsumerRecord, no_consumer
 from retention.views.consumers import ConsumerInfo, consumer_infos, stored_consumers
 
 

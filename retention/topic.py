@@ -13,7 +13,7 @@ from retention.passes.explain_topic import explain_topic
 from retention.passes.offsets import delete_offset, store_offset
 from retention.passes.topics import refuse_partition
 from retention.rules.iggy.delete_segments import delete_segments_request
-from retention.stores.offsets import ReaderKind, reader_of
+from retention.stores.offset_table import ReaderKind, reader_of
 from retention.stream import BoundPlan, Instant, Stream
 from retention.views.messages import Selection
 from retention.views.offsets import OffsetInfo, offset_info, offset_infos

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retention.aliases import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, no_such_stream
 from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
@@ -33,6 +32,7 @@ from retention.passes.undo import undo_run
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.stores import StoreSettings, open_store
+from retention.stores.checks.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 

@@ -15,7 +15,7 @@ from retention.errors import BusyError, RefusedError
 from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
 from retention.storage import files
-from retention.stores.consumers import ConsumerRecord, ConsumerTable, no_consumer
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable, no_consumer
 from retention.stores.lease import held
 
 Outcome = TypeVar("Outcome")

@@ -12,7 +12,7 @@ from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.editing import put_consumers
 from retention.passes.topics import refuse_consumers_of_topic
-from retention.stores.consumers import ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 
 
 def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchConsumer:

@@ -6,12 +6,17 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from retention.aliases import shared, shared_directories
 from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.errors import RetentionError
 from retention.storage import files
-from retention.stores.trial import commits_exclude, local_abilities, trial_place, write_and_read
+from retention.stores.checks.capability_probe import (
+    commits_exclude,
+    local_abilities,
+    trial_place,
+    write_and_read,
+)
+from retention.stores.checks.shared_directories import shared, shared_directories
 
 _CLOCKS_APART_MS = 5_000
 _LITTLE_ROOM = 1 << 30

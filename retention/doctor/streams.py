@@ -12,12 +12,12 @@ from retention.passes.history import history_of
 from retention.passes.interests import audience_of
 from retention.passes.orphans import orphans
 from retention.storage import files
-from retention.stores.delta_history import versions
-from retention.stores.delta_writers import unconditional_commits
+from retention.stores.delta.foreign_writers import unconditional_commits
+from retention.stores.delta.log import versions
+from retention.stores.inspect import Survey, survey
 from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
-from retention.stores.parquet_foreign import Unfit
-from retention.stores.survey import Survey, survey
+from retention.stores.parquet.adopt import Unfit
 
 MANY_FILES = 200_000
 """More files than this make every plan slow, and segments needlessly small."""

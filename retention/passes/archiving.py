@@ -18,7 +18,7 @@ from retention.ports import Snapshot
 from retention.rules import RULES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.archives import (
+from retention.stores.archive_manifest import (
     ArchivedFile,
     Manifest,
     Origin,

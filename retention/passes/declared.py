@@ -17,7 +17,7 @@ from retention.core.inventory import Inventory
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
 from retention.passes.starting import state_at_start
-from retention.stores.consumers import Change, ConsumerRecord
+from retention.stores.consumer_table import Change, ConsumerRecord
 
 
 def declared(

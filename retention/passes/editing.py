@@ -16,7 +16,7 @@ from retention.passes.declared import declared
 from retention.passes.interests import is_expired, pins_of
 from retention.ports import Swap
 from retention.storage.crash_points import Step, reached
-from retention.stores.consumers import Change, ConsumerRecord, ConsumerTable, no_consumer
+from retention.stores.consumer_table import Change, ConsumerRecord, ConsumerTable, no_consumer
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 ATTEMPTS = 20

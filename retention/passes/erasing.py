@@ -16,7 +16,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
 from retention.stores.layout import Layout
-from retention.stores.parquet_log import ParquetLog
+from retention.stores.parquet.log import ParquetLog
 
 
 def erase(opened: OpenedStream, request: Request | None) -> None:

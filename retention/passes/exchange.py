@@ -25,8 +25,8 @@ from retention.passes.left import Left
 from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Held, surplus
 from retention.rules.row_verdicts import Question
 from retention.storage import files
-from retention.stores import digests
 from retention.stores.layout import Layout
+from retention.stores.sidecar import subject_digests
 
 HELD_BYTES = 128 << 20
 """Digests of this length together are decided in one piece, in this process."""
@@ -99,7 +99,7 @@ def beyond_limit(
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
     """
-    lengths = digests.lengths(Layout(opened.root, opened.name), left.files)
+    lengths = subject_digests.lengths(Layout(opened.root, opened.name), left.files)
     found: Beyond | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():
@@ -125,7 +125,9 @@ def deal(task: Deal) -> None:
     batches: list[list[pa.RecordBatch]] = [[] for _ in range(task.buckets)]
     given = zip(task.files, task.messages, task.digests, strict=True)
     for at, (file, messages, digest) in enumerate(given):
-        counted = (digests.digest_of(file, messages) if digest is None else digest).combine_chunks()
+        counted = (
+            subject_digests.digest_of(file, messages) if digest is None else digest
+        ).combine_chunks()
         numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
         counted = counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT)
         bucket = bucket_of(counted["subject"], task.buckets)

@@ -24,7 +24,7 @@ from retention.passes.interests import interest_of
 from retention.passes.log_places import place_at_end, refuse_another_log, rows_folded
 from retention.passes.matching import matching_seqs
 from retention.passes.position import next_seq
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 PIECE_ROWS = 2_000_000
 """Lines that are folded together: some hundred bytes of memory each."""

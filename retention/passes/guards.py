@@ -14,8 +14,8 @@ from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Request
-from retention.stores.consumers import ConsumerTable
-from retention.stores.offsets import OffsetTable
+from retention.stores.consumer_table import ConsumerTable
+from retention.stores.offset_table import OffsetTable
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from retention.passes.held import HeldForReader, HeldIn, HeldSegments
 from retention.passes.verdicts import segment_numbers
 from retention.rules import RULES
 from retention.rules.row_verdicts import STAYS
-from retention.stores.offsets import Offsets, Reader, StoredOffset
+from retention.stores.offset_table import Offsets, Reader, StoredOffset
 
 
 def held_segments(files: pa.Table, rules: Array, offsets: Offsets) -> HeldSegments:

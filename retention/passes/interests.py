@@ -13,7 +13,7 @@ from retention.passes.declared import declared
 from retention.passes.position import next_seq
 from retention.passes.unsound import refuse_unsound
 from retention.rules.jetstream.interest import Interest
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 
 def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Audience:

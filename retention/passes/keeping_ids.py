@@ -18,9 +18,9 @@ from retention.passes.position import Position
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.parallel import in_threads
-from retention.stores.digests import ids_in
 from retention.stores.kept_ids import UNSTORED_IDS, IdDigests, RemovedIds, UnstoredIds
 from retention.stores.layout import Layout
+from retention.stores.sidecar.subject_digests import ids_in
 from schemas.files import KEPT_IDS
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from retention.errors import RefusedError
 from retention.formats.ack_log import AckLog, tail
-from retention.stores.consumers import ConsumerRecord
+from retention.stores.consumer_table import ConsumerRecord
 
 ROWS, TAIL = "rows", "tail"
 """Of a place in a log: how many lines come before it, and what tells whether they are still the same."""

@@ -15,7 +15,7 @@ from retention.passes.topics import refuse_partition, topic_of
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request
 from retention.storage.crash_points import Step, reached
-from retention.stores.offsets import Change, Offsets, OffsetTable, Reader, StoredOffset
+from retention.stores.offset_table import Change, Offsets, OffsetTable, Reader, StoredOffset
 
 
 def offsets_of(opened: OpenedStream) -> tuple[Offsets, Counters]:

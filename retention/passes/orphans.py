@@ -10,9 +10,9 @@ from retention.opened import OpenedStream
 from retention.passes.exchange import DIRECTORY
 from retention.passes.history import history_of
 from retention.storage import files
-from retention.stores import consumers, offsets
+from retention.stores import consumer_table, offset_table
 from retention.stores.layout import Layout
-from retention.stores.strays import strays
+from retention.stores.orphans import strays
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
     """Temporary files beside their places: what was to be written appears there whole, or not at all."""
     history = history_of(opened.warehouse, opened.name).directory
-    beside = (files.join(opened.root, name) for name in (consumers.DIRECTORY, offsets.DIRECTORY))
+    beside = (
+        files.join(opened.root, name) for name in (consumer_table.DIRECTORY, offset_table.DIRECTORY)
+    )
     for directory in (layout.messages, layout.own(), *beside, history, *_archive(opened)):
         for path in files.walk(directory):
             name = path.rpartition("/")[2]

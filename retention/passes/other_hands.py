@@ -18,7 +18,8 @@ from retention.errors import RefusedError, VerificationError
 from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.storage import files
-from retention.stores import delta_history, swaps
+from retention.stores.checks import swap
+from retention.stores.delta import log as delta_history
 from retention.stores.layout import Layout, identities
 
 _MOST_RANGES = 3
@@ -72,7 +73,7 @@ class Undoing:
                 table.filter(pc.equal(table["partition"], partition))
                 for table in (self.removed, others)
             )
-            if any(True for _ in swaps.overlapping(mine, theirs, mine.slice(0, 0))):
+            if any(True for _ in swap.overlapping(mine, theirs, mine.slice(0, 0))):
                 return False
         return True
 

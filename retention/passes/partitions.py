@@ -15,7 +15,7 @@ from retention.layout.topic_segment_roll import Tail
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.ports import Snapshot
-from retention.stores import number_bounds
+from retention.stores.checks import number_bounds
 
 TURN = "retention/turn"
 """Under this name, beside those of writers, the log counts the batches that named no partition."""

@@ -33,7 +33,7 @@ from retention.rules.jetstream.prefix_scan import before, ends_before
 from retention.rules.jetstream.split_spans import by_file
 from retention.rules.jetstream.whole_segments import unread
 from retention.rules.row_verdicts import Answer, answer
-from retention.stores import due
+from retention.stores.sidecar import next_due as due
 from schemas.messages import NEVER
 
 _NOTHING = Later()

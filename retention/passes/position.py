@@ -14,7 +14,7 @@ from retention.layout.segment_roll import Active, RollRule
 from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.ports import Snapshot
-from retention.stores import number_bounds
+from retention.stores.checks import number_bounds
 
 FIRST_SEQ = 1
 """Where streams begin to count, unless their configuration has a `first_seq`."""

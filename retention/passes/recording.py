@@ -18,7 +18,7 @@ from retention.opened import OpenedStream
 from retention.passes.plan import Plan
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
-from retention.stores.released import record_row
+from retention.stores.row_tombstones import record_row
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
 
 

@@ -11,7 +11,7 @@ from retention.passes.history import history_of
 from retention.passes.settling import settle_interrupted
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from retention.stores.parquet_foreign import Unfit, aside, move_aside, unfit_files
+from retention.stores.parquet.adopt import Unfit, aside, move_aside, unfit_files
 
 
 @dataclass(frozen=True)

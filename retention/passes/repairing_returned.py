@@ -29,7 +29,7 @@ from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
-from retention.stores import index
+from retention.stores.checks import inventory
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
@@ -197,7 +197,7 @@ def _removed(
 ) -> RepairedReturned:
     paths = pa.array([one.file.path for one in found.back], pa.string())
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
-    whole, _ = index.describe(opened.store.data_files(leaving), leaving)
+    whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)
     run = history.name_run(opened.clock())
     record = {
         "stream": opened.name,

@@ -22,12 +22,12 @@ from retention.passes.history import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
-from retention.stores import doubles, index
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.checks import duplicates, inventory
+from retention.stores.checks.number_bounds import impossible_counters
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from retention.stores.number_bounds import impossible_counters
-from retention.stores.offsets import Offsets, OffsetTable
+from retention.stores.offset_table import Offsets, OffsetTable
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
 
@@ -190,7 +190,7 @@ def _look(opened: OpenedStream, history: History) -> _Look:
         counters.next_seq,
         store.last_counted(snapshot),
         history.possible_next_seqs(counters.epoch, MAX_SEQ + 1),
-        index.effective(Counters(), sound).next_seq,
+        inventory.effective(Counters(), sound).next_seq,
         *(one.next_seq for one in examined),
         *({PARTITION: reach + 1} for _, reach in _reaches(opened, counters)),
     ]
@@ -283,8 +283,10 @@ def _carry_out(opened: OpenedStream, history: History, seen: _Look) -> SequenceR
 
 def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
     """Hold what stays against the rules of segments."""
-    overlapping = index.refuse_overlaps(opened.name, index.in_order(files))
-    doubles.refuse_doubles(Layout(opened.root, opened.name), overlapping, opened.store.data_files)
+    overlapping = inventory.refuse_overlaps(opened.name, inventory.in_order(files))
+    duplicates.refuse_doubles(
+        Layout(opened.root, opened.name), overlapping, opened.store.data_files
+    )
 
 
 def _commit(opened: OpenedStream, history: History, seen: _Look, added: pa.Table) -> SequenceRepair:
@@ -313,7 +315,7 @@ def _commit(opened: OpenedStream, history: History, seen: _Look, added: pa.Table
 
 def _counting_on(swap: Swap, seen: _Look) -> Swap:
     """The same with all that counts in the epoch that it begins: writers' batches go on, as the messages do."""
-    bases = index.effective(Counters(), pa.concat_tables([seen.sound, swap.add])).open_base
+    bases = inventory.effective(Counters(), pa.concat_tables([seen.sound, swap.add])).open_base
     logged = {part: base for part, base in seen.counters.open_base.items() if base <= MAX_SEQ + 1}
     open_base = {
         part: max(bases.get(part, 0), logged.get(part, 0)) for part in sorted({*bases, *logged})

@@ -13,7 +13,7 @@ from retention.passes.undo_records import is_in_force
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.stores.layout import Layout
-from retention.stores.parquet_foreign import aside
+from retention.stores.parquet.adopt import aside
 
 
 def basis(snapshot: Snapshot) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from retention.passes.plan import Plan, SegmentCounts, empty_plan
 from retention.passes.topics import TopicLook, look_at_topic, pins_of
 from retention.ports import Mark, Snapshot
 from retention.rules.iggy.next_due import next_due
-from retention.stores import due
-from retention.stores.offsets import OffsetTable
+from retention.stores.offset_table import OffsetTable
+from retention.stores.sidecar import next_due as due
 from schemas.messages import NEVER
 
 

@@ -28,7 +28,7 @@ from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RUL
 from retention.rules.iggy.evaluate import TopicPass, topic_pass
 from retention.rules.iggy.segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
 from retention.rules.row_verdicts import STAYS
-from retention.stores.offsets import Offsets, OffsetTable
+from retention.stores.offset_table import Offsets, OffsetTable
 
 OFFSETS = "offsets"
 """What pins call the stored offsets of a topic."""

@@ -23,7 +23,8 @@ from retention.passes.topics import was_written_to
 from retention.passes.undo_records import is_in_force, keep_for_undo, read_record, undo_location
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
-from retention.stores import doubles, index, swaps
+from retention.stores.checks import duplicates, inventory
+from retention.stores.checks import swap as swaps
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES, RELEASED_FILES
@@ -247,11 +248,11 @@ def _compared(undoing: Undoing) -> bool:
         return False
     live = opened.store.inventory(snapshot).files
     live = live.filter(pc.is_in(live["path"], value_set=rest["path"].combine_chunks()))
-    together = index.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
-    overlaps = index.refuse_overlaps(opened.name, together)
+    together = inventory.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
+    overlaps = inventory.refuse_overlaps(opened.name, together)
     layout = Layout(opened.root, opened.name)
     try:
-        doubles.refuse_doubles(layout, overlaps, opened.store.data_files)
+        duplicates.refuse_doubles(layout, overlaps, opened.store.data_files)
     except ForeignRowsError as error:
         # The table itself was held against the rules by its inventory: what stands twice is what would come back.
         raise back_under_other_names(undoing) from error

@@ -9,7 +9,7 @@ from retention.config.checks.workqueue import doubly_taken
 from retention.consumers.state import contradictions
 from retention.errors import RefusedError
 from retention.opened import OpenedStream
-from retention.stores.consumers import ConsumerRecord
+from retention.stores.consumer_table import ConsumerRecord
 
 
 def refuse_unsound(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> None:

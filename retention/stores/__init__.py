@@ -37,7 +37,7 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
     layout = Layout(root.rstrip("/"), stream, settings.partitions, settings.first_seq)
     if settings.format == "delta":
         # deltalake is loaded only where a Delta table is used.
-        from retention.stores.delta import DeltaStore
+        from retention.stores.delta.store import DeltaStore
 
         return DeltaStore(layout, settings, clock)
     if settings.format != "parquet":
@@ -49,6 +49,6 @@ def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[
             f"stream {stream}: format parquet is not possible at {root}: an object store cannot "
             "rename, so a plain reader of the directory could see half a run; use format: delta"
         )
-    from retention.stores.parquet import ParquetStore
+    from retention.stores.parquet.store import ParquetStore
 
     return ParquetStore(layout, settings, clock)

@@ -19,7 +19,7 @@ from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
-from retention.stores.exclusion import refuse_without_exclusion
+from retention.stores.checks.exclusion import refuse_without_exclusion
 
 KINDS = ("maintenance", "append")
 

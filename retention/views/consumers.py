@@ -17,7 +17,7 @@ from retention.passes.interests import interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span
 from retention.rules.jetstream.interest import Interest
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 
 @dataclass(frozen=True)

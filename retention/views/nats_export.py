@@ -26,7 +26,7 @@ from retention.opened import OpenedStream
 from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import refuse_topic
 from retention.storage import files
-from retention.stores.consumers import ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 from retention.views.latest import last_seqs
 from retention.views.messages import columns_in_order
 from retention.views.state import Held, held_by

@@ -8,7 +8,7 @@ from typing import Any
 from retention.core.inventory import Counters
 from retention.opened import OpenedStream
 from retention.passes.offsets import offsets_of, stored_offset
-from retention.stores.offsets import Reader, StoredOffset
+from retention.stores.offset_table import Reader, StoredOffset
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from retention.datafile.parquet import read_columns
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.opened import OpenedStream
 from retention.storage import files
-from retention.stores.archives import (
+from retention.stores.archive_manifest import (
     ArchivedFile,
     Manifest,
     Origin,

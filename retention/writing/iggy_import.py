@@ -27,7 +27,7 @@ from retention.passes.topics import topic_of
 from retention.ports import Snapshot, Swap
 from retention.storage.crash_points import Step, reached
 from retention.stores.lease import lease
-from retention.stores.offsets import Offsets, OffsetTable, Reader, StoredOffset
+from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
 from retention.stores.topic_settings import keep_settings
 from retention.writing.append import LEASE_WAIT_S
 from retention.writing.identity import BatchIdentity, is_repeat

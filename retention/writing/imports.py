@@ -22,7 +22,7 @@ from retention.opened import OpenedStream
 from retention.passes.position import Position, first_of
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.writing.append import append, refuse_topic_of
 from retention.writing.identity import BatchIdentity
 

@@ -30,8 +30,8 @@ from retention.passes.undo import RESTORE
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.rules import RULES
-from retention.stores import index
-from retention.stores.archives import Origin
+from retention.stores.archive_manifest import Origin
+from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
 from retention.writing.append import LEASE_WAIT_S

@@ -9,7 +9,7 @@ from retention.config.checks.consumer_filters import filters_of, has_look_alike
 from retention.core.subjects import matching_mask
 from retention.opened import OpenedStream
 from retention.ports import Snapshot
-from retention.stores.consumers import ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 
 
 def asks_consumers(opened: OpenedStream) -> bool:

@@ -25,7 +25,7 @@ WITHIN = {"files.move", "files.create_if_absent"}
 """They reach steps themselves, for each file."""
 WITHOUT = {
     "stores/lease.py": "a lease on an object store runs out by itself",
-    "stores/trial.py": "what the doctor tries lies in a directory of its own",
+    "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
     "passes/planfile.py": "a plan is a file of the person who asked for it",
     "formats/nats_backup.py": "a backup is a file of the person who asked for it",
     "views/nats_export.py": "so is what lies beside it",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retention.consumers.state import from_json
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 
 QUEUE = ORDERS | {"retention": "workqueue", "max_age": "0"}

@@ -21,8 +21,8 @@ from retention.doctor.machine import TESTED
 from retention.passes.history import history_of
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
-from retention.stores import trial
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.checks import capability_probe
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.lease import lease
 from tests.support.buckets import BUCKET, object_store
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
@@ -211,7 +211,7 @@ def test_a_file_system_without_an_ability_is_a_problem(
     def refuse(_: str) -> bool:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(trial, name, refuse)
+    monkeypatch.setattr(capability_probe, name, refuse)
     found = examined(orders, 4)
     (wrong,) = [one for one in found.values() if one["result"] == "problem"]
     assert "Operation not supported" in wrong["detail"]

@@ -21,10 +21,10 @@ from retention.opened import OpenedStream
 from retention.passes.history import history_of
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
-from retention.stores import delta_outlook
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from retention.stores.delta import incremental
 from retention.stores.layout import Layout
-from retention.stores.parquet_log import Entry, ParquetLog
+from retention.stores.parquet.log import Entry, ParquetLog
 from retention.warehouse import open_warehouse
 from schemas.bounds import MAX_SEQ
 from tests.contract.streams import foreign_rows, rows
@@ -305,7 +305,7 @@ def test_a_topics_stored_offsets_go_on_behind_a_repair(tmp_path: Path) -> None:
 def test_plans_of_the_epoch_before_are_made_anew(
     tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_outlook, "WORTH_FILES", 1)
+    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
     orders = commands(tmp_path, {**ORDERS, "max_msgs": 2}, format=format_)
     publish(orders, 3)
     plan = orders.folder / "plan.json"

@@ -11,7 +11,7 @@ import pytest
 from retention.consumers.state import from_json
 from retention.passes.interests import interest_of
 from retention.rules.jetstream.interest import released
-from retention.stores.consumers import ConsumerRecord
+from retention.stores.consumer_table import ConsumerRecord
 from tests.support.cases import judged_by, matrix, shares
 from tests.support.interest_cases import Case, bring_in, left_in, load_cases, warehouse_of
 

@@ -17,7 +17,7 @@ from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.report import Report
 from retention.ports import Swap
-from retention.stores.offsets import Offsets, OffsetTable, Reader, StoredOffset
+from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES

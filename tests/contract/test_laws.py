@@ -20,7 +20,7 @@ from retention.passes.bounds import Estimate
 from retention.passes.estimate import estimate
 from retention.passes.plan import Plan
 from retention.rules.jetstream.interest import Interest
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse
 from tests.support.interests import goes, interests_of, record_of
 from tests.support.laws import law_on_disk

@@ -15,7 +15,7 @@ from retention.errors import ForeignRowsError, RefusedError
 from retention.passes.repairing_returned import KIND
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
-from retention.stores import delta_returned, delta_writers
+from retention.stores.delta import foreign_writers, returned
 from retention.warehouse import Warehouse
 from tests.contract.streams import foreign_rows
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
@@ -219,9 +219,9 @@ def test_a_long_log_of_others_is_looked_through_once(
 
     def counted(entry: bytes) -> dict[str, object]:
         read.append(entry)
-        return delta_writers.commit_info(entry)
+        return foreign_writers.commit_info(entry)
 
-    monkeypatch.setattr(delta_returned, "commit_info", counted)
+    monkeypatch.setattr(returned, "commit_info", counted)
     for expected in (101, 0):
         assert warehouse.stream("ORDERS").find_returned().commits == ()
         assert len(read) == expected

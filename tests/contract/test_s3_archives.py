@@ -10,7 +10,7 @@ import pytest
 
 from retention.errors import DamagedError, StorageError
 from retention.storage import files
-from retention.stores.archives import read_manifests
+from retention.stores.archive_manifest import read_manifests
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 

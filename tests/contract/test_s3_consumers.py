@@ -14,9 +14,9 @@ from retention.consumers.state import new_state
 from retention.core.inventory import Counters
 from retention.errors import DamagedError
 from retention.storage import files
-from retention.stores.commit_versions import CHECKPOINT_EVERY
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
-from retention.stores.versions import versions_in
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from retention.stores.sidecar.versioned_delta import CHECKPOINT_EVERY
+from retention.stores.sidecar.versioned_document import versions_in
 from retention.warehouse import open_warehouse
 from tests.support.consuming import noted, settled_once, start
 from tests.support.sandboxes import NOW, lines

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from retention.cli.main import app
 from retention.storage import files
-from retention.stores.trial import commits_exclude, trial_place
+from retention.stores.checks.capability_probe import commits_exclude, trial_place
 from retention.warehouse import open_warehouse
 from tests.support.front import Front, Kind, front_of
 
@@ -106,7 +106,7 @@ def test_where_only_deltalake_finds_credentials_its_commits_are_tried(
     def unknown(*_: object, **__: object) -> None:
         raise UnauthenticatedError("no credentials")
 
-    monkeypatch.setattr("retention.stores.trial.obstore.put", unknown)
+    monkeypatch.setattr("retention.stores.checks.capability_probe.obstore.put", unknown)
     for front.unconditional in (False, True):
         with trial_place(bucket) as place:
             assert commits_exclude(place) is not front.unconditional

@@ -12,7 +12,7 @@ import pytest
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError
 from retention.passes.planning import plan_pass
-from retention.stores.offsets import OffsetTable
+from retention.stores.offset_table import OffsetTable
 from retention.topic import Topic
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.sandboxes import Commands

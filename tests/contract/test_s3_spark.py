@@ -14,7 +14,7 @@ import pytest
 from retention.errors import RefusedError
 from retention.ports import Store
 from retention.stores import StoreSettings, open_store
-from retention.stores.delta_history import read_entry
+from retention.stores.delta.log import read_entry
 from retention.stores.layout import Layout
 from tests.contract.conftest import NOW_NS
 from tests.contract.streams import append, sequences

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retention.storage.crash_points import PAUSE_AT, Step
-from retention.stores import parquet_moves
+from retention.stores.parquet import settle_files
 from tests.support.crashes import TWICE
 from tests.support.interleavings import MINE, THEIRS, Match, attempt, duels, left_by, play
 
@@ -92,7 +92,7 @@ def test_a_process_that_is_stopped_for_real_ends_as_a_side_that_stands_still(
     step: Step,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parquet_moves, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(settle_files, "PATIENCE_S", 0.0)
     match = Match(tmp_path, mine, theirs, format_)
     command = [sys.executable, "-c", ACTING, mine, str(match.base)]
     process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {PAUSE_AT: step})

@@ -9,7 +9,7 @@ from retention.config.stream import KeepingSettings
 from retention.config.topic import TopicConfig
 from retention.core.iggy_units import parse_expiry, parse_topic_size
 from retention.rules.iggy.delete_segments import MOST_SEGMENTS
-from retention.stores.offsets import reader_of
+from retention.stores.offset_table import reader_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "semantics" / "topics.md").read_text()

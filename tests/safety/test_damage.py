@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from retention.stores import delta_outlook, parquet_walk
+from retention.stores.delta import incremental
+from retention.stores.parquet import listing
 from tests.support.sandboxes import NOW, Commands, commands, lines
 from tests.support.trees import overwrite
 
@@ -102,9 +103,9 @@ class Made:
 def ledgers() -> Iterator[None]:
     """However few its files are, a stream remembers what it knows of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta_outlook, "WORTH_FILES", 1)
-        patch.setattr(parquet_walk, "WORTH_FILES", 1)
-        patch.setattr(parquet_walk, "COARSE_NS", 50_000_000)
+        patch.setattr(incremental, "WORTH_FILES", 1)
+        patch.setattr(listing, "WORTH_FILES", 1)
+        patch.setattr(listing, "COARSE_NS", 50_000_000)
         yield
 
 

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.units import HOUR
-from retention.stores import delta_outlook, parquet_log, parquet_walk
+from retention.stores.delta import incremental
+from retention.stores.parquet import listing
+from retention.stores.parquet import log as parquet_log
 from tests.support.sandboxes import NOW, Commands, commands, lines
 
 YOUNG, OLD = NOW + 2 * HOUR, NOW - 5 * HOUR
@@ -23,9 +25,9 @@ AT = "2027-01-15T08:30:00Z"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_outlook, "WORTH_FILES", 1)
-    monkeypatch.setattr(parquet_walk, "WORTH_FILES", 1)
-    monkeypatch.setattr(parquet_walk, "COARSE_NS", 0)
+    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
+    monkeypatch.setattr(listing, "WORTH_FILES", 1)
+    monkeypatch.setattr(listing, "COARSE_NS", 0)
 
 
 def stream(folder: Path, format_: str, **limits: Any) -> Commands:

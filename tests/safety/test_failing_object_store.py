@@ -18,7 +18,7 @@ from retention.passes.history import history_of
 from retention.passes.orphans import orphans
 from retention.passes.planfile import load_plans, save_plans
 from retention.storage import files
-from retention.stores.exclusion import refuse_without_exclusion
+from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.buckets import BUCKET, object_store
 from tests.support.crashes import AS_OF, NOW, digest

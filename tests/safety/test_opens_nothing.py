@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retention.consumers.state import new_state
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.trees import scramble

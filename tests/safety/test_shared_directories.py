@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from retention import aliases
 from retention.cli.main import app
 from retention.errors import RefusedError
-from retention.stores.consumers import ConsumerTable
+from retention.stores.checks import shared_directories
+from retention.stores.consumer_table import ConsumerTable
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 
@@ -96,7 +96,7 @@ def test_a_directory_of_before_is_given_its_name_by_the_next_write(tmp_path: Pat
 @pytest.fixture
 def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """A place that does not tell upper from lower case, as far as is asked of it."""
-    look = aliases._identity
+    look = shared_directories._identity
 
     def looking(place: Path) -> tuple[int, int] | None:
         above = place.parent
@@ -105,7 +105,7 @@ def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
             return look(alike[0]) if alike else None
         return look(place)
 
-    monkeypatch.setattr(aliases, "_identity", looking)
+    monkeypatch.setattr(shared_directories, "_identity", looking)
 
 
 @pytest.mark.usefixtures("one_case")
@@ -114,9 +114,9 @@ def test_where_case_does_not_count_two_names_are_one(tmp_path: Path) -> None:
     refused(command, ("validate",))
     refused(command, ("doctor",))
     command.json("publish", "ORDERS", stdin="\n".join(lines(3)))
-    aliases.refuse_shared(str(command.folder), "ORDERS")
+    shared_directories.refuse_shared(str(command.folder), "ORDERS")
     with pytest.raises(RefusedError, match=r"stream Orders would share .* with stream ORDERS"):
-        aliases.refuse_shared(str(command.folder), "Orders")
+        shared_directories.refuse_shared(str(command.folder), "Orders")
     assert commands(tmp_path / "one", ORDERS).run("validate").exit_code == 0
 
 
@@ -129,8 +129,10 @@ def test_a_part_that_is_mounted_twice_belongs_to_neither(
         command.json("publish", name, stdin=line)
         (command.folder / "runs" / name).mkdir(parents=True, exist_ok=True)
     mounted, here = (command.folder / part.format(name) for name in ("Orders", "ORDERS"))
-    look = aliases._identity
-    monkeypatch.setattr(aliases, "_identity", lambda at: look(here if at == mounted else at))
+    look = shared_directories._identity
+    monkeypatch.setattr(
+        shared_directories, "_identity", lambda at: look(here if at == mounted else at)
+    )
     for words in (("publish", "Orders"), ("apply", "Orders", "--yes"), ("validate",), ("doctor",)):
         refused(command, words)
     done = command.run("publish", "ORDERS", stdin=lines(1)[0])

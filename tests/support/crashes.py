@@ -38,21 +38,16 @@ from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
 from retention.storage import crash_points
-from retention.stores import (  # (as pandas)
-    delta,  # noqa: F401
-    delta_outlook,
-    delta_returned,
-    parquet,  # noqa: F401
-    parquet_walk,
-)
-from retention.stores.archives import read_manifests
-from retention.stores.cache import MERGE_ABOVE, StatisticsCache
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.archive_manifest import read_manifests
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from retention.stores.delta import incremental, returned
 from retention.stores.kept_ids import RemovedIds
 from retention.stores.layout import Layout
-from retention.stores.offsets import OffsetTable
-from retention.stores.parquet_log import LIST_EVERY, Entry, ParquetLog
-from retention.stores.versions import KEPT
+from retention.stores.offset_table import OffsetTable
+from retention.stores.parquet import listing
+from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
+from retention.stores.sidecar.stats_cache import MERGE_ABOVE, StatisticsCache
+from retention.stores.sidecar.versioned_document import KEPT
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing.append import append
@@ -243,7 +238,7 @@ def repair_returned(folder: Path) -> None:
     entries = sorted((folder / "streams" / "ORDERS" / "messages" / "_delta_log").glob("*.json"))
     if entries:
         newest = int(entries[-1].stem)
-        for number in range(newest + 1, newest + delta_returned.LOOKED + 2):
+        for number in range(newest + 1, newest + returned.LOOKED + 2):
             entry = entries[-1].with_stem(f"{number:020d}")
             entry.write_text('{"commitInfo": {"timestamp": 1, "operation": "WRITE"}}')
         stream.opened.store.snapshot()
@@ -316,8 +311,8 @@ def apply(folder: Path) -> None:
 
 def apply_with_ledger(folder: Path) -> None:
     """However few and young its files are, a ledger of them is kept, or how their directories look."""
-    delta_outlook.WORTH_FILES = parquet_walk.WORTH_FILES = 1
-    parquet_walk.COARSE_NS = -(10**9)
+    incremental.WORTH_FILES = listing.WORTH_FILES = 1
+    listing.COARSE_NS = -(10**9)
     apply(folder)
 
 

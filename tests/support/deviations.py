@@ -11,7 +11,7 @@ from retention.consumers.state import from_json
 from retention.formats.nats_backup import read_backup
 from retention.passes.interests import interest_of
 from retention.rules.jetstream.interest import Interest
-from retention.stores.consumers import ConsumerRecord
+from retention.stores.consumer_table import ConsumerRecord
 from tests.support.interests import needs
 from tests.support.judged_stream import Step, subjects_in
 

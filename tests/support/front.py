@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from retention.stores.trial import TRIAL
+from retention.stores.checks.capability_probe import TRIAL
 from tests.support.faults import Call
 
 SLOW_S = 0.5

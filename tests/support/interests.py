@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
 from retention.core.policy import Unmatched
 from retention.rules.jetstream.interest import Interest
-from retention.stores.consumers import ConsumerRecord
+from retention.stores.consumer_table import ConsumerRecord
 from tests.support.worlds import World
 
 SUBJECTS = ["a", "b", "a.b"]

@@ -23,9 +23,11 @@ from retention.passes.editing import delete_consumer, edit
 from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
-from retention.stores import delta, parquet, parquet_moves
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from retention.stores.delta import store as delta
 from retention.stores.layout import Layout
+from retention.stores.parquet import settle_files
+from retention.stores.parquet import store as parquet
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing import append
 from schemas.messages import MESSAGES
@@ -380,6 +382,6 @@ def play(folder: str, case: tuple[str, str, str], every: bool) -> tuple[int, lis
 
 def hurry() -> None:
     """Who stands still lets nothing go, so nobody waits for it; copies are written one at a time."""
-    append.LEASE_WAIT_S = parquet_moves.PATIENCE_S = 0.0
+    append.LEASE_WAIT_S = settle_files.PATIENCE_S = 0.0
     delta._LONGEST_PAUSE_S = parquet._LONGEST_PAUSE_S = 0.0
     local._THREADS = 1

@@ -32,8 +32,8 @@ LOADED = (
     "pandas",
     "pyarrow.acero",
     "pyarrow.dataset",
-    "retention.stores.delta",
-    "retention.stores.parquet",
+    "retention.stores.delta.store",
+    "retention.stores.parquet.store",
 )
 """What is loaded when it is needed: here before the forks, so that all begin at once."""
 

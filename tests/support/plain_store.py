@@ -17,8 +17,8 @@ from retention.datafile.subject_digest import unpack
 from retention.errors import ConflictError
 from retention.opened import OpenedStream
 from retention.ports import Mark, Returned, Snapshot, Swap
-from retention.stores.index import in_order
-from retention.stores.released import Released
+from retention.stores.checks.inventory import in_order
+from retention.stores.row_tombstones import Released
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES, SUBJECT_COUNTS
 from schemas.messages import FILE_COLUMNS
 

@@ -13,7 +13,7 @@ from retention.consuming.consumer import BatchConsumer
 from retention.consuming.messages import Messages
 from retention.consuming.upcoming import Upcoming, upcoming
 from retention.errors import RefusedError, UsageError
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
 from retention.warehouse import open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with

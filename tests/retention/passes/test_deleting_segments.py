@@ -7,7 +7,7 @@ import pytest
 
 from retention.errors import StalePlanError, UsageError
 from retention.passes.planfile import load_plans
-from retention.stores.offsets import OffsetTable
+from retention.stores.offset_table import OffsetTable
 from retention.topic import Topic
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs

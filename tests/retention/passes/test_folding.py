@@ -22,7 +22,7 @@ from retention.formats import ack_logs
 from retention.formats.ack_log import AckLog
 from retention.passes import folding, log_places
 from retention.passes.folding import FoldedLog
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
 from tests.support.consumer_model import LAST_SEQ, Line, World, lines_of, worlds
 from tests.support.laws import law_on_disk

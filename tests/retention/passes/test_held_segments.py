@@ -14,7 +14,7 @@ from retention.passes.held_segments import held_segments
 from retention.passes.planfile import load_plans
 from retention.rules import MESSAGE_EXPIRY, RULES
 from retention.rules.row_verdicts import STAYS
-from retention.stores.offsets import Offsets, Reader, StoredOffset
+from retention.stores.offset_table import Offsets, Reader, StoredOffset
 from retention.stream import BoundPlan
 from retention.views.display_held import MOST_READERS, held_text
 from schemas.files import FILE_STATS

@@ -19,7 +19,7 @@ from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
-from retention.stores.consumers import ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 from retention.stream import Stream
 from retention.views.display import plan_text, report_text
 from tests.retention.passes.test_releasing import left

@@ -13,7 +13,7 @@ from retention.passes.carrying import carry_out
 from retention.passes.history import history_of
 from retention.passes.offsets import store_offset
 from retention.passes.planning import plan_pass
-from retention.stores.offsets import Offsets, OffsetTable, StoredOffset, reader_of
+from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.topic import Topic
 from retention.warehouse import open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs

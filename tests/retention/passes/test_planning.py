@@ -14,7 +14,7 @@ from retention.passes.forecast import NOTHING_FORETOLD, Due
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass
 from retention.ports import Snapshot
-from retention.stores.delta import DeltaStore
+from retention.stores.delta.store import DeltaStore
 from retention.views.entries import plan_entry
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with

@@ -20,8 +20,8 @@ from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.requests import Purge
 from retention.storage.crash_points import Step, watched_by
-from retention.stores.offsets import OffsetTable
-from retention.stores.parquet_log import LIST_EVERY
+from retention.stores.offset_table import OffsetTable
+from retention.stores.parquet.log import LIST_EVERY
 from retention.topic import Topic
 from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import FILE_STATS, LOGGED_FILES

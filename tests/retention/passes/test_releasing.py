@@ -22,7 +22,7 @@ from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.probe import read_span
 from retention.passes.run import apply_now, apply_plan
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 NOW = START + 100 * SECOND

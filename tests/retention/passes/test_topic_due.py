@@ -13,9 +13,9 @@ from retention.passes.guards import Guards
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass
 from retention.passes.topics import look_at_topic
-from retention.stores import parquet_walk
-from retention.stores.delta_table import open_table
+from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
+from retention.stores.parquet import listing
 from retention.topic import Topic
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -132,9 +132,9 @@ def test_what_is_remembered_and_damaged_is_not_believed(topic: Topic) -> None:
 def test_directories_of_plain_parquet_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_walk, "WORTH_FILES", 1)
-    monkeypatch.setattr(parquet_walk, "COARSE_NS", 0)
-    monkeypatch.setattr("retention.stores.parquet_walk._TIMED_NS", 10**12)
+    monkeypatch.setattr(listing, "WORTH_FILES", 1)
+    monkeypatch.setattr(listing, "COARSE_NS", 0)
+    monkeypatch.setattr("retention.stores.parquet.listing._TIMED_NS", 10**12)
     with_logs(tmp_path, "parquet")
     opened = open_warehouse(tmp_path / "retention.yaml", engine="local", clock=lambda: NOW)
     import_logs(opened, tmp_path)

@@ -15,7 +15,7 @@ from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now
-from retention.stores.consumers import ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 from retention.stream_consumers import StreamConsumers
 from retention.writing.publish import publish
 from tests.retention.passes.test_releasing import left, progress, stand

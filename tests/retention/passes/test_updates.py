@@ -15,7 +15,7 @@ from retention.passes.history import history_of
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan, remove_now
 from retention.rules.requests import purge_request
-from retention.stores.consumers import ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 from retention.stream_consumers import StreamConsumers
 from retention.writing.publish import publish
 from tests.retention.passes.test_releasing import keep, progress

@@ -11,7 +11,7 @@ from retention.errors import DamagedError
 from retention.passes.history import History
 from retention.storage.checksum import checked, unchecked
 from retention.stores.layout import Layout
-from retention.stores.parquet_log import Entry, ParquetLog
+from retention.stores.parquet.log import Entry, ParquetLog
 
 RECORD = {
     "kind": "apply",

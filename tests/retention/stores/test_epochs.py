@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retention.stores.delta_changes import changes
-from retention.stores.delta_history import newest_mark
+from retention.stores.delta.log import newest_mark
+from retention.stores.delta.log_diff import changes
 from retention.stores.layout import Layout
 from retention.topic import Topic
 from retention.warehouse import open_warehouse

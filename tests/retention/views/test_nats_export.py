@@ -11,7 +11,7 @@ import pytest
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats import archive
 from retention.formats.nats_backup import RAW_ROWS, Backup, read_backup
-from retention.stores.consumers import DIRECTORY, IMPORTED
+from retention.stores.consumer_table import DIRECTORY, IMPORTED
 from retention.stream import Stream
 from retention.views import nats_export
 from retention.views.messages import columns_in_order

@@ -13,7 +13,7 @@ from retention.core.message_rows import complete, sizes
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
 from retention.opened import OpenedStream
-from retention.stores.consumers import DIRECTORY, ConsumerTable
+from retention.stores.consumer_table import DIRECTORY, ConsumerTable
 from retention.writing.append import append_rows
 from retention.writing.imports import Imported, import_nats_backup
 from schemas.bounds import MAX_SEQ

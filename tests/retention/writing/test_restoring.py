@@ -15,8 +15,8 @@ from retention.consumers.state import from_json
 from retention.core.inventory import DataFile
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.storage.crash_points import Step, watched_by
-from retention.stores.archives import ArchivedFile, read_manifests
-from retention.stores.consumers import ConsumerRecord, ConsumerTable
+from retention.stores.archive_manifest import ArchivedFile, read_manifests
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse, open_warehouse
 from retention.writing import from_archives
 from retention.writing.from_archives import There, Wanted, parts

@@ -1,0 +1,214 @@
+"""The index of a stream: statistics of every file, held against the storage rules, and what counts next."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import Counters, DataFile, ReadCount
+from retention.core.progress import paced
+from retention.datafile import parquet
+from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
+from retention.storage.parallel import in_threads
+from retention.stores.checks.number_bounds import remedy
+from retention.stores.layout import Layout
+from schemas.files import FILE_STATS
+
+_READERS = 2
+_ORDER = ("partition", "segment", "min_seq")
+_REMEDY = "nothing was changed; remove the file from the table, or give its rows valid sequences"
+
+
+def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, ReadCount]:
+    """Read the narrow columns of files that no log and no cache describes.
+
+    Args:
+        found: where the files are.
+        logged: their rows of `LOGGED_FILES`, in the same order; lengths and times are taken from there.
+
+    Returns:
+        Their statistics, shape `FILE_STATS`, and what reading them cost.
+
+    Raises:
+        ForeignRowsError: a column is missing, has another type, or has nulls where none may be.
+        DamagedError: a file cannot be read, or has another length than the log says.
+    """
+    reading = in_threads(parquet.describe, found, _READERS)
+    described = list(paced(reading, len(found), "reading files that no log describes"))
+    read = sum((one.read for one in described), ReadCount())
+    rows = parquet.stats_table([one.stats for one in described])
+    for file, length, expected in zip(
+        found, rows["file_bytes"].to_pylist(), logged["file_bytes"].to_pylist(), strict=True
+    ):
+        if length != expected:
+            raise DamagedError(
+                f"{file.location}: has {length} bytes instead of the {expected} that were committed; "
+                "nothing was changed; restore the file from a copy"
+            )
+    at = FILE_STATS.get_field_index("modified_ms")
+    return rows.set_column(at, FILE_STATS.field(at), logged["modified_ms"]), read
+
+
+def describe_live(
+    layout: Layout, found: Sequence[DataFile], logged: pa.Table
+) -> tuple[pa.Table, ReadCount]:
+    """`describe` of files that the table has already; numbers that no message can have are to be repaired.
+
+    Raises:
+        ForeignRowsError, DamagedError: as `describe`.
+    """
+    try:
+        return describe(found, logged)
+    except ImpossibleNumbersError as error:
+        raise ForeignRowsError(
+            f"stream {layout.stream}: {error}; {remedy(layout.stream)}"
+        ) from error
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Statistics sorted by partition, segment, lowest sequence and path."""
+    keys = [table[name].to_numpy() for name in _ORDER]
+    if _rising(keys):
+        return table
+    order = np.lexsort(keys[::-1])
+    tied = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+    if tied.any():
+        sort_keys = [(name, "ascending") for name in (*_ORDER, "path")]
+        return table.take(pc.sort_indices(table, sort_keys=sort_keys))
+    return table.take(pa.array(order))
+
+
+def refuse_nulls(layout: Layout, files: pa.Table) -> None:
+    """Refuse files that no partition or segment of a stream owns, or whose log admits nulls in required columns.
+
+    Args:
+        layout: the stream's.
+        files: rows of `LOGGED_FILES`, and `nulls_<column>` (int64) where the log counts nulls.
+
+    Raises:
+        ForeignRowsError: there is such a file.
+    """
+    for name in ("partition", "segment"):
+        if files[name].null_count:
+            path = files.filter(pc.is_null(files[name]))["path"][0].as_py()
+            raise ForeignRowsError(f"stream {layout.stream}: {path} has no {name}; {_REMEDY}")
+    elsewhere = pc.or_(
+        pc.less(files["partition"], 0), pc.greater_equal(files["partition"], layout.partitions)
+    )
+    if pc.any(elsewhere, min_count=0).as_py():
+        row = files.filter(elsewhere).slice(0, 1)
+        raise ForeignRowsError(
+            f"stream {layout.stream}: {row['path'][0].as_py()} lies in partition {row['partition'][0].as_py()}, and "
+            f"{_those_of(layout)}; {_REMEDY}"
+        )
+    for name in files.column_names:
+        if name.startswith("nulls_"):
+            is_bad = pc.greater(files[name], 0)
+            if pc.any(is_bad, min_count=0).as_py():
+                bad = files.filter(is_bad)
+                raise ForeignRowsError(
+                    f"stream {layout.stream}: {bad['path'][0].as_py()} has {bad[name][0].as_py()} rows without "
+                    f"{name.removeprefix('nulls_')}; {_REMEDY}"
+                )
+
+
+def _those_of(layout: Layout) -> str:
+    if layout.partitions == 1:
+        return "a stream has partition 0 only"
+    return f"the topic has partitions 0 to {layout.partitions - 1} only"
+
+
+def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
+    """Hold the sequence ranges of sorted statistics against the rules of segments.
+
+    Args:
+        stream: the stream's name, for the message.
+        files: shape `FILE_STATS`, sorted as `in_order` does.
+
+    Returns:
+        The files of segments in which ranges of files overlap: only their rows can tell whether a sequence is
+        there twice.
+
+    Raises:
+        ForeignRowsError: a sequence is below its segment's base, or not below the base of the next segment.
+    """
+    partition, segment, low, high = (
+        files[name].to_numpy() for name in ("partition", "segment", "min_seq", "max_seq")
+    )
+    below = np.flatnonzero(low < segment)
+    if len(below):
+        _refuse(stream, files, int(below[0]), "below the base of its segment")
+    reach = _running_maximum(partition, high)
+    same_partition = partition[1:] == partition[:-1]
+    new_segment = same_partition & (segment[1:] != segment[:-1])
+    beyond = np.flatnonzero(new_segment & (reach[:-1] >= segment[1:]))
+    if len(beyond):
+        _refuse(stream, files, int(beyond[0]), f"not below {segment[beyond[0] + 1]}, the next base")
+    overlap = same_partition & ~new_segment & (low[1:] <= reach[:-1])
+    if not overlap.any():
+        return files.slice(0, 0)
+    number = np.cumsum(np.concatenate([[True], ~same_partition | new_segment]))
+    return files.filter(pa.array(np.isin(number, number[1:][overlap])))
+
+
+def effective(counters: Counters, files: pa.Table) -> Counters:
+    """Counters, raised to what the files themselves prove (a mirror appends without raising them).
+
+    Args:
+        counters: those of the log.
+        files: columns partition, segment, and max_seq (null where not known).
+    """
+    highest = _highest(files["partition"], files["max_seq"])
+    bases = _highest(files["partition"], files["segment"])
+    next_seq = {p: max(seq + 1, counters.next_seq.get(p, 0)) for p, seq in highest.items()}
+    open_base = {p: max(base, counters.open_base.get(p, 0)) for p, base in bases.items()}
+    return Counters(
+        ChainMap(next_seq, counters.next_seq),  # type: ignore[arg-type]
+        ChainMap(open_base, counters.open_base),  # type: ignore[arg-type]
+        counters.batches,
+        counters.edits,
+    )
+
+
+def _highest(partition: pa.ChunkedArray, values: pa.ChunkedArray) -> dict[int, int]:
+    """The highest value of each partition; rows in which either is null do not count."""
+    if partition.null_count or values.null_count:
+        known = pc.and_(pc.is_valid(partition), pc.is_valid(values))
+        partition, values = partition.filter(known), values.filter(known)
+    of, value = partition.to_numpy(), values.to_numpy()
+    if not len(of):
+        return {}
+    order = np.argsort(of, kind="stable")
+    starts = np.flatnonzero(np.diff(of[order], prepend=of.min() - 1))
+    most = np.maximum.reduceat(value[order], starts)
+    return dict(zip(of[order][starts].tolist(), most.tolist(), strict=True))
+
+
+def _rising(keys: Sequence[np.ndarray]) -> bool:
+    """Whether rows, compared by their keys in turn, strictly rise."""
+    rises = np.zeros(max(len(keys[0]) - 1, 0), dtype=bool)
+    for key in reversed(keys):
+        rises = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & rises)
+    return bool(rises.all())
+
+
+def _running_maximum(partition: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Highest value so far within each partition; `partition` is sorted."""
+    starts = np.flatnonzero(
+        np.concatenate([[True], partition[1:] != partition[:-1]])[: len(values)]
+    )
+    pieces = np.split(values, starts[1:])
+    return np.concatenate([np.maximum.accumulate(piece) for piece in pieces])
+
+
+def _refuse(stream: str, files: pa.Table, at: int, what: str) -> NoReturn:
+    row = files.slice(at, 1).to_pylist()[0]
+    raise ForeignRowsError(
+        f"stream {stream}: {row['path']} holds sequences {row['min_seq']} to {row['max_seq']}, {what}; "
+        f"{_REMEDY}"
+    )

@@ -1,0 +1,215 @@
+"""The consumer table of a stream: for each consumer a log of whole records, of which the newest says what is."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from retention.config.consumer import ConsumerConfig
+from retention.consumers.state import UNSEEN, ConsumerState, from_json
+from retention.consumers.state_codec import packed, unpacked
+from retention.core.documents import KeptConsumer, judge
+from retention.core.inventory import Counters
+from retention.core.subjects import name_of_path, path_name
+from retention.errors import BusyError, DamagedError, RefusedError, UsageError
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, unchecked
+from retention.stores.sidecar.versioned_document import Versions, versions_in
+
+DIRECTORY = "consumers"
+"""Below the stream's root."""
+IMPORTED = "imported.json"
+"""In it: the consumers of a backup, as earlier versions of this program kept them."""
+ATTEMPTS = 50
+_LONGEST_PAUSE_S = 0.05
+_ESCAPE = "="
+"""What stands for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
+
+
+@dataclass(frozen=True)
+class ConsumerRecord:
+    """One consumer: what it is, how far it has come, and what brought it there."""
+
+    consumer: str
+    config: Mapping[str, Any]
+    """With the server's JSON names."""
+    state: ConsumerState
+    version: int = 0
+    """How many records there were before this one, and this one; 0: it is not written yet."""
+    revision: int = 0
+    """How often the consumer was created, edited or deleted."""
+    counted: bool = True
+    """Whether the message table's log counts the last of those edits."""
+    deleted: bool = False
+    origin: str | None = None
+    """The writer's batch that brought it: it belongs to nothing unless that batch was committed."""
+    folded: Mapping[str, Any] = field(default_factory=dict)
+    """Up to where logs of acks are folded into the state, by their names."""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """The last deliveries and answers that were recorded, by a name that only who asked for one knows, and when."""
+
+
+Change = Callable[[ConsumerRecord | None], ConsumerRecord]
+"""From what is to what shall be; applied again, also to its own outcome, it changes nothing more."""
+
+
+class ConsumerTable:
+    """Reads and writes `consumers/` of one stream."""
+
+    def __init__(self, root: str) -> None:
+        self._directory = files.join(root, DIRECTORY)
+
+    def live(self, counters: Counters) -> list[ConsumerRecord]:
+        """The consumers that there are, by name.
+
+        Args:
+            counters: of the message table: they tell which imports were committed.
+
+        Raises:
+            DamagedError: a record is not what was written.
+        """
+        found = self._imported()
+        with suppress(FileNotFoundError):
+            for component in files.directories(self._directory):
+                record = self.read(name_of_path(component.replace(_ESCAPE, "%")))
+                if record is not None:
+                    found[record.consumer] = record
+        return [
+            record
+            for _, record in sorted(found.items())
+            if not record.deleted
+            and (record.origin is None or counters.batches.get(record.origin) is not None)
+        ]
+
+    def refuse_lost(self, counters: Counters) -> None:
+        """Refuse to take a table of which nothing is there for one without consumers: the log counts their edits.
+
+        Raises:
+            DamagedError: no record is there, not even of a deleted consumer, and there was one.
+        """
+        if not counters.consumers or files.directories(self._directory) or self._imported():
+            return
+        raise DamagedError(
+            f"{self._directory}: no consumer's record is there, though the table's log counts edits of them "
+            f"({counters.consumers}); what they still need cannot be told, so nothing was changed; restore that "
+            "directory from a copy, or add the consumers anew with `retention consumer add`"
+        )
+
+    def read(self, consumer: str) -> ConsumerRecord | None:
+        """A consumer's newest record, also that of a deleted one; None: there never was any.
+
+        Raises:
+            DamagedError: it is not what was written.
+        """
+        newest = self._versions(consumer).newest()
+        if newest is None:
+            return self._imported().get(consumer)
+        location, version, content = newest
+        return _parsed(location, consumer, version, content)
+
+    def update(self, consumer: str, change: Change) -> ConsumerRecord:
+        """Put the changed record in place of the newest one; nothing is written if it is the same.
+
+        Of rivals none loses its change: who finds another's record in its way applies its change to that one.
+
+        Raises:
+            DamagedError: the newest record is not what was written.
+            BusyError: rivals kept coming first.
+        """
+        versions = self._versions(consumer)
+        for _ in range(ATTEMPTS):
+            before = self.read(consumer)
+            after = change(before)
+            number = 0 if before is None else before.version
+            after = replace(after, consumer=consumer, version=number)
+            if after == before:
+                return after
+            after = replace(after, version=number + 1)
+            if versions.add(number + 1, _content(after)):
+                versions.tidy()
+                return after
+            time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+        raise BusyError(
+            f"{versions.directory}: {ATTEMPTS} times another process changed this consumer first; this change was not "
+            "made; try again later"
+        )
+
+    def _versions(self, consumer: str) -> Versions:
+        component = path_name(consumer)
+        if files.is_remote(self._directory):
+            component = component.replace("%", _ESCAPE)
+        return versions_in(files.join(self._directory, component))
+
+    def _imported(self) -> dict[str, ConsumerRecord]:
+        location = files.join(self._directory, IMPORTED)
+        content = files.read_bytes(location)
+        if content is None:
+            return {}
+        try:
+            kept = parsed(content)
+            origin = f"nats-backup/{kept['sha256']}"
+            return {
+                name: ConsumerRecord(name, one["config"], from_json(one["state"]), origin=origin)
+                for name, one in kept["consumers"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, DamagedError) as error:
+            raise DamagedError(
+                f"{location}: cannot be read as the consumers that an import kept ({error!r}); nothing was written; "
+                "restore that file from a copy, or remove it to go on without consumers"
+            ) from error
+
+
+def no_consumer(stream: str, name: str) -> UsageError:
+    """The error of whoever names a consumer that is not there."""
+    return UsageError(
+        f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
+        f"`retention consumer ls {stream}` lists those that are there"
+    )
+
+
+def _content(record: ConsumerRecord) -> bytes:
+    said = vars(record) | {"state": b64encode(packed(record.state)).decode()}
+    return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
+    try:
+        said = unchecked(parsed(content))
+        judge(KeptConsumer, said)
+        judge(ConsumerConfig, said["config"])
+        state = _state(said)
+        record = ConsumerRecord(**said | {"state": state})
+        _refuse_misplaced(record, consumer, version)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, DamagedError) as error:
+        raise DamagedError(
+            f"{location}: this record of consumer {consumer} cannot be read ({error}); nothing was changed; restore it "
+            "from a copy"
+        ) from error
+    return record
+
+
+def _state(said: dict[str, Any]) -> ConsumerState:
+    """The state that a record tells; earlier versions of this program wrote it as the server does, in JSON."""
+    if isinstance(said["state"], str):
+        return unpacked(b64decode(said["state"], validate=True))
+    unseen = pa.table(said.pop("unseen", UNSEEN.empty_table().to_pydict()), schema=UNSEEN)
+    active_ns = said.pop("last_active_ns")
+    return replace(from_json(said["state"]), unseen=unseen, last_active_ns=active_ns)
+
+
+def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:
+    if record.consumer.lower() == consumer.lower() and record.consumer != consumer:
+        raise RefusedError(
+            f"consumer {consumer} would share its directory with consumer {record.consumer}: the place does not tell "
+            "these names apart; nothing was changed; give one of them a name that differs in more than case"
+        )
+    if (record.consumer, record.version) != (consumer, version):
+        raise ValueError(f"it is version {record.version} of {record.consumer}")

@@ -1,0 +1,1 @@
+"""A stream as a Delta table."""

@@ -1,0 +1,241 @@
+"""One attempt to commit a swap to a Delta table, on one handle, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+from deltalake._internal import RemoveAction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+
+from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.errors import (
+    CommitUnknownError,
+    HiddenRowsError,
+    RefusedError,
+    RetentionError,
+    UsageError,
+)
+from retention.ports import Swap
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line
+from retention.stores.checks import swap as swaps
+from retention.stores.delta.actions import add_action, remove_action
+from retention.stores.delta.counters import of_epoch
+from retention.stores.delta.foreign_writers import TOKEN, refuse_other_writers
+from retention.stores.delta.log import find_token, mark_of
+from retention.stores.delta.table import DeltaHandle, open_table
+from retention.stores.layout import Layout, StoreSettings
+from schemas.bounds import MAX_SEQ
+from schemas.files import FILE_STATS, LOGGED_FILES
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+_log = logging.getLogger(__name__)
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A swap, the version it is held against, and how to commit it."""
+
+    layout: Layout
+    settings: StoreSettings
+    swap: Swap
+    handle: DeltaHandle
+    live: pa.Table
+    """The handle's files, with min_seq and max_seq wherever anybody knows them."""
+    counters: Counters
+    """The effective counters of the handle."""
+
+    def commit(self, at_ms: int) -> int:
+        """Check everything, then commit exactly the next version; the new version.
+
+        deltalake never retries: its own check of what came first overlooks removals with dataChange=false (OPTIMIZE,
+        REORG, quiet streams), and would remove what is gone or double what was compacted.
+
+        Args:
+            at_ms: the wall clock, for tombstones and transactions.
+
+        Raises:
+            CommitFailedError: a rival came first; nothing was committed.
+            RefusedError: the table's properties, or its other writers, forbid this swap.
+            CommitUnknownError: nobody can say whether it happened.
+            RetentionError: the storage failed and nothing was committed.
+        """
+        swaps.check(self.layout.stream, self.swap, self.live, self.counters)
+        self._refuse_forbidden()
+        swaps.check_staged(self.swap, [self.layout.live(p) for p in _paths(self.swap.add)])
+        token = uuid.uuid4().hex
+        actions = self._actions(at_ms)
+        properties = CommitProperties(
+            custom_metadata={
+                "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
+                TOKEN: token,
+            },
+            max_commit_retries=0,
+            app_transactions=self._transactions(at_ms),
+        )
+        reached(Step.DELTA_COMMITTING)
+        if mark_of(self.layout, self.handle.table.version()) != self.handle.mark:
+            raise CommitFailedError("another table was made in its place")
+        try:
+            self.handle.table.create_write_transaction(
+                actions,
+                "append",
+                MESSAGES,
+                partition_by=list(PARTITION_COLUMNS),
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError as error:
+            # On object stores a lost answer makes the second try of our own commit look like a rival.
+            version = self._look_for(token, error)
+            if version is None:
+                raise
+            return version
+        except (DeltaError, OSError, ValueError) as error:
+            return self._find_out(token, error)
+        reached(Step.DELTA_COMMITTED)
+        return self.handle.table.version() + 1
+
+    def _refuse_forbidden(self) -> None:
+        if not self.settings.exclusive:
+            refuse_other_writers(self.layout, self.handle.table.version())
+        stream, rules, swap = self.layout.stream, self.handle.rules, self.swap
+        changes = swap.remove.num_rows > 0
+        if changes and rules.append_only:
+            raise RefusedError(
+                f"stream {stream}: delta.appendOnly is true, so nothing is ever removed from this table; "
+                "nothing was changed; unset that table property"
+            )
+        if changes and self.settings.quiet and rules.change_data_feed:
+            raise RefusedError(
+                f"stream {stream}: quiet: true would hide removals from the change data feed; nothing was "
+                "changed; set quiet: false, or unset delta.enableChangeDataFeed"
+            )
+        if rules.rewrites_only and swap.assigns_sequences and swap.add.num_rows:
+            raise RefusedError(
+                f"stream {stream}: the table has constraints or computed columns, which the engine does not "
+                "evaluate, so no new rows can be written; nothing was changed; drop them first"
+            )
+        refuse_vectors(stream, self.handle, swap.remove)
+
+    def _actions(self, at_ms: int) -> list[AddAction | RemoveAction]:
+        """The swap's files; only messages that are new are new data, lest streaming readers get others twice.
+
+        A change feed is made from what is a change of data, and has to tell of copies and of what comes back.
+        """
+        loud, feed = not self.settings.quiet, self.handle.rules.change_data_feed
+        removed = self.swap.remove.select(LOGGED_FILES.names).to_pylist()
+        added = self.swap.add.select(FILE_STATS.names).to_pylist()
+        new = [self._is_new(row) for row in added]
+        if feed and not removed and not all(new):
+            _log.warning(
+                "stream %s: the table's change feed has to tell of messages that come back, so readers of the table "
+                "with skipChangeCommits, ignoreDeletes or ignoreChanges get those again; readers of the feed get "
+                "each once",
+                self.layout.stream,
+            )
+        return [
+            *(remove_action(row, data_change=loud, at_ms=at_ms) for row in removed),
+            *(
+                add_action(row, data_change=feed or is_new)
+                for row, is_new in zip(added, new, strict=True)
+            ),
+        ]
+
+    def _is_new(self, row: Mapping[str, Any]) -> bool:
+        """Whether an added file has messages that were never in the table; an epoch that goes on brings none."""
+        next_seq: int = self.counters.next_seq.get(row["partition"], 0)
+        return self.swap.sets_epoch is None and row["max_seq"] >= next_seq
+
+    def _transactions(self, at_ms: int) -> list[Transaction]:
+        """The counters that the swap sets, and those that rows of other writers have raised."""
+        swap, logged, effective = self.swap, self.handle.logged, self.counters
+        epoch = effective.epoch if swap.sets_epoch is None else swap.sets_epoch
+        before, after = of_epoch(effective.epoch), of_epoch(epoch)
+        values = {f"{after}batch/{writer}": n for writer, n in swap.batches.items()}
+        for kind, current, known, wanted in (
+            ("next_seq", effective.next_seq, logged.next_seq, swap.next_seq),
+            ("open_base", effective.open_base, logged.open_base, swap.open_base),
+        ):
+            raised = {p: n for p, n in current.items() if n != known.get(p) and n <= MAX_SEQ + 1}
+            values |= _named(f"{before}{kind}", raised) | _named(f"{after}{kind}", wanted)
+        if swap.consumers is not None:
+            values[CONSUMERS] = swap.consumers[1]
+        if swap.sets_released is not None:
+            values[RELEASED] = swap.sets_released
+        if swap.sets_epoch is not None:
+            values[EPOCH] = swap.sets_epoch
+        if swap.run_started_ns is not None:
+            values[RUN] = swap.run_started_ns
+        return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
+
+    def _look_for(self, token: str, error: Exception) -> int | None:
+        """The version that our commit became, by its token in the log, which must be readable."""
+        stream = self.layout.stream
+        try:
+            version = find_token(self.layout, token, self.handle.table.version())
+            open_table(self.layout)
+        except (OSError, RetentionError) as unreadable:
+            raise CommitUnknownError(
+                f"stream {stream}: the commit failed ({first_line(error)}) and the log cannot be read now; "
+                "look at the table's history before anything else, and delete no file"
+            ) from unreadable
+        return version
+
+    def _find_out(self, token: str, error: Exception) -> int:
+        """Say what became of a commit that failed for another reason than a rival."""
+        stream = self.layout.stream
+        version = self._look_for(token, error)
+        if version is not None:
+            return version
+        if files.is_remote(self.layout.root):
+            raise CommitUnknownError(
+                f"stream {stream}: the object store did not say whether the commit happened "
+                f"({first_line(error)}); look at the table's history in a few minutes, delete no file"
+            ) from error
+        if isinstance(error, ValueError):
+            raise UsageError(
+                f"stream {stream}: {first_line(error)}; nothing was committed"
+            ) from error
+        raise RetentionError(
+            f"stream {stream}: the commit could not be written ({first_line(error)}); nothing was changed; "
+            "free space or repair the disk, then try again"
+        ) from error
+
+
+def refuse_vectors(stream: str, handle: DeltaHandle, touched: pa.Table) -> None:
+    """Refuse to touch files of which a deletion vector hides rows: removing those does nothing.
+
+    Raises:
+        HiddenRowsError: there are such files.
+    """
+    if not handle.vectors:
+        return
+    paths = pa.array(sorted(handle.vectors), pa.string())
+    bad = touched.filter(pc.is_in(touched["path"], value_set=paths))
+    if bad.num_rows:
+        raise HiddenRowsError(
+            f"stream {stream}: {bad.num_rows} files carry deletion vectors of another writer, which only Spark can "
+            "resolve; nothing was changed; run `retention apply` with --engine spark, or REORG TABLE ... APPLY (PURGE)",
+            list(zip(bad["partition"].to_pylist(), bad["segment"].to_pylist(), strict=True)),
+        )
+
+
+def _paths(table: pa.Table) -> list[str]:
+    paths: list[str] = table["path"].to_pylist()
+    return paths
+
+
+def _named(prefix: str, counters: Mapping[int, int]) -> dict[str, int]:
+    return {f"{prefix}/{partition}": value for partition, value in counters.items()}

@@ -1,0 +1,60 @@
+"""Which other programs commit to a table on an object store: only some of them exclude rivals there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from retention.errors import RefusedError
+from retention.storage import files
+from retention.stores.delta.log import read_entry
+from retention.stores.layout import Layout
+
+TOKEN = "retentionCommit"  # noqa: S105  (the name under which each of our commits says that it is ours)
+
+_CONDITIONAL = "delta-rs"
+"""The library that commits by conditional put; Polars writes through it, too."""
+
+
+def refuse_other_writers(layout: Layout, version: int) -> None:
+    """Refuse to commit behind a program that may overwrite a commit of ours, or not see it.
+
+    Spark's own way to commit to S3 looks whether the version is there and then writes it, whatever came in between.
+
+    Args:
+        layout: where the stream lies.
+        version: the newest version; entries back to our own last commit are read.
+
+    Raises:
+        RefusedError: naming the version and the program.
+    """
+    if not files.is_remote(layout.root):
+        return
+    for number, program in unconditional_commits(layout, version):
+        raise RefusedError(
+            f"stream {layout.stream}: {program} committed version {number} of {layout.messages}, and on an object "
+            "store it can overwrite commits of others; nothing was changed; let it write through deltalake, or set "
+            "exclusive: true if it never runs while this engine does"
+        )
+
+
+def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, str]]:
+    """Commits by programs that do not exclude rivals, from `version` back to our own last commit: version, program."""
+    for number in range(version, -1, -1):
+        entry = read_entry(layout, number)
+        if entry is None:
+            return
+        said = commit_info(entry)
+        if TOKEN in said:
+            return
+        program = str(said.get("engineInfo") or "a program that does not say its name")
+        if not program.startswith(_CONDITIONAL):
+            yield number, program
+
+
+def commit_info(entry: bytes) -> dict[str, object]:
+    """What an entry of a log says of who made it, and how."""
+    for line in entry.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            return dict(json.loads(line)["commitInfo"])
+    return {}

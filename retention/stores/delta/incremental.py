@@ -1,0 +1,102 @@
+"""Looking ahead at a Delta stream without opening its table: the ledger, and the log's entries since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyarrow as pa
+
+from retention.core.inventory import DataFile, Inventory, ReadCount
+from retention.ports import Mark
+from retention.stores.checks import duplicates, number_bounds
+from retention.stores.checks import inventory as index
+from retention.stores.delta.log_diff import Changes, changes
+from retention.stores.layout import Layout
+from retention.stores.sidecar.inventory_cache import Ledger, LedgerFiles, LostError
+from retention.stores.sidecar.inventory_incremental import (
+    LedgerOutlook,
+    changed_blocks,
+    first_ledger,
+    moved_on,
+)
+from retention.stores.sidecar.stats_cache import StatisticsCache
+from schemas.bounds import MAX_TABLE_BYTES
+
+WORTH_FILES = 1_000
+"""Of fewer files no ledger is kept: opening the table takes milliseconds."""
+
+
+class DeltaOutlook:
+    """Keeps a stream's ledger and brings it up to date."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        cache: StatisticsCache,
+        locate: Callable[[pa.Table], list[DataFile]],
+    ) -> None:
+        self._layout = layout
+        self._cache = cache
+        self._locate = locate
+        self._files = LedgerFiles(layout)
+
+    def at(self, mark: Mark) -> LedgerOutlook | None:
+        """The state of a mark; None if the table has to be opened.
+
+        Raises:
+            ForeignRowsError, DamagedError: of a file that came since.
+        """
+        ledger = self._files.load()
+        if ledger is None or ledger.mark == mark:
+            return None if ledger is None else self._outlook(ledger, ReadCount())
+        found = changes(self._layout, ledger.mark, mark)
+        if found is None:
+            return None
+        try:
+            return self._moved(ledger, mark, found)
+        except LostError:
+            return None
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Make the ledger anew from a whole inventory."""
+        if inventory.files.num_rows >= WORTH_FILES:
+            ledger, tables = first_ledger(inventory, mark)
+            # A pass that cannot keep it is only slower the next time.
+            with suppress(OSError):
+                self._files.write(ledger, tables)
+
+    def _moved(self, ledger: Ledger, mark: Mark, found: Changes) -> LedgerOutlook:
+        added, read = self._described(found.logged)
+        doubtful: list[pa.Table] = []
+
+        def check(rows: pa.Table) -> None:
+            doubtful.append(index.refuse_overlaps(self._layout.stream, rows))
+
+        pieces = changed_blocks(ledger, found, added, self._files.rows, check)
+        for overlapping in doubtful:
+            read += duplicates.refuse_doubles(self._layout, overlapping, self._locate)
+        moved = moved_on(ledger, mark, found, added)
+        number_bounds.refuse_counters(self._layout, moved.counters)
+        try:
+            written = self._files.write(moved, pieces)
+        except OSError as error:
+            raise LostError from error
+        if sum(block.bytes for block in written.blocks) > MAX_TABLE_BYTES:
+            raise LostError
+        self._cache.tidy(lambda: self._files.rows(written.blocks))
+        return self._outlook(written, read)
+
+    def _described(self, logged: pa.Table) -> tuple[pa.Table, ReadCount]:
+        """Full statistics of added files: from the cache, else from the files."""
+        index.refuse_nulls(self._layout, logged)
+        number_bounds.refuse_impossible(self._layout, logged)
+        known, missing = self._cache.match(logged)
+        described, read = index.describe_live(self._layout, self._locate(missing), missing)
+        self._cache.add(described)
+        added = pa.concat_tables([known, described])
+        number_bounds.refuse_impossible(self._layout, added)
+        return added, read
+
+    def _outlook(self, ledger: Ledger, read: ReadCount) -> LedgerOutlook:
+        return LedgerOutlook(self._layout.stream, ledger, self._files, read)

@@ -1,0 +1,140 @@
+"""What the entries of a Delta log after a known version changed, as far as they are of kinds that only move files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from retention.core.inventory import EPOCH
+from retention.ports import Mark
+from retention.storage import files
+from retention.stores.delta import log as delta_history
+from retention.stores.layout import Layout, leaving
+from retention.stores.seals import seal_of
+from schemas.files import LOGGED_FILES
+
+MOST_ENTRIES = 1_000
+MOST_BYTES = 64 * 2**20
+_COUNTERS = ("next_seq", "open_base")
+_BOUNDS = ("seq", "ts_ns", "size")
+_REQUIRED = ("seq", "subject", "ts_ns", "size")
+_STATISTICS = (
+    "messages",
+    *(f"{bound}_{name}" for bound in ("min", "max") for name in _BOUNDS),
+    *(f"nulls_{name}" for name in _REQUIRED),
+)
+_LOGGED = pa.schema([*LOGGED_FILES, *(pa.field(name, pa.int64()) for name in _STATISTICS)])
+
+
+@dataclass
+class Changes:
+    """The net effect of some entries on what was there before them."""
+
+    removed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Paths that were there → partition and segment."""
+    passing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Paths that were added and removed again → partition and segment."""
+    added: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Paths that are there now → rows of `LOGGED_FILES`, and what the log says of them beyond."""
+    counters: dict[str, dict[int, int]] = field(
+        default_factory=lambda: {name: {} for name in _COUNTERS}
+    )
+
+    @property
+    def logged(self) -> pa.Table:
+        """The added files: `LOGGED_FILES`, and whatever statistics the log itself has."""
+        return pa.Table.from_pylist(list(self.added.values()), schema=_LOGGED)
+
+
+def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
+    """What happened between two versions of a table; None if entries are gone, too many, or of another kind.
+
+    So it is if either end is not the entry any more that the mark was made of.
+    Everything but adding and removing files and raising counters is of another kind: a change of the table's
+    properties or features, deletion vectors, the removal of what is gone already, and a purge that begins an epoch.
+    Then the table itself has to be opened and examined.
+    """
+    wanted = range(before.version + 1, now.version + 1)
+    if (
+        not 0 < len(wanted) <= MOST_ENTRIES
+        or delta_history.mark_of(layout, before.version) != replace(before, wants="")
+        or before.wants != now.wants
+    ):
+        return None
+    lengths = files.lengths([delta_history.place_of(layout, version) for version in wanted])
+    if None in lengths or sum(length or 0 for length in lengths) > MOST_BYTES:
+        return None
+    entries = list(delta_history.read_entries(layout, wanted))
+    if seal_of(entries[-1] or b"") != now.seal:
+        return None
+    found = Changes()
+    try:
+        for entry in entries:
+            _replay(found, (entry or b"").splitlines())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # What cannot be understood is deltalake's to judge.
+        return None
+    named = pa.array([*found.removed, *found.added], pa.string())
+    return None if any(leaving(named).to_pylist()) else found
+
+
+def _replay(found: Changes, lines: list[bytes]) -> None:
+    removes, adds = {}, {}
+    for line in lines:
+        [(kind, said)] = json.loads(line).items()
+        if kind == "add":
+            adds[unquote(said["path"])] = _row(said)
+        elif kind == "remove":
+            removes[unquote(said["path"])] = _place(said)
+        elif kind == "txn":
+            _raise(found.counters, said["appId"], said["version"])
+        elif kind != "commitInfo":
+            raise ValueError(kind)
+    gone = (found.removed.keys() | found.passing.keys()) - found.added.keys()
+    if not lines or removes.keys() & (adds.keys() | gone):
+        raise ValueError
+    for path, place in removes.items():
+        passing = found.added.pop(path, None) is not None
+        (found.passing if passing else found.removed)[path] = place
+    found.added |= adds
+
+
+def _place(said: Mapping[str, Any]) -> tuple[int, int]:
+    if said.get("deletionVector") is not None:
+        raise ValueError
+    values = said["partitionValues"]
+    return int(values["partition"]), int(values["segment"])
+
+
+def _row(said: Mapping[str, Any]) -> dict[str, Any]:
+    partition, segment = _place(said)
+    known = json.loads(said.get("stats") or "{}")
+    lowest, highest = known.get("minValues", {}), known.get("maxValues", {})
+    nulls = known.get("nullCount", {})
+    return {
+        "path": unquote(said["path"]),
+        "partition": partition,
+        "segment": segment,
+        "file_bytes": int(said["size"]),
+        "modified_ms": int(said["modificationTime"]),
+        "messages": known.get("numRecords"),
+        **{f"min_{name}": lowest.get(name) for name in _BOUNDS},
+        **{f"max_{name}": highest.get(name) for name in _BOUNDS},
+        **{f"nulls_{name}": nulls.get(name) for name in _REQUIRED},
+    }
+
+
+def _raise(counters: dict[str, dict[int, int]], name: str, version: int) -> None:
+    kind, _, key = name.partition("/")
+    if name == EPOCH:
+        raise ValueError(name)
+    if kind == EPOCH:
+        # The one that counts: none of the entries begins another one.
+        kind, _, key = key.partition("/")[2].partition("/")
+    if kind in _COUNTERS:
+        counters[kind][int(key)] = max(version, counters[kind].get(int(key), 0))

@@ -1,0 +1,122 @@
+"""How long a Delta table keeps removed files and old versions: properties that follow the configuration."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+
+from deltalake import DeltaTable, PostCommitHookProperties
+from deltalake.exceptions import DeltaError
+
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.stores.delta.compatibility import lists_features
+from retention.stores.layout import Layout
+
+_log = logging.getLogger(__name__)
+
+_REMOVED = "delta.deletedFileRetentionDuration"
+_VERSIONS = "delta.logRetentionDuration"
+_DELTAS_OWN = {_REMOVED: "interval 7 days", _VERSIONS: "interval 30 days"}
+"""What holds where a table says nothing (Delta protocol)."""
+_WEEK_S = 7 * 86_400
+_UNITS_S = {"week": _WEEK_S, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def grace_properties(grace_ns: int) -> dict[str, str]:
+    """The properties of a table whose removed files stay for that long: its versions stay a week longer."""
+    grace_s = -(-grace_ns // 10**9)
+    return {
+        _REMOVED: f"interval {grace_s} seconds",
+        _VERSIONS: f"interval {grace_s + _WEEK_S} seconds",
+    }
+
+
+def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
+    """The properties that the configuration wants otherwise; versions that are kept for longer are left alone."""
+    said = {**_DELTAS_OWN, **table.metadata().configuration}
+    wanted = grace_properties(grace_ns)
+    kept, wants = ({name: _seconds(of[name]) for name in wanted} for of in (said, wanted))
+    changed = {}
+    if kept[_REMOVED] != wants[_REMOVED]:
+        changed[_REMOVED] = wanted[_REMOVED]
+    if kept[_VERSIONS] < wants[_VERSIONS]:
+        changed[_VERSIONS] = wanted[_VERSIONS]
+    return changed
+
+
+def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
+    """Whether a run has still something to set, or to say that it sets nothing."""
+    changed = differing(table, grace_ns)
+    return bool(changed) and not (lists_features(table) and _was_left(layout, changed))
+
+
+def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
+    """Write into the table what the configuration wants otherwise, and say so; a rival's commit puts it off.
+
+    A table that lists its features is left as it is: setting a property would add others to its protocol, of which
+    Spark cannot drop all. That is said once.
+    """
+    changed = differing(table, grace_ns)
+    if not changed:
+        return
+    if lists_features(table):
+        _leave(layout, changed)
+        return
+    stream, listed = layout.stream, _listed(changed)
+    try:
+        table.alter.set_table_properties(changed, post_commithook_properties=_NO_HOOKS)
+        reached(Step.GRACE_FOLLOWED)
+    except (DeltaError, OSError) as error:
+        _log.warning("stream %s: %s was not set: %s", stream, listed, error)
+        return
+    _log.warning("stream %s: %s, as the configuration's grace says now", stream, listed)
+
+
+def owners_statement(layout: Layout, table: DeltaTable, grace_ns: int) -> str | None:
+    """The SQL with which the owner has the table follow; None where a run sets it, or nothing is to be set."""
+    changed = differing(table, grace_ns)
+    return _statement(layout, changed) if changed and lists_features(table) else None
+
+
+def _leave(layout: Layout, changed: Mapping[str, str]) -> None:
+    if _was_left(layout, changed):
+        return
+    _log.warning(
+        "stream %s: the configuration's grace wants %s, which was not set, because setting it from here would add "
+        "features to the table's protocol, which other programs may refuse; VACUUM follows the table: run %s in Spark",
+        layout.stream,
+        _listed(changed),
+        _statement(layout, changed),
+    )
+    with suppress(OSError):
+        files.replace(_note(layout), json.dumps(changed, sort_keys=True).encode())
+        reached(Step.GRACE_LEFT)
+
+
+def _was_left(layout: Layout, changed: Mapping[str, str]) -> bool:
+    return files.read_bytes(_note(layout)) == json.dumps(changed, sort_keys=True).encode()
+
+
+def _note(layout: Layout) -> str:
+    """The file that remembers which properties were left to the owner."""
+    return layout.own("grace-left.json")
+
+
+def _listed(changed: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changed.items())
+
+
+def _statement(layout: Layout, changed: Mapping[str, str]) -> str:
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in changed.items())
+    return f"ALTER TABLE delta.`{layout.messages}` SET TBLPROPERTIES ({properties})"
+
+
+def _seconds(interval: str | None) -> int:
+    """The length of an interval; of one that nobody can read, none, so that it is written anew."""
+    parts = re.findall(r"(\d+)\s+(week|day|hour|minute|second)s?\b", (interval or "").lower())
+    return sum(int(number) * _UNITS_S[unit] for number, unit in parts)

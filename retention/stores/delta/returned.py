@@ -1,0 +1,127 @@
+"""Commits of other writers that made files of such as had left the table before: what was removed may be back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote
+
+from retention.errors import ForeignRowsError
+from retention.ports import Returned
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.stores.delta import log as delta_history
+from retention.stores.delta.foreign_writers import TOKEN, commit_info
+from retention.stores.layout import Layout
+
+LOOKED = 64
+"""Behind so many entries of others it is remembered how far the log was looked through."""
+_LONGEST = 1_000
+"""So many entries are looked through for a writer that does not say what version it had read."""
+_Key = tuple[str, str]
+"""Path and deletion vector of a file: together they are what a log adds and removes."""
+
+
+def refuse_returned(layout: Layout, version: int) -> None:
+    """Refuse a table in which messages may be back that a commit had removed.
+
+    deltalake overlooks removals that are no change of data (a quiet stream's): what it had under way then (compact,
+    update, delete, merge, overwrite) is written as if nothing had been removed.
+
+    Raises:
+        ForeignRowsError: naming the commit, a file that it made, and one that had been removed.
+    """
+    found = find_returned(layout, version)
+    if found:
+        first = found[0]
+        raise ForeignRowsError(
+            f"stream {layout.stream}: version {first.version}, by {first.program}, made {first.made[0]} of "
+            f"{first.removed[0]}, which had been removed before, so that removed messages may be back; nothing was "
+            f"changed; `retention repair returned {layout.stream}` names them, and removes them with --yes; keep "
+            "other programs from compacting, updating or deleting in this table"
+        )
+
+
+def find_returned(layout: Layout, version: int) -> list[Returned]:
+    """What others have brought back since our own last commit, oldest first.
+
+    Every commit of ours is made on a version that was looked through, so that no more has to be.
+    """
+    found, number = [], version
+    looked = _remembered(layout)
+    while number > looked and (entry := delta_history.read_entry(layout, number)) is not None:
+        if TOKEN in commit_info(entry):
+            break
+        returned = _returned(layout, number, entry)
+        if returned is not None:
+            found.append(returned)
+        number -= 1
+    if not found and version - number > LOOKED:
+        _remember(layout, version)
+    return found[::-1]
+
+
+def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
+    """What a commit has brought back; None: it removed only what was there, or made nothing of it."""
+    if b'"remove"' not in entry or b'"add"' not in entry:
+        return None
+    removed = {_key(said): said for kind, said in _actions(entry) if kind == "remove"}
+    made = tuple(unquote(said["path"]) for kind, said in _actions(entry) if kind == "add")
+    info = commit_info(entry)
+    left = _left_before(layout, version, info.get("readVersion"))
+    gone = [path for path, vector in removed if (path, vector) in left]
+    if not gone or not made:
+        return None
+    program = str(info.get("engineInfo") or "a program that does not say its name")
+    there = tuple(path for path, vector in removed if (path, vector) not in left)
+    return Returned(version, program, tuple(gone), there, made)
+
+
+def _left_before(layout: Layout, version: int, read: object) -> set[_Key]:
+    """Files that left the table between what a commit had read and the commit, and did not come again."""
+    first = read + 1 if isinstance(read, int) else max(version - _LONGEST, 0)
+    left: set[_Key] = set()
+    for entry in delta_history.read_entries(layout, range(first, version)):
+        actions = list(_actions(entry or b""))
+        left |= {_key(said) for kind, said in actions if kind == "remove"}
+        left -= {_key(said) for kind, said in actions if kind == "add"}
+    return left
+
+
+def _actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for line in entry.splitlines():
+        if line.startswith((b'{"add"', b'{"remove"')):
+            [(kind, said)] = json.loads(line).items()
+            yield kind, said
+
+
+def _key(said: Mapping[str, Any]) -> _Key:
+    vector = said.get("deletionVector") or {}
+    names = ("storageType", "pathOrInlineDv", "offset")
+    return unquote(said["path"]), "/".join(str(vector.get(name, "")) for name in names)
+
+
+def _remembered(layout: Layout) -> int:
+    """The version up to which nothing was found, if the table still has it; else -1."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        said = json.loads(files.read_bytes(_note(layout)) or b"")
+        if said == _said(layout, said["version"]):
+            return int(said["version"])
+    return -1
+
+
+def _remember(layout: Layout, version: int) -> None:
+    with suppress(OSError):
+        files.replace(_note(layout), json.dumps(_said(layout, version)).encode())
+        reached(Step.LOOKED_THROUGH)
+
+
+def _said(layout: Layout, version: int) -> dict[str, Any] | None:
+    mark = delta_history.mark_of(layout, version)
+    return None if mark is None else {"version": version, "seal": mark.seal}
+
+
+def _note(layout: Layout) -> str:
+    return layout.own("looked-through.json")

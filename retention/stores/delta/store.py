@@ -1,0 +1,253 @@
+"""A stream as a Delta table: file actions committed with deltalake, without a JVM."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from retention.core.inventory import Counters, Inventory
+from retention.errors import (
+    BusyError,
+    ConflictError,
+    ImpossibleNumbersError,
+    RetentionError,
+    StalePlanError,
+)
+from retention.ports import Mark, Outlook, Returned, Snapshot, Swap
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line
+from retention.stores.checks import duplicates, number_bounds
+from retention.stores.checks import inventory as index
+from retention.stores.delta import counters as delta_transactions
+from retention.stores.delta import log as delta_history
+from retention.stores.delta import properties
+from retention.stores.delta import table as delta_table
+from retention.stores.delta.commit import Attempt, refuse_vectors
+from retention.stores.delta.incremental import DeltaOutlook
+from retention.stores.delta.returned import find_returned, refuse_returned
+from retention.stores.delta.table import DeltaHandle
+from retention.stores.file_store import FileStore
+from retention.stores.layout import Layout, StoreSettings
+from retention.stores.sidecar.stats_cache import StatisticsCache
+from schemas.files import LOGGED_FILES
+
+ATTEMPTS = 20
+CHECKPOINT_EVERY = 10
+_LONGEST_PAUSE_S = 0.4
+_log = logging.getLogger(__name__)
+
+
+class DeltaStore(FileStore):
+    """Implements `retention.ports.Store`."""
+
+    FORMAT = "delta"
+
+    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
+        super().__init__(layout, settings, clock)
+        self._cache = StatisticsCache(layout, clock)
+        self._grace_differs = False
+        self._ahead = DeltaOutlook(layout, self._cache, self._located)
+
+    def mark(self) -> Mark | None:
+        """The newest version, with the digest of its log entry."""
+        newest = delta_history.newest_mark(self._layout)
+        return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
+
+    def outlook(self, mark: Mark) -> Outlook | None:
+        """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
+        # What is released and still in files is known to the table alone.
+        return None if self.hides() else self._ahead.at(mark)
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Make the ledger anew; not of a table that the configuration wants otherwise."""
+        if not self._grace_differs:
+            self._ahead.keep(inventory, mark)
+
+    def snapshot(self) -> Snapshot:
+        """Open the table once."""
+        snapshot = self._opened()
+        refuse_returned(self._layout, snapshot.version)
+        return snapshot
+
+    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table to mend it, and list what other writers have brought back."""
+        snapshot = self._opened()
+        return snapshot, tuple(find_returned(self._layout, snapshot.version))
+
+    def _opened(self) -> Snapshot:
+        with self._opening():
+            handle, live = delta_table.read_handle(self._layout)
+        grace_ns = self._settings.grace_ns
+        self._grace_differs = properties.pending(self._layout, handle.table, grace_ns)
+        self._follow(handle.logged)
+        return Snapshot(
+            handle.table.version(),
+            handle.table_id,
+            live,
+            index.effective(handle.logged, live),
+            handle,
+            follows=not self._grace_differs,
+            seal=None if handle.mark is None else handle.mark.seal,
+        )
+
+    def files_with_vectors(self, snapshot: Snapshot) -> list[str]:
+        """Paths of the files of which deletion vectors of another writer hide rows, sorted."""
+        handle: DeltaHandle = snapshot.handle
+        return sorted(handle.vectors)
+
+    def inventory(self, snapshot: Snapshot) -> Inventory:
+        """Complete the snapshot's files to full statistics, from the cache first."""
+        refuse_vectors(self.stream, snapshot.handle, snapshot.files)
+        index.refuse_nulls(self._layout, snapshot.files)
+        number_bounds.refuse_impossible(self._layout, snapshot.files)
+        known, missing = self._cache.match(snapshot.files)
+        described, read = index.describe_live(self._layout, self._located(missing), missing)
+        self._cache.add(described)
+        table = pa.concat_tables([known, described]) if described.num_rows else known
+        table = index.in_order(table)
+        number_bounds.refuse_impossible(self._layout, table)
+        number_bounds.refuse_counters(self._layout, snapshot.counters)
+        self._cache.tidy(lambda: table)
+        overlapping = index.refuse_overlaps(self.stream, table)
+        read += duplicates.refuse_doubles(self._layout, overlapping, self._located)
+        counters = index.effective(snapshot.counters, table)
+        left, hidden = self._left_of(table)
+        version = snapshot.version
+        return Inventory(self.stream, snapshot.table_id, version, left, counters, read, hidden)
+
+    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Statistics of the files with numbers that messages can have, and the files with others."""
+        refuse_vectors(self.stream, snapshot.handle, snapshot.files)
+        index.refuse_nulls(self._layout, snapshot.files)
+        bad = number_bounds.impossible(self._layout, snapshot.files)
+        known, missing = self._cache.match(snapshot.files.filter(pc.invert(bad)))
+        wrong = number_bounds.impossible(self._layout, known)
+        sound = [known.filter(pc.invert(wrong))]
+        unsound = [snapshot.files.filter(bad), known.filter(wrong)]
+        for at in range(missing.num_rows):
+            file = missing.slice(at, 1)
+            try:
+                described, _ = index.describe(self._located(file), file)
+            except ImpossibleNumbersError:
+                unsound.append(file)
+            else:
+                self._cache.add(described)
+                sound.append(described)
+        others = [table.select(LOGGED_FILES.names).cast(LOGGED_FILES) for table in unsound]
+        return index.in_order(pa.concat_tables(sound)), pa.concat_tables(others)
+
+    def logged(self, snapshot: Snapshot) -> Counters:
+        """The counters as the log has them, whatever its files hold."""
+        handle: DeltaHandle = snapshot.handle
+        return handle.logged
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds."""
+        epoch = self.logged(snapshot).epoch
+        return delta_transactions.last_counted(self._layout, snapshot.version, epoch)
+
+    def unread(self, snapshot: Snapshot) -> int:
+        """How many of the snapshot's files `inventory` would open."""
+        known, missing = self._cache.match(snapshot.files)
+        if missing.num_rows:
+            return missing.num_rows
+        return self._unchecked_doubles(known)
+
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        """Check everything again on one handle and commit; the new version."""
+        if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
+            # Which sequence is next rests on every file: those that no log describes are read now.
+            self.inventory(snapshot)
+        self._cache.add(swap.add)
+        with self._staged.settling(swap.add["path"].to_pylist()):
+            return self._commit(swap, snapshot.handle, snapshot.files)
+
+    def find_commit(self, run: str, after: int = -1) -> int | None:
+        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        return delta_history.find_run(self._layout, run, after)
+
+    def has_entries(self, after: int, until: int) -> bool:
+        """Whether the log still has the entries of all versions later than `after`, up to `until`."""
+        return set(range(after + 1, until + 1)) <= set(delta_history.versions(self._layout)[0])
+
+    def finish(self) -> None:
+        """Have the table follow the configuration's grace; write a checkpoint when ten versions are new."""
+        if self._grace_differs:
+            table = delta_table.open_table(self._layout)
+            properties.follow(self._layout, table, self._settings.grace_ns)
+        try:
+            versions, checkpoints = delta_history.versions(self._layout)
+            if max(versions, default=0) - max(checkpoints, default=0) < CHECKPOINT_EVERY:
+                return
+            delta_table.open_table(self._layout).create_checkpoint()
+            reached(Step.CHECKPOINT_WRITTEN)
+        except (DeltaError, OSError, RetentionError) as error:
+            _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
+
+    def _made(self) -> bool:
+        return delta_table.exists(self._layout)
+
+    def _make(self) -> None:
+        delta_table.create_table(self._layout, self._settings.grace_ns)
+
+    def _place_of_new(self, path: str) -> str:
+        return self._layout.live(path)
+
+    def _place_of_live(self, path: str) -> str:
+        return self._layout.live(path)
+
+    def _place_when_removed(self, path: str) -> None:
+        """Files stay where they are until VACUUM."""
+
+    def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
+        attempts = 1 if swap.assigns_sequences else ATTEMPTS
+        for number in range(attempts):
+            if number:
+                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+                handle, live = self._again(handle)
+            try:
+                return self._attempt(swap, handle, live).commit(self._now_ms())
+            except CommitFailedError as error:
+                refused = first_line(error)
+        if swap.assigns_sequences:
+            raise ConflictError(
+                f"stream {self.stream}: another commit came first ({refused}); nothing was changed; try again"
+            )
+        raise BusyError(
+            f"stream {self.stream}: {attempts} times another commit came first ({refused}); nothing was changed; try "
+            "again later"
+        )
+
+    def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
+        """The newest version of the same table."""
+        newer, live = delta_table.read_handle(self._layout)
+        if newer.table_id != handle.table_id:
+            raise StalePlanError(
+                f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
+            )
+        refuse_returned(self._layout, newer.table.version())
+        return newer, live
+
+    def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> Attempt:
+        live = self._with_ranges(live)
+        counters: Counters = index.effective(handle.logged, live)
+        return Attempt(self._layout, self._settings, swap, handle, live, counters)
+
+    def _with_ranges(self, live: pa.Table) -> pa.Table:
+        """Fill in sequence ranges that the log does not have, from the statistics cache."""
+        unknown = live.filter(pc.is_null(live["max_seq"]))
+        if not unknown.num_rows:
+            return live
+        known, _ = self._cache.match(unknown.select(LOGGED_FILES.names))
+        names = [*LOGGED_FILES.names, "min_seq", "max_seq"]
+        rest = live.filter(pc.invert(pc.is_in(live["path"], value_set=known["path"])))
+        return pa.concat_tables(
+            [rest.select(names), known.select(names)], promote_options="permissive"
+        )

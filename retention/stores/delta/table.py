@@ -1,0 +1,211 @@
+"""Creating and opening a stream's Delta table, and what its log says about files and counters."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from retention.core.inventory import Counters
+from retention.core.subjects import TABLES
+from retention.errors import DamagedError, RefusedError, UsageError
+from retention.ports import Mark
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import failure, first_line, telling
+from retention.stores.delta import counters
+from retention.stores.delta import log as delta_history
+from retention.stores.delta.compatibility import TableRules, examine
+from retention.stores.delta.properties import grace_properties
+from retention.stores.layout import Layout, leaving
+from schemas.files import LOGGED_FILES
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+_STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
+_FROM_LOG = {
+    "path": "path",
+    "partition": "partition.partition",
+    "segment": "partition.segment",
+    "file_bytes": "size_bytes",
+    "modified_ms": "modification_time",
+    "messages": "num_records",
+    "min_seq": "min.seq",
+    "max_seq": "max.seq",
+    "min_ts_ns": "min.ts_ns",
+    "max_ts_ns": "max.ts_ns",
+    "min_size": "min.size",
+    "max_size": "max.size",
+    "nulls_seq": "null_count.seq",
+    "nulls_subject": "null_count.subject",
+    "nulls_ts_ns": "null_count.ts_ns",
+    "nulls_size": "null_count.size",
+}
+
+
+@dataclass(frozen=True)
+class DeltaHandle:
+    """One opened version of the table; commits on it are checked against exactly that version."""
+
+    table: DeltaTable
+    rules: TableRules
+    logged: Counters
+    """The counters as the log has them."""
+    vectors: frozenset[str]
+    """Paths of live files of which some rows are deleted by a deletion vector."""
+    mark: Mark | None
+    """Of this version: a table that is made anew comes to the same version with another one."""
+
+    @property
+    def table_id(self) -> str:
+        """What tells this table from one made anew in its place."""
+        return str(self.table.metadata().id)
+
+
+def exists(layout: Layout) -> bool:
+    """Whether the table is there."""
+    return any(name.endswith(".json") for name in files.names(layout.live("_delta_log")))
+
+
+def create_table(layout: Layout, grace_ns: int) -> None:
+    """Make the empty table; nothing happens if it is there."""
+    _avoid_percent_signs(layout)
+    place = _uri(layout)
+    try:
+        DeltaTable.create(
+            place,
+            MESSAGES,
+            mode="ignore",
+            partition_by=list(PARTITION_COLUMNS),
+            configuration={
+                "delta.enableDeletionVectors": "false",
+                "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+                **grace_properties(grace_ns),
+            },
+            storage_options=_options(layout),
+        )
+    except (DeltaError, OSError) as error:
+        raise failure(layout.messages, error) from error
+    reached(Step.TABLE_MADE)
+
+
+def open_table(layout: Layout) -> DeltaTable:
+    """The newest version of the table.
+
+    Raises:
+        UsageError: there is none.
+        RefusedError: it uses a table feature that nobody here can read.
+        DamagedError: its log cannot be read.
+        StorageError: the storage failed.
+    """
+    try:
+        return DeltaTable(_uri(layout), storage_options=_options(layout))
+    except TableNotFoundError as error:
+        raise UsageError(
+            f"{layout.messages}: there is no Delta table; write to stream {layout.stream} first"
+        ) from error
+    except OSError as error:
+        raise failure(layout.messages, error) from error
+    except (DeltaError, ValueError) as error:
+        if "Unsupported" in str(error):
+            raise RefusedError(
+                f"stream {layout.stream}: the Delta table uses what deltalake cannot read ({first_line(error)}); "
+                "nothing was changed; drop that table feature, or copy the rows into a new stream"
+            ) from error
+        raise DamagedError(
+            f"{layout.messages}: the Delta log of stream {layout.stream} cannot be read "
+            f"({first_line(error)}); nothing was changed; restore the log from a copy"
+        ) from error
+
+
+def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
+    """Open the table once: the handle, and its live files (`LOGGED_FILES` and what the log counts).
+
+    Raises:
+        RefusedError: the table has something that the engine does not handle safely.
+        DamagedError: its log cannot be read, or a part of it is lost.
+    """
+    table = open_table(layout)
+    delta_history.refuse_emptied(layout, table.version())
+    rules = examine(layout.stream, table)
+    live = _live_files(layout, table)
+    logged = counters.counters(counters.transactions(layout, table.version()))
+    vectors = _with_vectors(table) if rules.may_have_vectors else frozenset()
+    mark = delta_history.mark_of(layout, table.version())
+    return DeltaHandle(table, rules, logged, vectors, mark), live
+
+
+def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    nothing = pa.nulls(actions.num_rows, pa.int64())
+    columns = {
+        name: actions[logged] if logged in actions.column_names else nothing
+        for name, logged in _FROM_LOG.items()
+    }
+    for field in LOGGED_FILES:
+        columns[field.name] = pc.cast(columns[field.name], field.type)
+    path = columns["path"]
+    if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
+        # The log encodes paths as URIs; actions given to deltalake carry them as they are on disk.
+        columns["path"] = pa.array([unquote(one) for one in path.to_pylist()])
+    path = columns["path"]
+    outside = path.filter(leaving(path))
+    if len(outside):
+        raise RefusedError(
+            f"stream {layout.stream}: the Delta table refers to {outside[0].as_py()}, outside its directory "
+            "(as a shallow clone does); nothing was changed; copy the rows into a new stream"
+        )
+    return pa.table(columns)
+
+
+def _with_vectors(table: DeltaTable) -> frozenset[str]:
+    reader = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+    base = table.table_uri.rstrip("/").partition("://")[2] or table.table_uri.rstrip("/")
+    found = set()
+    for batch in reader:
+        for location in batch.column("filepath").to_pylist():
+            whole = location.partition("://")[2] or location
+            found.add(unquote(whole).removeprefix(unquote(base)).lstrip("/"))
+    return frozenset(found)
+
+
+def _uri(layout: Layout) -> str:
+    """Where deltalake finds the table; it cannot open a directory with a percent sign in its path."""
+    remote = files.is_remote(layout.root)
+    place = layout.messages if remote else str(Path(layout.messages).resolve())
+    if "%" in place:
+        raise UsageError(
+            f"{place}: a Delta table cannot lie below a path with a percent sign (deltalake reads it as an "
+            f"escape); give the stream {layout.stream} a name of A-Z a-z 0-9 _ -, or move the warehouse"
+        )
+    return place
+
+
+def _options(layout: Layout) -> dict[str, str] | None:
+    return files.storage_options() if files.is_remote(layout.root) else None
+
+
+def _avoid_percent_signs(layout: Layout) -> None:
+    """Where the stream's name needs escapes, make `messages` a link to a directory without any."""
+    root, messages = Path(layout.root), Path(layout.messages)
+    if files.is_remote(layout.root) or "%" not in root.name:
+        return
+    with telling(layout.messages):
+        if messages.is_symlink():
+            return
+    table = Path(TABLES, f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
+    files.make_directory(str(root.parent / table))
+    files.make_directory(str(root))
+    with suppress(FileExistsError), telling(layout.messages, FileExistsError):
+        messages.symlink_to(Path("..", table), target_is_directory=True)
+        files.sync_directory(str(root))
+        reached(Step.PLACE_LINKED)
+        return
+    with suppress(OSError):
+        (root.parent / table).rmdir()

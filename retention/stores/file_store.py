@@ -1,0 +1,224 @@
+"""What every store does alike with a stream's files: hand out new ones, find live ones, delete those never named."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+
+from retention.core.inventory import Counters, DataFile
+from retention.datafile.expected_stats import claims_of
+from retention.errors import UsageError
+from retention.ports import Returned, Snapshot
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.stores.checks import duplicates, inventory
+from retention.stores.checks.exclusion import refuse_without_exclusion
+from retention.stores.checks.presence import refuse_lost
+from retention.stores.layout import (
+    FormatRecord,
+    Layout,
+    StoreSettings,
+    check_format,
+    check_inside,
+    check_lengths,
+    identities,
+    kin_of,
+    new_kin,
+    new_path,
+    note_made,
+    write_format,
+)
+from retention.stores.row_tombstones import Released, ReleasedRecords, nothing_released
+from retention.stores.sidecar import subject_digests
+from retention.stores.staged_files import Staged
+
+
+class FileStore(ABC):
+    """The part of `retention.ports.Store` that does not depend on the table format."""
+
+    FORMAT: str
+
+    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
+        self._layout = layout
+        self._settings = settings
+        self._clock = clock
+        self._staged = Staged()
+        self._records = ReleasedRecords(layout)
+        self._released = nothing_released()
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._layout.stream
+
+    def exists(self) -> bool:
+        """Whether the table is there.
+
+        Raises:
+            DamagedError: it is not, and was.
+        """
+        record = self._check_format()
+        if self._made():
+            return True
+        refuse_lost(self._layout, record, self._made)
+        return False
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there.
+
+        Raises:
+            DamagedError: it is not, and was.
+            RefusedError: commits do not exclude each other at that place.
+        """
+        refuse_without_exclusion(self._layout.root)
+        record = self._check_format()
+        if not self._made():
+            refuse_lost(self._layout, record, self._made)
+            if record is None:
+                write_format(self._layout, self.FORMAT)
+            self._make()
+        if record is None or not record.is_whole:
+            note_made(self._layout, self.FORMAT)
+
+    def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
+        """Open the table to mend it; where nobody overlooks a removal, nothing comes back."""
+        return self.snapshot(), ()
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Open the table once."""
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files`, each row with its file's row number."""
+        return subject_digests.subject_counts(self._layout, files, self.data_files)
+
+    def stage(self, partition: int, segment: int) -> DataFile:
+        """A new file of that segment, where it is to be written."""
+        return self._new(new_path(partition, segment), partition, segment)
+
+    def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        """New files of that segment, among which rows are to be divided; each row goes to one of them."""
+        kin = uuid.uuid4().hex
+        paths = (new_kin(partition, segment, kin) for _ in range(count))
+        return tuple(self._new(path, partition, segment) for path in paths)
+
+    def is_apart(self, file: DataFile) -> bool:
+        """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
+        return kin_of(pa.array([file.path])).null_count == 0
+
+    def stage_copy(self, source: DataFile) -> DataFile:
+        """A new file that is to take the place of `source`."""
+        [kin] = kin_of(pa.array([source.path])).to_pylist()
+        if kin is None:
+            return self.stage(source.partition, source.segment)
+        path = new_kin(source.partition, source.segment, kin)
+        return self._new(path, source.partition, source.segment)
+
+    def _new(self, path: str, partition: int, segment: int) -> DataFile:
+        refuse_without_exclusion(self._layout.root)
+        location = self._place_of_new(self._staged.add(path))
+        files.make_directory(location.rpartition("/")[0])
+        return self._layout.data_file((path, partition, segment), location)
+
+    def data_files(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files can be opened now, with what the newest snapshot hides of them."""
+        return [self._released.hide(file) for file in self._located(files)]
+
+    def hides(self) -> bool:
+        """Whether anything was ever recorded that is released and still in a file."""
+        return self._records.any()
+
+    def stored(self, files: pa.Table) -> pa.Table:
+        """`FILE_STATS` rows of an inventory, with what is released and still in the files counted in."""
+        return self._released.stored(files)
+
+    def released(self, number: int) -> pa.Table:
+        """A record of what is released and still in live files."""
+        return self._records.read(number)
+
+    def keep_released(self, record: pa.Table) -> int:
+        """Write a record, for a commit to name; its number."""
+        return self._records.write(record)
+
+    def _follow(self, counters: Counters) -> None:
+        """Hide from now on what the record hides that the log names."""
+        if counters.released != self._released.number:
+            self._released = Released(counters.released, self._records.read(counters.released))
+
+    def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+        """Statistics of what is left of files, in order, and path → the bytes that are hidden of them."""
+        if not self._released.number:
+            return table, {}
+        return inventory.in_order(self._released.left(table)), self._released.hidden_bytes(table)
+
+    def _located(self, files: pa.Table) -> list[DataFile]:
+        """Where the live files can be opened now, as they are stored."""
+        check_inside(self._layout, files["path"])
+        found = [
+            replace(
+                self._layout.data_file(row, self._place_of_live(row[0])),
+                claim=claim,
+                later=self._place_when_removed(row[0]),
+            )
+            for row, claim in zip(identities(files), claims_of(files), strict=True)
+        ]
+        check_lengths(self._layout, files, found)
+        return found
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete what attempts have written for those of the files that were staged here and are in no commit."""
+        gone = [path for slot in self._staged.release(paths) for path in self._written(slot)]
+        files.delete(self._place_of_new(path) for path in gone)
+        files.delete(self._layout.own("subjects", path) for path in gone)
+        reached(Step.STAGED_DISCARDED)
+
+    def _written(self, slot: str) -> list[str]:
+        directory, _, beginning = slot.rpartition("/")
+        names = files.names(self._place_of_new(directory))
+        return [f"{directory}/{name}" for name in names if name.startswith(beginning)]
+
+    def _check_format(self) -> FormatRecord | None:
+        return check_format(self._layout, self.FORMAT)
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Around what opens the table: where there is none, say so if it was lost."""
+        record = self._check_format()
+        try:
+            yield
+        except UsageError:
+            refuse_lost(self._layout, record, self._made)
+            raise
+
+    def _unchecked_doubles(self, described: pa.Table) -> int:
+        """How many files must be opened to learn whether two hold a message twice."""
+        overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
+        return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000
+
+    @abstractmethod
+    def _made(self) -> bool:
+        """Whether the table's log has a first entry."""
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Write the first entry of the table's log."""
+
+    @abstractmethod
+    def _place_of_new(self, path: str) -> str:
+        """Where a file lies that no commit has named yet."""
+
+    @abstractmethod
+    def _place_of_live(self, path: str) -> str:
+        """Where a file lies that the table has."""
+
+    @abstractmethod
+    def _place_when_removed(self, path: str) -> str | None:
+        """Where it lies once it is removed, None if it stays where it is."""

@@ -1,0 +1,71 @@
+"""Data files that no commit names: what a killed writer staged, or what one is staging right now."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote
+
+from retention.storage import files
+from retention.stores.delta import log as delta_history
+from retention.stores.delta import table as delta_table
+from retention.stores.layout import Layout
+from retention.stores.parquet.log import ParquetLog
+
+_HIDDEN = ("_", ".")
+
+
+def strays(layout: Layout, format_: str) -> list[str]:
+    """Locations of the stream's data files that neither are live nor were removed by any commit; sorted.
+
+    Nothing is changed, and no data file is opened.
+
+    Raises:
+        DamagedError: the log cannot be read.
+    """
+    return _delta(layout) if format_ == "delta" else _parquet(layout)
+
+
+def _delta(layout: Layout) -> list[str]:
+    found = _data_files(layout.messages)
+    named: set[str] = set()
+    if delta_table.exists(layout):
+        table = delta_table.open_table(layout)
+        live = table.get_add_actions(flatten=True)["path"].to_pylist()
+        gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
+        # What was removed while a clock was ahead is no tombstone to deltalake yet.
+        named = {unquote(path) for path in [*live, *gone, *_removed(layout)]}
+    return [layout.live(path) for path in found if path not in named]
+
+
+def _removed(layout: Layout) -> list[str]:
+    entries = delta_history.versions(layout)[0]
+    lines = (
+        line
+        for version in entries
+        for line in (delta_history.read_entry(layout, version) or b"").splitlines()
+        if line.startswith(b'{"remove"')
+    )
+    return [json.loads(line)["remove"]["path"] for line in lines]
+
+
+def _parquet(layout: Layout) -> list[str]:
+    """Files in `messages/` that no commit names are another writer's, and taken in by whoever opens next."""
+    log = ParquetLog(layout)
+    named: set[str] = set()
+    if log.exists():
+        named = {*log.read().files["path"].to_pylist(), *log.names_ever()}
+    return [
+        layout.own(place, path)
+        for place in ("staging", "trash")
+        for path in _data_files(layout.own(place))
+        if path not in named
+    ]
+
+
+def _data_files(directory: str) -> list[str]:
+    """Parquet files below a directory, relative to it, but for hidden ones; sorted."""
+    return [
+        path
+        for path in files.walk(directory)
+        if path.endswith(".parquet") and not any(p.startswith(_HIDDEN) for p in path.split("/"))
+    ]

@@ -1,0 +1,1 @@
+"""A stream as plain Parquet files beside a log of our own."""

@@ -1,0 +1,224 @@
+"""Parquet files that another writer put into `messages/`: taken in, or found unfit, and moved aside if asked to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import DataFile, ReadCount
+from retention.errors import DamagedError, ForeignRowsError
+from retention.storage import files
+from retention.stores.checks import duplicates, inventory, number_bounds
+from retention.stores.layout import Layout, check_lengths, identities
+from retention.stores.parquet.log import Entry, ParquetLog, State, before_first_entry
+from retention.stores.parquet.settle_files import Places
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+ASIDE = "foreign"
+"""Below `_retention`, where files lie that were moved aside."""
+_PLACE = re.compile(r"partition=0/segment=(0|[1-9]\d{0,18})/[^/]+\.parquet")
+
+
+def take_in(
+    layout: Layout, log: ParquetLog, state: State, paths: Sequence[str]
+) -> tuple[Callable[[int], Entry], ReadCount]:
+    """Describe files of other writers and hold them against the rules.
+
+    Args:
+        layout: the stream's places.
+        log: its log.
+        state: the state that does not have them.
+        paths: the files, relative to `messages/`.
+
+    Returns:
+        The log entry that takes them in, given the wall clock in milliseconds; and what looking at them cost.
+
+    Raises:
+        ForeignRowsError: a file breaks the storage rules, or was removed from the stream before.
+        DamagedError: a file cannot be read.
+    """
+    try:
+        described, read = _described(layout, layout, log.names_ever(), paths)
+        read += _refuse_together(layout, layout, state.files, described)
+    except (ForeignRowsError, DamagedError) as error:
+        unfit = unfit_files(layout)
+        if not unfit:
+            raise
+        what = str(error).partition("; ")[0]
+        raise type(error)(f"{what}; {_remedy(layout, unfit)}") from error
+    counters = inventory.effective(state.counters, pa.concat_tables([state.files, described]))
+
+    def entry(time_ms: int) -> Entry:
+        return Entry(
+            version=state.version + 1,
+            time_ms=time_ms,
+            add=described.to_pylist(),
+            next_seq={**counters.next_seq},
+            open_base={**counters.open_base},
+            metadata={"taken_in": len(paths)},
+        )
+
+    return entry, read
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A file of another writer that a stream cannot take in."""
+
+    path: str
+    """Relative to `messages/`."""
+    reason: str
+
+
+def refuse_unfit(layout: Layout) -> None:
+    """Refuse to begin a table where files lie already that it could not take in.
+
+    Raises:
+        ForeignRowsError: naming the first one, and why.
+    """
+    unfit = unfit_files(layout)
+    if unfit:
+        what = f"{unfit[0].path} {unfit[0].reason}"
+        raise ForeignRowsError(f"stream {layout.stream}: {what}; {_remedy(layout, unfit)}")
+
+
+def _remedy(layout: Layout, unfit: Sequence[Unfit]) -> str:
+    more = f" and {len(unfit) - 1:,} more files" if len(unfit) > 1 else ""
+    return (
+        f"{layout.live(unfit[0].path)}{more} cannot be taken in; nothing was changed; take away what another writer "
+        f"put there, or run `retention repair foreign {layout.stream}`, which names it, and with --yes moves it aside"
+    )
+
+
+def unfit_files(layout: Layout) -> list[Unfit]:
+    """The files that a stream cannot take in; all others it can, together. Of two that exclude each other one stays.
+
+    Nothing is changed, and what is learned of the files is not kept.
+
+    Raises:
+        DamagedError: the log cannot be read.
+    """
+    log = ParquetLog(layout)
+    state = log.read() if log.exists() else before_first_entry()
+    paths = Places(layout, log).foreign(state)
+    if not paths:
+        return []
+    with TemporaryDirectory() as folder:
+        memory = Layout(folder, layout.stream, layout.partitions)
+        described, unfit = _described_each(layout, memory, log.names_ever(), paths)
+        unfit += _unfit_together(layout, memory, state.files, described)
+    return sorted(unfit, key=lambda one: one.path)
+
+
+def _described_each(
+    layout: Layout, memory: Layout, removed: set[str], paths: Sequence[str]
+) -> tuple[pa.Table, list[Unfit]]:
+    """Statistics of the files that keep the rules each for itself, and the others."""
+    described, unfit = [FILE_STATS.empty_table()], []
+    for path in paths:
+        try:
+            described.append(_described(layout, memory, removed, [path])[0])
+        except FileNotFoundError:
+            continue
+        except (ForeignRowsError, DamagedError) as error:
+            unfit.append(Unfit(path, _reason(layout, path, error)))
+    return pa.concat_tables(described), unfit
+
+
+def _unfit_together(
+    layout: Layout, memory: Layout, live: pa.Table, described: pa.Table
+) -> list[Unfit]:
+    """The files that break the rules together with live ones, or with those before them."""
+    unfit, fit, pending = [], live, [described]
+    while pending:
+        some = pending.pop()
+        try:
+            _refuse_together(layout, memory, fit, some)
+        except (ForeignRowsError, DamagedError) as error:
+            half = some.num_rows // 2
+            if half:
+                pending += [some.slice(half), some.slice(0, half)]
+            else:
+                path = some["path"][0].as_py()
+                unfit.append(Unfit(path, _reason(layout, path, error)))
+        else:
+            fit = pa.concat_tables([fit, some])
+    return unfit
+
+
+def move_aside(layout: Layout, run: str, paths: Sequence[str]) -> None:
+    """Move files that no log entry names out of `messages/`, to where a run keeps them; those that are live stay."""
+    log = ParquetLog(layout)
+    live = (log.read() if log.exists() else before_first_entry()).files["path"]
+    named = pa.array(paths, pa.string())
+    idle = named.filter(pc.invert(pc.is_in(named, value_set=live.combine_chunks()))).to_pylist()
+    files.move((layout.live(path), files.join(aside(layout, run), path)) for path in idle)
+
+
+def aside(layout: Layout, run: str) -> str:
+    """The directory to which a run moves files."""
+    return layout.own(ASIDE, run)
+
+
+def _reason(layout: Layout, path: str, error: Exception) -> str:
+    """What an error's sentence says is wrong with a file, without its name and what to do about it."""
+    reason = str(error).partition("; ")[0].removeprefix(f"stream {layout.stream}: ")
+    for name in (layout.live(path), path):
+        reason = reason.removeprefix(name).lstrip(": ")
+    return reason
+
+
+def _described(
+    layout: Layout, memory: Layout, removed: set[str], paths: Sequence[str]
+) -> tuple[pa.Table, ReadCount]:
+    """Statistics of files, each for itself held against the rules; what else is learned of them is kept in `memory`."""
+    back = sorted(removed.intersection(paths))
+    if back:
+        raise ForeignRowsError(
+            f"stream {layout.stream}: {layout.live(back[0])} was removed from this stream and is back; "
+            "nothing was changed; take the file away, or use undo to bring rows back"
+        )
+    logged = pa.Table.from_pylist([_logged(layout, path) for path in paths], schema=LOGGED_FILES)
+    found = [memory.data_file(row, layout.live(row[0])) for row in identities(logged)]
+    described, read = inventory.describe(found, logged)
+    number_bounds.refuse_impossible(layout, described)
+    return described, read
+
+
+def _refuse_together(
+    layout: Layout, memory: Layout, live: pa.Table, described: pa.Table
+) -> ReadCount:
+    """Hold files of other writers (`FILE_STATS`) against the rules, together with those that are live."""
+    places = Places(layout, ParquetLog(layout))
+
+    def locate(table: pa.Table) -> list[DataFile]:
+        there = [layout.data_file(row, places.find(row[0])) for row in identities(table)]
+        check_lengths(layout, table, there)
+        return there
+
+    table = inventory.in_order(pa.concat_tables([live, described]))
+    return duplicates.refuse_doubles(
+        memory, inventory.refuse_overlaps(layout.stream, table), locate
+    )
+
+
+def _logged(layout: Layout, path: str) -> dict[str, object]:
+    place = _PLACE.fullmatch(path)
+    if place is None:
+        raise ForeignRowsError(
+            f"stream {layout.stream}: {layout.live(path)} does not lie in partition=0/segment="
+            "<number>/; nothing was changed; move the file to its segment, or take it away"
+        )
+    length, modified_ms = files.stat(layout.live(path))
+    return {
+        "path": path,
+        "partition": 0,
+        "segment": int(place[1]),
+        "file_bytes": length,
+        "modified_ms": modified_ms,
+    }

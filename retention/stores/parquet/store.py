@@ -1,0 +1,271 @@
+"""A stream as plain Parquet files: the log decides what exists, files move to their places afterwards."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.errors import (
+    BusyError,
+    CommitUnknownError,
+    ConflictError,
+    RetentionError,
+    StorageError,
+)
+from retention.ports import Mark, Snapshot, Swap
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import reason_of
+from retention.stores.checks import duplicates, number_bounds
+from retention.stores.checks import inventory as index
+from retention.stores.checks import swap as swaps
+from retention.stores.file_store import FileStore
+from retention.stores.layout import Layout, StoreSettings
+from retention.stores.parquet.adopt import refuse_unfit, take_in
+from retention.stores.parquet.log import Entry, ParquetLog, State, before_first_entry
+from retention.stores.parquet.settle_files import Places
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+ATTEMPTS = 20
+_LONGEST_PAUSE_S = 0.05
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class ParquetHandle:
+    """One state of the log; taking in the files of other writers moves it on."""
+
+    state: State
+    foreign: list[str]
+    """Paths of files that no log entry ever named."""
+
+
+class ParquetStore(FileStore):
+    """Implements `retention.ports.Store`."""
+
+    FORMAT = "parquet"
+
+    def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
+        super().__init__(layout, settings, clock)
+        self._log = ParquetLog(layout)
+        self._places = Places(layout, self._log)
+
+    def mark(self) -> Mark | None:
+        """The newest log entry and the directories' times; None unless they tell that no file came without an entry."""
+        return self._places.mark()
+
+    def outlook(self, mark: Mark) -> None:
+        """None: the log is all there is to read."""
+
+    def keep(self, inventory: Inventory, mark: Mark) -> None:
+        """Nothing: the log itself has all statistics."""
+
+    def exists(self) -> bool:
+        """Whether the table is there, or a file of another writer for which it is to be made."""
+        return super().exists() or bool(self._places.foreign(before_first_entry()))
+
+    def create(self) -> None:
+        """Make the empty table; nothing happens if it is there.
+
+        Raises:
+            ForeignRowsError: files are there already that it could not take in; it is not made.
+        """
+        if not self._made():
+            refuse_unfit(self._layout)
+        super().create()
+
+    def snapshot(self) -> Snapshot:
+        """Open the table once; moves that a run left unfinished are finished first."""
+        with self._opening():
+            if not self._made() and self.exists():
+                self.create()
+            state = self._places.finish_moves()
+        handle = ParquetHandle(state, self._places.newcomers(state))
+        self._follow(state.counters)
+        return Snapshot(
+            state.version, state.table_id, state.files, state.counters, handle, seal=state.seal
+        )
+
+    def inventory(self, snapshot: Snapshot) -> Inventory:
+        """Take in new files of other writers; the log has all statistics of the others."""
+        handle: ParquetHandle = snapshot.handle
+        read = self._take_in(handle)
+        state = handle.state
+        table = index.in_order(state.files)
+        number_bounds.refuse_impossible(self._layout, table)
+        number_bounds.refuse_counters(self._layout, state.counters)
+        overlapping = index.refuse_overlaps(self.stream, table)
+        read += duplicates.refuse_doubles(self._layout, overlapping, self._located)
+        counters = index.effective(state.counters, table)
+        self._follow(counters)
+        left, hidden = self._left_of(table)
+        return Inventory(self.stream, state.table_id, state.version, left, counters, read, hidden)
+
+    def soundness(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
+        """Statistics of the files with numbers that messages can have, and the files with others."""
+        handle: ParquetHandle = snapshot.handle
+        self._take_in(handle)
+        known = handle.state.files
+        bad = number_bounds.impossible(self._layout, known)
+        sound = index.in_order(known.filter(pc.invert(bad)))
+        return sound, known.filter(bad).select(LOGGED_FILES.names)
+
+    def logged(self, snapshot: Snapshot) -> Counters:
+        """The counters as the log has them, whatever its files hold."""
+        handle: ParquetHandle = snapshot.handle
+        return handle.state.counters
+
+    def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
+        """Partition → the highest next sequence that the log, as far as it is there, counted within bounds."""
+        handle: ParquetHandle = snapshot.handle
+        return self._log.last_counted(handle.state.version)
+
+    def unread(self, snapshot: Snapshot) -> int:
+        """How many of the snapshot's files `inventory` would open."""
+        handle: ParquetHandle = snapshot.handle
+        if handle.foreign:
+            return len(handle.foreign)
+        return self._unchecked_doubles(snapshot.files)
+
+    def commit(self, swap: Swap, snapshot: Snapshot) -> int:
+        """Check everything again on one state and create the next log entry; its version."""
+        if swap.assigns_sequences:
+            # Which sequence is next rests on every file.
+            self._take_in(snapshot.handle)
+            self._refuse_new(snapshot.handle, swap)
+        with self._staged.settling(swap.add["path"].to_pylist()):
+            version = self._commit(swap, snapshot.handle.state)
+        try:
+            self._settle(version)
+        except RetentionError as error:
+            _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
+        return version
+
+    def find_commit(self, run: str, after: int = -1) -> int | None:
+        """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
+        return self._log.find(run, after)
+
+    def has_entries(self, after: int, until: int) -> bool:
+        """Whether the log still has the entries of all versions later than `after`, up to `until`."""
+        return self._log.has(after, until)
+
+    def finish(self) -> None:
+        """End a run: nothing is left to do that the commits have not done."""
+
+    def _made(self) -> bool:
+        return self._log.exists()
+
+    def _make(self) -> None:
+        files.make_directory(self._layout.messages)
+        self._log.append(Entry(0, self._now_ms(), table_id=str(uuid.uuid4())))
+        reached(Step.TABLE_MADE)
+
+    def _place_of_new(self, path: str) -> str:
+        return self._places.staged(path)
+
+    def _place_of_live(self, path: str) -> str:
+        return self._places.find(path)
+
+    def _place_when_removed(self, path: str) -> str:
+        return self._places.trashed(path)
+
+    def _take_in(self, handle: ParquetHandle) -> ReadCount:
+        read = ReadCount()
+        while handle.foreign:
+            try:
+                entry, cost = take_in(self._layout, self._log, handle.state, handle.foreign)
+            except (OSError, RetentionError):
+                # Files that a rival's commit has put there, or taken away, since the log was read are not foreign.
+                if self._log.newest() == handle.state.version:
+                    raise
+            else:
+                read += cost
+                # If a rival's entry comes first, the new state says what is left to take in.
+                self._log.append(entry(self._now_ms()), handle.state)
+                reached(Step.FOREIGN_TAKEN_IN)
+            handle.state = self._places.finish_moves()
+            handle.foreign = self._places.newcomers(handle.state)
+        return read
+
+    def _refuse_new(self, handle: ParquetHandle, swap: Swap) -> None:
+        """Refuse if another writer's files came since the snapshot, where their sequences may be the swap's."""
+        since = pc.min(swap.add["segment"]).as_py()
+        if since is not None and self._places.foreign(handle.state, since):
+            raise ConflictError(
+                f"stream {self.stream}: another commit came first, or another writer's files; nothing was changed; "
+                "try again"
+            )
+
+    def _commit(self, swap: Swap, state: State) -> int:
+        for _ in range(ATTEMPTS):
+            if self._append(swap, state):
+                return state.version + 1
+            if swap.assigns_sequences:
+                raise ConflictError(
+                    f"stream {self.stream}: another commit came first; nothing was changed; try again"
+                )
+            time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+            state = self._places.finish_moves()
+        raise BusyError(
+            f"stream {self.stream}: {ATTEMPTS} times another commit came first; nothing was changed; try "
+            "again later"
+        )
+
+    def _append(self, swap: Swap, state: State) -> bool:
+        counters = index.effective(state.counters, state.files)
+        swaps.check(self.stream, swap, state.files, counters)
+        added = swap.add.select(FILE_STATS.names).to_pylist()
+        swaps.check_staged(swap, [self._places.find(row["path"]) for row in added])
+        here = counters if swap.sets_epoch is None else Counters()
+        entry = Entry(
+            version=state.version + 1,
+            time_ms=self._now_ms(),
+            remove=swap.remove["path"].to_pylist(),
+            add=added,
+            next_seq={**here.next_seq, **swap.next_seq},
+            open_base={**here.open_base, **swap.open_base},
+            batches=swap.batches,
+            consumers=None if swap.consumers is None else swap.consumers[1],
+            released=swap.sets_released,
+            epoch=swap.sets_epoch,
+            run=swap.metadata.get("run"),
+            metadata=swap.metadata,
+        )
+        try:
+            return self._log.append(entry, state)
+        except OSError as error:
+            raise self._failed(entry.version, error) from error
+
+    def _failed(self, version: int, error: OSError) -> RetentionError:
+        """What became of a log entry that could not be written."""
+        reason = reason_of(error)
+        try:
+            is_there = self._log.newest() >= version
+        except StorageError:
+            return CommitUnknownError(
+                f"stream {self.stream}: writing log entry {version} failed ({reason}), and whether it is there "
+                "cannot be seen now; look at the stream's history before anything else, and delete no file"
+            )
+        if is_there:
+            return CommitUnknownError(
+                f"stream {self.stream}: writing log entry {version} failed ({reason}), yet it is there; look at "
+                "the stream's history before anything else, and delete no file"
+            )
+        return RetentionError(
+            f"stream {self.stream}: log entry {version} could not be written ({reason}); nothing was changed; "
+            "free space or repair the disk, then try again"
+        )
+
+    def _settle(self, version: int) -> None:
+        """What follows a commit and may be left to the next run."""
+        state = self._places.finish_moves()
+        if state.version == version and state.wants_list:
+            self._log.write_list(state)

@@ -1,0 +1,161 @@
+"""A stream's newest state as the ledger has it, brought up to date by what the log has changed since."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.ports import Head, Later, Mark
+from retention.stores.checks import inventory as index
+from retention.stores.delta.log_diff import Changes
+from retention.stores.sidecar.inventory_cache import (
+    Block,
+    Ledger,
+    LedgerFiles,
+    LostError,
+    blocks_of,
+)
+
+Place = tuple[int, int]
+"""Partition and segment."""
+
+
+@dataclass(frozen=True)
+class LedgerOutlook:
+    """Implements `retention.ports.Outlook`."""
+
+    stream: str
+    ledger: Ledger
+    source: LedgerFiles
+    read: ReadCount
+    """What it cost to bring the ledger up to date."""
+
+    def head(self, files: int) -> Head | None:
+        """The oldest segments, with at least so many files; None if what is kept turns out to be damaged."""
+        blocks = self.ledger.blocks
+        if len({block.partition for block in blocks}) > 1:
+            files = sum(block.files for block in blocks)
+        count, taken = 0, 0
+        while count < files and taken < len(blocks):
+            count += blocks[taken].files
+            taken += 1
+        try:
+            rows = self.source.rows(blocks[:taken])
+        except LostError:
+            return None
+        rest = blocks[taken:]
+        later = Later(
+            segments=sum(block.segments for block in rest),
+            messages=sum(block.messages for block in rest),
+            bytes=sum(block.bytes for block in rest),
+        )
+        ledger = self.ledger
+        inventory = Inventory(
+            self.stream, ledger.table_id, ledger.mark.version, rows, ledger.counters, self.read
+        )
+        return Head(inventory, later)
+
+
+def first_ledger(inventory: Inventory, mark: Mark) -> tuple[Ledger, list[pa.Table]]:
+    """The ledger of a whole inventory, still without blocks, and what they are made of."""
+    counters = inventory.counters
+    ledger = Ledger(
+        mark,
+        inventory.table_id,
+        dict(counters.next_seq),
+        dict(counters.open_base),
+        (),
+        counters.epoch,
+    )
+    return ledger, blocks_of(inventory.files)
+
+
+def moved_on(ledger: Ledger, mark: Mark, changes: Changes, added: pa.Table) -> Ledger:
+    """The ledger's head at a later version: counters raised by the log, and by what the added files prove."""
+    logged = Counters(
+        _highest(ledger.next_seq, changes.counters["next_seq"]),
+        _highest(ledger.open_base, changes.counters["open_base"]),
+    )
+    proved = index.effective(logged, added)
+    return replace(
+        ledger,
+        mark=mark,
+        next_seq={**logged.next_seq, **proved.next_seq},
+        open_base={**logged.open_base, **proved.open_base},
+    )
+
+
+def changed_blocks(
+    ledger: Ledger,
+    changes: Changes,
+    added: pa.Table,
+    rows_of: Callable[[Sequence[Block]], pa.Table],
+    check: Callable[[pa.Table], None],
+) -> list[Block | pa.Table]:
+    """The ledger's blocks after some changes: those that nothing touches as they are, the others as tables.
+
+    Args:
+        ledger: the state before.
+        changes: what happened.
+        added: the added files with full statistics, shape `FILE_STATS`.
+        rows_of: reads blocks.
+        check: holds sorted rows against the storage rules.
+
+    Raises:
+        LostError: the changes do not fit the ledger; the table itself has to be asked.
+    """
+    firsts = [(block.partition, block.first_segment) for block in ledger.blocks]
+    leaving: defaultdict[int, set[str]] = defaultdict(set)
+    for path, place in (changes.removed | changes.passing).items():
+        leaving[_block_of(firsts, place)].add(path)
+    coming: defaultdict[int, list[int]] = defaultdict(list)
+    for number, place in enumerate(_places(added)):
+        coming[_block_of(firsts, place)].append(number)
+    pieces: list[Block | pa.Table] = list(ledger.blocks)
+    missed = set(changes.removed)
+    for at in sorted(leaving.keys() | coming.keys(), reverse=True):
+        rows = rows_of(ledger.blocks[at : at + 1])
+        new = added.take(pa.array(coming[at], pa.int64()))
+        gone = leaving[at] | set(new["path"].to_pylist())
+        going = pc.is_in(rows["path"], value_set=pa.array(sorted(gone), pa.string()))
+        missed -= set(rows["path"].filter(going).to_pylist())
+        rows = index.in_order(pa.concat_tables([rows.filter(pc.invert(going)), new]))
+        check(rows)
+        pieces[at : at + 1] = blocks_of(rows)
+    if missed:
+        raise LostError
+    _refuse_touching(pieces)
+    return pieces
+
+
+def _refuse_touching(pieces: Iterable[Block | pa.Table]) -> None:
+    """Blocks must stay ascending, and no sequence of one may reach into a later one's segments."""
+    before, reach = (-1, -1), -1
+    for piece in pieces:
+        if isinstance(piece, Block):
+            first, highest = (piece.partition, piece.first_segment), piece.max_seq
+        else:
+            first, highest = next(_places(piece)), pc.max(piece["max_seq"]).as_py()
+        if first[0] != before[0]:
+            reach = -1
+        if first <= before or reach >= first[1]:
+            raise LostError
+        before, reach = first, max(reach, highest)
+
+
+def _block_of(firsts: Sequence[Place], place: Place) -> int:
+    return max(bisect_right(firsts, place) - 1, 0)
+
+
+def _places(rows: pa.Table) -> Iterator[Place]:
+    return zip(rows["partition"].to_pylist(), rows["segment"].to_pylist(), strict=True)
+
+
+def _highest(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    return {key: max(one.get(key, 0), other.get(key, 0)) for key in one.keys() | other.keys()}

@@ -1,0 +1,105 @@
+"""Versions of a small document on an object store: commits of a Delta table without rows, each of which carries one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from retention.errors import DamagedError
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import failure
+from retention.stores.checks.exclusion import refuse_without_exclusion
+
+CHECKPOINT_EVERY = 10
+_LOG = "_delta_log"
+_RECORD = "record"
+_SHAPE = pa.schema([pa.field(_RECORD, pa.string())])
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_PROPERTIES = {"delta.logRetentionDuration": "interval 1 days"}
+"""Versions that are older, and that a checkpoint stands for, are deleted."""
+
+
+@dataclass(frozen=True)
+class CommitVersions:
+    """Implements `versioned_document.Versions`: of two commits of one version the store refuses the second."""
+
+    directory: str
+
+    def newest(self) -> tuple[str, int, bytes] | None:
+        """Location, number and content of the newest version; None: there is none."""
+        while numbers := self._numbers():
+            location = self._entry(numbers[-1])
+            entry = files.read_bytes(location)
+            if entry is not None:
+                return location, numbers[-1], _record(location, entry)
+        return None
+
+    def add(self, number: int, content: bytes) -> bool:
+        """Commit a version; False if a rival has come first."""
+        refuse_without_exclusion(self.directory)
+        options = files.storage_options()
+        try:
+            if number == 1:
+                DeltaTable.create(
+                    self.directory,
+                    _SHAPE,
+                    mode="ignore",
+                    configuration=_PROPERTIES,
+                    storage_options=options,
+                )
+            table = DeltaTable(self.directory, storage_options=options)
+            if table.version() != number - 1:
+                return False
+            table.create_write_transaction(
+                [],
+                "append",
+                _SHAPE,
+                partition_by=[],
+                commit_properties=CommitProperties(
+                    custom_metadata={_RECORD: content.decode()}, max_commit_retries=0
+                ),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError:
+            # A lost answer makes our own commit look like a rival's: what it carries tells.
+            entry = files.read_bytes(self._entry(number))
+            return entry is not None and _record(self._entry(number), entry) == content
+        except (DeltaError, OSError) as error:
+            raise failure(self.directory, error) from error
+        reached(Step.CONSUMER_WRITTEN)
+        return True
+
+    def tidy(self) -> None:
+        """Write a checkpoint now and then, and delete what lies behind it for a day."""
+        numbers = self._numbers()
+        if numbers and numbers[-1] % CHECKPOINT_EVERY == 0:
+            table = DeltaTable(self.directory, storage_options=files.storage_options())
+            table.create_checkpoint()
+            table.cleanup_metadata()
+            reached(Step.CONSUMER_TIDIED)
+
+    def _numbers(self) -> list[int]:
+        """Those of versions that carry a document: the first only makes the table."""
+        names = files.names(files.join(self.directory, _LOG))
+        found = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return sorted(int(name) for name in found if name.isdigit() and int(name) > 0)
+
+    def _entry(self, number: int) -> str:
+        return files.join(self.directory, _LOG, f"{number:020d}.json")
+
+
+def _record(location: str, entry: bytes) -> bytes:
+    try:
+        lines = map(json.loads, entry.splitlines())
+        said = next(line["commitInfo"][_RECORD] for line in lines if "commitInfo" in line)
+        return str(said).encode()
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        raise DamagedError(
+            f"{location}: this version of a document cannot be read ({error!r}); nothing was changed; restore it from "
+            "a copy"
+        ) from error

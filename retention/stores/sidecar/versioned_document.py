@@ -1,0 +1,89 @@
+"""One small document as a log of whole versions: the newest is valid, and rivals exclude each other from the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+
+KEPT = 10
+"""So many of the newest versions stay: who is reading one while others write finds it still."""
+_DIGITS = 20
+
+
+class Versions(Protocol):
+    """The log of one document."""
+
+    @property
+    def directory(self) -> str:
+        """Where it lies."""
+        ...
+
+    def newest(self) -> tuple[str, int, bytes] | None:
+        """Location, number and content of the newest version; None: there is none."""
+        ...
+
+    def add(self, number: int, content: bytes) -> bool:
+        """Create a version, the first one being 1; False if a rival has come first, or may have."""
+        ...
+
+    def tidy(self) -> None:
+        """Delete versions that nobody needs any more."""
+        ...
+
+
+def versions_in(directory: str) -> Versions:
+    """The versions that lie in a directory, which need not exist."""
+    if files.is_remote(directory):
+        # deltalake is loaded only where nothing else excludes rivals.
+        from retention.stores.sidecar.versioned_delta import CommitVersions
+
+        return CommitVersions(directory)
+    return FileVersions(directory)
+
+
+@dataclass(frozen=True)
+class FileVersions:
+    """Numbered local files, each created if absent; old ones are deleted, the lowest first."""
+
+    directory: str
+
+    def newest(self) -> tuple[str, int, bytes] | None:
+        """Location, number and content of the newest version; None: there is none."""
+        while numbers := self._numbers():
+            location = self._place(numbers[-1])
+            content = files.read_bytes(location)
+            if content is not None:
+                return location, numbers[-1], content
+        return None
+
+    def add(self, number: int, content: bytes) -> bool:
+        """Create a version; False if a rival has come first, or may have.
+
+        A number that was used and deleted again can be created a second time, by one who stood still in between. Then
+        newer versions are there, for the newest is never deleted: only what is the newest behind its creation counts.
+        """
+        if not files.create_if_absent(self._place(number), content):
+            return False
+        reached(Step.CONSUMER_WRITTEN)
+        return self._numbers()[-1] == number
+
+    def tidy(self) -> None:
+        """Delete what lies behind the newest versions."""
+        files.delete(self._place(number) for number in self._numbers()[:-KEPT])
+        reached(Step.CONSUMER_TIDIED)
+
+    def _numbers(self) -> list[int]:
+        """What is there, ascending; a listing may come late, so what follows it is asked for by name."""
+        names = (name.partition(".")[0] for name in files.names(self.directory))
+        numbers = sorted(int(name) for name in names if len(name) == _DIGITS and name.isdigit())
+        following = (numbers[-1] if numbers else 0) + 1
+        while files.length(self._place(following)) is not None:
+            numbers.append(following)
+            following += 1
+        return numbers
+
+    def _place(self, number: int) -> str:
+        return files.join(self.directory, f"{number:0{_DIGITS}d}.json")

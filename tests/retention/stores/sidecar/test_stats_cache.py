@@ -1,0 +1,84 @@
+"""The statistics cache: what it finds, what it forgets, how it stays small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from retention.datafile import parquet
+from retention.stores.layout import Layout
+from retention.stores.sidecar import stats_cache
+from retention.stores.sidecar.stats_cache import StatisticsCache
+from schemas.files import LOGGED_FILES
+
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+
+
+def stats(path: str, modified_ms: int = NOW_MS, file_bytes: int = 100) -> pa.Table:
+    numbers = dict.fromkeys(("min_ts_ns", "max_ts_ns", "first_ts_ns", "last_ts_ns"), 5)
+    counts = dict.fromkeys(("never", "deadlines", "markers"), 0)
+    row = {
+        "path": path,
+        "partition": 0,
+        "segment": 1,
+        "file_bytes": file_bytes,
+        "modified_ms": modified_ms,
+        "messages": 1,
+        "bytes": 9,
+        "min_seq": 1,
+        "max_seq": 1,
+        "in_time_order": True,
+    }
+    return parquet.stats_table([row | numbers | counts])
+
+
+def logged(*tables: pa.Table) -> pa.Table:
+    return pa.concat_tables(tables).select(LOGGED_FILES.names)
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> StatisticsCache:
+    return StatisticsCache(Layout(str(tmp_path), "ORDERS"), lambda: NOW_MS * 1_000_000)
+
+
+def test_only_the_very_same_file_is_known(known: StatisticsCache) -> None:
+    known.add(stats("a"))
+    known.add(stats("b"))
+    live = logged(stats("b", file_bytes=101), stats("a"), stats("c"))
+    found, missing = known.match(live)
+    assert found.equals(stats("a"))
+    assert missing["path"].to_pylist() == ["b", "c"]
+
+
+def test_a_path_is_known_by_the_row_of_that_very_file_among_several(tmp_path: Path) -> None:
+    times = iter((2, 1))
+    known = StatisticsCache(Layout(str(tmp_path), "ORDERS"), lambda: next(times))
+    known.add(stats("a", modified_ms=7))
+    known.add(stats("a", modified_ms=6))
+    assert known.match(logged(stats("a", modified_ms=7)))[0].num_rows == 1
+    assert known.match(logged(stats("a", modified_ms=6)))[0].num_rows == 1
+    assert known.match(logged(stats("a", modified_ms=5)))[0].num_rows == 0
+
+
+def test_an_empty_cache_knows_nothing(known: StatisticsCache) -> None:
+    found, missing = known.match(logged(stats("a")))
+    assert (found.num_rows, missing.num_rows) == (0, 1)
+    assert known.match(LOGGED_FILES.empty_table())[0].num_rows == 0
+
+
+def test_many_files_become_one_that_keeps_live_and_young_rows(
+    tmp_path: Path, known: StatisticsCache
+) -> None:
+    old = NOW_MS - 2 * DAY_MS
+    live = stats("live", modified_ms=old)
+    tables = [live, stats("gone", modified_ms=old), stats("staged", modified_ms=NOW_MS)]
+    for number in range(stats_cache.MERGE_ABOVE + 1):
+        known.add(tables[number % 3])
+    known.tidy(lambda: live)
+    assert len(list((tmp_path / "_retention" / "stats").iterdir())) == 1
+    found, missing = known.match(logged(*tables))
+    assert found["path"].to_pylist() == ["live", "staged"]
+    assert missing["path"].to_pylist() == ["gone"]
