@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retention.consuming.consumer import BatchConsumer
+from retention.context.context import OpenedStream
 from retention.core.units import parse_instant
 from retention.engines.choice import EngineName, Engines
 from retention.formats.jsonl import opened_lines
-from retention.opened import OpenedStream
+from retention.history.runs import history_of
 from retention.passes.asked import explain_asked
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.history import history_of
 from retention.passes.plan import Plan
 from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream

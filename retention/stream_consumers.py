@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
+from retention.context.context import OpenedStream
 from retention.engines.choice import EngineName, Engines
 from retention.errors import RefusedError, UsageError
 from retention.formats.ack_logs import open_log
-from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer, put_consumers
 from retention.passes.folding import FoldedLog, fold_logs
 from retention.passes.topics import refuse_consumers_of_topic

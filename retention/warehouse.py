@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, no_such_stream
+from retention.context.context import OpenedStream
 from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.core.run_names import started_ns
 from retention.core.subjects import TABLES, name_of_path, path_name
@@ -20,12 +21,11 @@ from retention.core.units import parse_instant
 from retention.engines.choice import EngineName, Engines
 from retention.errors import UsageError
 from retention.errors.printable import visible
-from retention.opened import OpenedStream
+from retention.history.report import Report
+from retention.history.runs import history_of
 from retention.passes.guards import Guards
-from retention.passes.history import history_of
 from retention.passes.plan import Plan
 from retention.passes.planning import plan_stream
-from retention.passes.report import Report
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run

@@ -21,7 +21,7 @@ from pyarrow import csv
 from retention import open_warehouse
 from retention.config.describe import explain_stream
 from retention.core.units import format_instant, format_size
-from retention.passes.report import Report
+from retention.history.report import Report
 from retention.stream import Stream
 from retention.views.display import groups_of, plan_headline, segments_text
 from retention.views.messages import Selection

@@ -19,9 +19,9 @@ from retention.core.outcomes import Outcome
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.history.report import Report
     from retention.passes.guards import Guards
     from retention.passes.plan import Plan
-    from retention.passes.report import Report
     from retention.warehouse import Warehouse
 
 What = Annotated[

@@ -71,7 +71,7 @@ def put_outcomes(
     if settings.format == "table":
         put_report(line for one in outcomes if one.value for line in told(one.value))
         return
-    from retention.passes.report import document
+    from retention.history.report import document
 
     entries = [entry(outcome) for outcome in outcomes]
     put_json(settings, document(instant, entries), entries)

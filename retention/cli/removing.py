@@ -16,8 +16,8 @@ from retention.core.outcomes import Outcome, one_by_one
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.history.report import Report
     from retention.passes.plan import Plan
-    from retention.passes.report import Report
     from retention.rules.requests import Request
     from retention.warehouse import Warehouse
 

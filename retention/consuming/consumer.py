@@ -26,8 +26,8 @@ from retention.consuming.choosing import answer_request, request_of
 from retention.consuming.messages import Message, Messages, gaps_of, given
 from retention.consuming.record import Recorded
 from retention.consuming.upcoming import Upcoming, upcoming
+from retention.context.context import OpenedStream
 from retention.core.units import parse_duration
-from retention.opened import OpenedStream
 from retention.passes.editing import delete_consumer
 from retention.passes.topics import refuse_consumers_of_topic
 

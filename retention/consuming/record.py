@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from retention.config.consumer import ConsumerConfig, resolved
 from retention.consumers.state import ConsumerState
+from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.errors import BusyError, RefusedError
-from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable, no_consumer

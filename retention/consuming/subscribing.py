@@ -8,8 +8,8 @@ from collections.abc import Collection
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
 from retention.consuming.consumer import BatchConsumer
+from retention.context.context import OpenedStream
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.passes.editing import put_consumers
 from retention.passes.topics import refuse_consumers_of_topic
 from retention.stores.consumer_table import ConsumerTable

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.delivery_state import Numbers
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
 from retention.datafile.segment_writer import PARTITION
-from retention.opened import OpenedStream
 from retention.views.latest import picked
 from retention.views.messages import files_of_span
 from schemas.messages import FILE_COLUMNS

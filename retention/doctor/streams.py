@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from retention.context.context import OpenedStream
 from retention.core.units import DAY, format_instant
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.passes.interests import audience_of
 from retention.passes.orphans import orphans
 from retention.storage import files

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.engines.s3a import for_spark, reaching
-from retention.opened import OpenedStream
 from retention.storage import files
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 

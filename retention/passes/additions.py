@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import locate
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import complete
 from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError
-from retention.opened import OpenedStream
 from retention.passes.plan import Plan
-from retention.passes.position import locate
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers

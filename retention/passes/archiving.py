@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.datafile.parquet import damaged, open_messages
 from retention.engines.choice import Engines
 from retention.errors import VerificationError
-from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.rules import RULES
 from retention.storage import files

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.subjects import matches
-from retention.opened import OpenedStream
 from retention.passes.explain import Explanation, find
 from retention.passes.explain_topic import explain_removal
 from retention.passes.plan import Plan

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.units import SECOND
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError
-from retention.opened import OpenedStream
+from retention.history.report import Report
+from retention.history.runs import History
 from retention.passes.additions import Additions, stage_additions
 from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
-from retention.passes.history import History
 from retention.passes.keeping_ids import keep_ids_of
 from retention.passes.offsets import keep_asked
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned
 from retention.passes.recording import Recorded, next_record
-from retention.passes.report import Report
 from retention.passes.settling import basis
 from retention.passes.undo_records import keep_for_undo
 from retention.passes.verify import check_pins

@@ -13,9 +13,9 @@ from retention.config.consumer import ConsumerConfig, resolved
 from retention.consumers.configured import listed_consumers
 from retention.consumers.expiry import in_use
 from retention.consumers.state import ConsumerState
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.passes.starting import state_at_start
 from retention.stores.consumer_table import Change, ConsumerRecord
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from retention.context.context import OpenedStream
 from retention.core.spans import Array
-from retention.opened import OpenedStream
 from retention.passes.held import HeldSegments
 from retention.passes.held_segments import held_segments
 from retention.passes.plan import empty_plan

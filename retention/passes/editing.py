@@ -9,8 +9,8 @@ from functools import partial
 
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState
+from retention.context.context import OpenedStream
 from retention.errors import BusyError, StalePlanError
-from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.declared import declared
 from retention.passes.interests import is_expired, pins_of

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from retention.context.context import OpenedStream
 from retention.errors import BusyError
-from retention.opened import OpenedStream
 from retention.rules.requests import Delete, Request, from_json
 from retention.storage import files
 from retention.storage.crash_points import Step, reached

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.holding import hold_of
 from retention.passes.interests import audience_of

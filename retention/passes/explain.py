@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, joined, spans_of
 from retention.engines.choice import Engines
 from retention.errors import UsageError
-from retention.opened import OpenedStream
 from retention.passes.arithmetic import IN_KEPT_SEGMENT, Facts, arithmetic, sentence
 from retention.passes.exchange import fetched
 from retention.passes.holding import missing_of

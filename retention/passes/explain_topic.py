@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
 from retention.datafile import parquet
 from retention.errors import UsageError
-from retention.opened import OpenedStream
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
 from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of

@@ -14,16 +14,16 @@ from retention.consumers.ack_gaps import Numbers
 from retention.consumers.ack_subject import ACKS, Malformed, together
 from retention.consumers.expiry import in_use
 from retention.consumers.state import ConsumerState, contradictions
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack_log import AckLog, LogSlice, Parsed, parse_slice
-from retention.opened import OpenedStream
 from retention.passes.editing import edit_declared
 from retention.passes.interests import interest_of
 from retention.passes.log_places import place_at_end, refuse_another_log, rows_folded
 from retention.passes.matching import matching_seqs
-from retention.passes.position import next_seq
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 PIECE_ROWS = 2_000_000

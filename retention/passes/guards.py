@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from retention.context.context import OpenedStream
 from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
-from retention.opened import OpenedStream
-from retention.passes.history import History
+from retention.history.runs import History
 from retention.passes.plan import Plan
 from retention.passes.topics import OFFSETS, topic_of
 from retention.ports import Snapshot

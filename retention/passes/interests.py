@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from retention.config.checks.consumer_filters import filters_of
 from retention.consumers.expiry import is_over
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory
-from retention.opened import OpenedStream
 from retention.passes.audience import Audience, Pin
 from retention.passes.declared import declared
-from retention.passes.position import next_seq
 from retention.passes.unsound import refuse_unsound
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import younger
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
-from retention.opened import OpenedStream
 from retention.passes.plan import Plan
-from retention.passes.position import Position
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.parallel import in_threads

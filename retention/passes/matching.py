@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.ack_gaps import Numbers
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.datafile.parquet import read_columns
-from retention.opened import OpenedStream
 from retention.rules.jetstream.interest import Interest
 
 

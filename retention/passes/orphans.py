@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
-from retention.opened import OpenedStream
+from retention.history.runs import history_of
 from retention.passes.exchange import DIRECTORY
-from retention.passes.history import history_of
 from retention.storage import files
 from retention.stores import consumer_table, offset_table
 from retention.stores.layout import Layout

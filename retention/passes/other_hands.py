@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, VerificationError
-from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.stores.checks import swap

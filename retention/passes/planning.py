@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.engines.choice import Engines
-from retention.opened import OpenedStream
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.audience import Audience
 from retention.passes.exchange import beyond_limit
@@ -21,7 +22,6 @@ from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of
 from retention.passes.interests import audience_of
 from retention.passes.left import Left, untouched
 from retention.passes.plan import Plan, SegmentCounts, empty_plan
-from retention.passes.position import next_seq
 from retention.passes.probe import Rows
 from retention.passes.releasing import left_by_consumers
 from retention.passes.topic_due import plan_topic

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.engines.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
-from retention.opened import OpenedStream
 from retention.storage import files
 
 

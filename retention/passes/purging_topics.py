@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from retention.opened import OpenedStream
+from retention.context.context import OpenedStream
 from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
 from retention.passes.topics import was_written_to

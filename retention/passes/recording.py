@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Claim, DataFile, ReadCount
 from retention.core.seq_ranges import joined
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import Copied
 from retention.engines.choice import Engines
-from retention.opened import OpenedStream
 from retention.passes.plan import Plan
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot

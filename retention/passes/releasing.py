@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy, Unmatched
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import counted, row_stats
 from retention.datafile.subject_digest import count_subjects
 from retention.engines.choice import Engines
-from retention.opened import OpenedStream
 from retention.passes.left import Left, untouched
 from retention.passes.probe import Rows
 from retention.rules import RULES

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq, next_seq_without_table
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, spans_of
 from retention.engines.choice import Engines
 from retention.errors import UsageError
-from retention.opened import OpenedStream
 from retention.passes.deleting_segments import plan_delete_segments
 from retention.passes.guards import check_allowed
 from retention.passes.left import untouched
 from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
-from retention.passes.position import next_seq, next_seq_without_table
 from retention.passes.probe import Rows
 from retention.passes.purging_topics import plan_purge_topic
 from retention.passes.verdicts import make_removal

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.run_names import parsed
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
-from retention.opened import OpenedStream
-from retention.passes.history import UNKNOWN, History, history_of
+from retention.history.runs import UNKNOWN, History, history_of
 from retention.passes.settling import settle_interrupted
 from retention.stores.lease import lease
 

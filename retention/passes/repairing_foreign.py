@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from retention.context.context import OpenedStream
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.passes.settling import settle_interrupted
 from retention.stores.layout import Layout
 from retention.stores.lease import lease

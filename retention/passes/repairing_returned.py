@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import Copied, Copy, copy_without
@@ -23,8 +24,7 @@ from retention.errors import (
     StalePlanError,
     VerificationError,
 )
-from retention.opened import OpenedStream
-from retention.passes.history import REPAIR, History, history_of
+from retention.history.runs import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Returned, Snapshot, Swap

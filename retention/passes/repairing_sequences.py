@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.state import up_to
+from retention.context.context import OpenedStream
 from retention.core.inventory import Counters, DataFile
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import Copy, copy_without
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
-from retention.opened import OpenedStream
-from retention.passes.history import REPAIR, History, history_of
+from retention.history.runs import REPAIR, History, history_of
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap

@@ -7,9 +7,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
-from retention.opened import OpenedStream
+from retention.history.report import Report
+from retention.history.runs import History, history_of
 from retention.passes.audience import Pin
 from retention.passes.carrying import Work, carry_out, pinned, report_of
 from retention.passes.editing import delete_expired, delete_pinned, edit_declared
@@ -22,12 +24,10 @@ from retention.passes.guards import (
     check_policy,
     check_update,
 )
-from retention.passes.history import History, history_of
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
 from retention.passes.removal import plan_removal
-from retention.passes.report import Report
 from retention.passes.sealing import check_whole, seal_aged
 from retention.passes.settling import settle_interrupted
 from retention.rules.iggy.delete_segments import DeleteSegments

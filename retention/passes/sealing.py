@@ -6,12 +6,12 @@ import uuid
 
 import numpy as np
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.layout.topic_segment_roll import is_aged
-from retention.opened import OpenedStream
 from retention.passes.plan import Plan
 from retention.passes.topics import segments_of
 from retention.ports import Snapshot, Swap

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState, new_state, with_lasts
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
-from retention.opened import OpenedStream
-from retention.passes.position import next_seq
 
 
 def state_at_start(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.opened import OpenedStream
 from retention.passes.audience import Pin, pins_as_json
 from retention.passes.held import HeldSegments
 from retention.passes.plan import Plan, SegmentCounts, empty_plan

@@ -10,18 +10,18 @@ import numpy as np
 from retention.config.discovery import CONFIG_NAME
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import with_floors
 from retention.core.inventory import Inventory
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import UsageError
+from retention.history.runs import history_of
 from retention.layout.topic_segment_roll import is_aged
-from retention.opened import OpenedStream
 from retention.passes.audience import Pin
 from retention.passes.held_segments import held_segments
-from retention.passes.history import history_of
 from retention.passes.plan import Plan
-from retention.passes.position import with_floors
 from retention.passes.verdicts import make_topic_plan, segment_numbers
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES

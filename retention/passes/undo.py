@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.errors import ForeignRowsError, RefusedError, UsageError
-from retention.opened import OpenedStream
-from retention.passes.history import REPAIR, UNKNOWN, History, history_of
+from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.passes.offsets import forget_asked
 from retention.passes.other_hands import (
     Undoing,

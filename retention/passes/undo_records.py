@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.file_records import judge_files
 from retention.errors import DamagedError, RefusedError
-from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached

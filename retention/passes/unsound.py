@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from retention.config.checks.consumer_filters import filters_of, has_look_alike
 from retention.config.checks.workqueue import doubly_taken
 from retention.consumers.state import contradictions
+from retention.context.context import OpenedStream
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.stores.consumer_table import ConsumerRecord
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from retention.config.checks.consumer_filters import filters_of
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
-from retention.opened import OpenedStream
 from retention.passes.interests import interest_of
 from retention.passes.left import untouched
 from retention.passes.probe import read_span

@@ -8,9 +8,9 @@ from typing import Any
 
 from retention.core.units import format_size
 from retention.errors.printable import visible
+from retention.history.report import Report
 from retention.passes.explain import Explanation
 from retention.passes.plan import Plan
-from retention.passes.report import Report
 from retention.views.display import (
     MOST_GROUPS,
     bucket_text,

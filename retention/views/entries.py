@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from retention.core.outcomes import Outcome, failed
 
 if TYPE_CHECKING:
+    from retention.history.report import Report
     from retention.passes.bounds import Estimate
     from retention.passes.plan import Plan
-    from retention.passes.report import Report
 
 _NOTHING: dict[str, Any] = {
     "stream": None,

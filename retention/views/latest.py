@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core import kv
 from retention.core.payload_preview import preview
 from retention.core.spans import spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import format_instant
 from retention.datafile.row_groups import pick_rows
-from retention.opened import OpenedStream
 from retention.ports import Store
 from retention.views.messages import check_filter, files_of_span
 from schemas.files import FILE_STATS, SUBJECT_COUNTS

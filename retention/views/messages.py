@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.datafile.parquet import read_columns
 from retention.datafile.row_groups import merged, rows_in_order
 from retention.errors import UsageError
-from retention.opened import OpenedStream
 from retention.ports import Store
 from schemas.messages import FILE_COLUMNS, MESSAGES
 

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from retention.config.server_json import server_config
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import locate, next_seq_without_table
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.units import format_instant
@@ -22,8 +24,6 @@ from retention.formats.nats_backup import (
     Totals,
     write_backup,
 )
-from retention.opened import OpenedStream
-from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import refuse_topic
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerTable

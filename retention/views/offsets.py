@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
-from retention.opened import OpenedStream
 from retention.passes.offsets import offsets_of, stored_offset
 from retention.stores.offset_table import Reader, StoredOffset
 

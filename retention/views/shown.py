@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retention.opened import OpenedStream
+from retention.context.context import OpenedStream
+from retention.history.report import Report
 from retention.passes.explain import Explanation
-from retention.passes.report import Report
 from retention.views.display import explanation_text, report_text, state_text
 from retention.views.display_html import (
     explanation_html,

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.config.topic import TopicConfig
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import locate, next_seq_without_table
 from retention.core import kv
 from retention.core.inventory import Inventory
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.estimate import bounded
 from retention.passes.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.passes.left import untouched
 from retention.passes.planning import decide
-from retention.passes.position import locate, next_seq_without_table
 from retention.passes.topics import look_at_topic
 from retention.views.latest import last_seqs, picked
 from retention.views.topic_state import TopicState, topic_state_of

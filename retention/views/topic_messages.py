@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.payload_preview import preview
 from retention.core.units import format_instant
 from retention.formats.iggy import user_headers
 from retention.formats.jsonl import message_lines
-from retention.opened import OpenedStream
 from retention.views.messages import Selection, read_messages
 from schemas.messages import MESSAGES
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from retention.config.topic import TopicConfig, TopicStream
+from retention.context.context import OpenedStream
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.opened import OpenedStream
 from retention.passes.held import HeldSegments
 from retention.passes.topics import TopicLook
 from retention.passes.verdicts import segment_numbers

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from retention.opened import OpenedStream
-from retention.passes.position import with_floors
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import with_floors
 from retention.passes.topics import segments_of, topic_of
 from retention.views.partition_counts import PartitionCounts, no_counts, partition_counts
 

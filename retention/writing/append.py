@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from retention.config import StreamConfig
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position, locate
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
 from retention.datafile.row_groups import merged, rows_in_order
@@ -25,8 +27,6 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.opened import OpenedStream
-from retention.passes.position import Position, locate
 from retention.passes.topics import refuse_topic
 from retention.ports import Snapshot, Swap
 from retention.stores.lease import lease

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES
 from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
 from retention.datafile.rewrite import Copied, Copy, surviving
 from retention.engines.choice import Engines
 from retention.errors import CommitUnknownError, DamagedError
-from retention.opened import OpenedStream
 from retention.passes.archiving import digest_of
 from retention.storage.crash_points import Step, reached
 from retention.writing.from_archives import Archive, Part

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position
 from retention.datafile.segment_writer import Staged, Staging
-from retention.opened import OpenedStream
-from retention.passes.position import Position
 from retention.writing.append import Appended, append, refuse_topic_of
 from retention.writing.identity import BatchIdentity, MicroBatch
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
 from retention.core.subjects import path_name
 from retention.datafile.parquet import read_columns
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.opened import OpenedStream
 from retention.storage import files
 from retention.stores.archive_manifest import (
     ArchivedFile,

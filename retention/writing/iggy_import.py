@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from retention.context.context import OpenedStream
 from retention.datafile import parquet
 from retention.engines.choice import Engines
 from retention.errors import (
@@ -21,8 +22,7 @@ from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.source import opened as opened_log
 from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.passes.topics import topic_of
 from retention.ports import Snapshot, Swap
 from retention.storage.crash_points import Step, reached

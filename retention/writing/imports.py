@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from retention.consumers.expiry import in_use
 from retention.consumers.state import from_json
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position, first_of
 from retention.core import message_rows
 from retention.core.subjects import is_valid_name
 from retention.datafile.segment_writer import Staged, Staging, stage_rows
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats_backup import Backup, read_backup
-from retention.opened import OpenedStream
-from retention.passes.position import Position, first_of
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

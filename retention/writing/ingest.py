@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.errors import RefusedError, UsageError
-from retention.opened import OpenedStream
 from retention.storage import files
 from retention.writing.append import Appended
 from retention.writing.frames import Append, append_frame, micro_batch

@@ -10,10 +10,10 @@ from itertools import repeat
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position
 from retention.core.message_rows import younger
 from retention.datafile.parquet import read_columns
-from retention.opened import OpenedStream
-from retention.passes.position import Position
 from retention.ports import Store
 from retention.stores.kept_ids import KeptIds
 from retention.stores.layout import Layout

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from retention.context.context import OpenedStream
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.writing.origin import Origin
 from retention.writing.resuming import next_seq_of
 from retention.writing.taking import Taken, Taking

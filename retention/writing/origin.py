@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.config.nested import StreamSource
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import locate
 from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
@@ -21,8 +23,6 @@ from retention.core.units import parse_instant
 from retention.datafile.parquet import read_columns
 from retention.datafile.row_groups import merged
 from retention.errors import RefusedError, UsageError
-from retention.opened import OpenedStream
-from retention.passes.position import locate
 from retention.passes.topics import refuse_topic
 from retention.writing.append import refuse_topic_of
 from retention.writing.rollups import asks_to_roll_up

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.choice import Engines
-from retention.opened import OpenedStream
+from retention.history.runs import history_of
 from retention.passes.archiving import Leaving, archive
 from retention.passes.guards import check_update
-from retention.passes.history import history_of
 from retention.passes.keeping_ids import keep_ids
 from retention.passes.settling import basis, settle_interrupted
 from retention.passes.undo_records import keep_for_undo

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq, with_floors
 from retention.core.inventory import NO_RANGES, Claim, Inventory
 from retention.engines.choice import Engines
 from retention.errors import (
@@ -20,10 +22,8 @@ from retention.errors import (
     StalePlanError,
     UsageError,
 )
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.passes.planning import plan_pass
-from retention.passes.position import next_seq, with_floors
 from retention.passes.settling import basis
 from retention.passes.topics import was_written_to
 from retention.passes.undo import RESTORE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import locate, next_seq_without_table
 from retention.core.inventory import Counters
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
-from retention.passes.position import locate, next_seq_without_table
 from retention.writing.origin import Origin, View
 
 

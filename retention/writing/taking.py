@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position
 from retention.datafile.segment_writer import Staged, Staging, numbered, stage_rows
 from retention.errors import RetentionError
-from retention.opened import OpenedStream
-from retention.passes.position import Position
 from retention.writing.admission import Admission, Stalled
 from retention.writing.append import Appended, append
 from retention.writing.carried import mirrored, sourced

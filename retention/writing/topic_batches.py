@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.topic_tail import TURN, TopicPosition
 from retention.core.spans import Array
 from retention.core.units import MICROSECOND
 from retention.datafile import parquet
@@ -19,7 +20,6 @@ from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch
-from retention.passes.partitions import TURN, TopicPosition
 from retention.ports import Snapshot
 from retention.writing.append import Appended, Draft
 from retention.writing.iggy_rows import completed

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
+from retention.context.topic_tail import TopicPosition, locate_topic
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
@@ -18,8 +20,6 @@ from retention.formats.iggy.messages import halves_of
 from retention.formats.iggy.user_headers import parse
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch
-from retention.opened import OpenedStream
-from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
 from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.identity import BatchIdentity

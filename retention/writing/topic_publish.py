@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
+from retention.context.topic_tail import TopicPosition, locate_topic
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
@@ -17,8 +19,6 @@ from retention.formats.iggy.lines import parse_sent
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.partitioner import addresses
 from retention.layout.topic_segment_roll import with_headers
-from retention.opened import OpenedStream
-from retention.passes.partitions import TopicPosition, locate_topic
 from retention.passes.topics import topic_of
 from retention.writing.append import Draft, append_drafts
 from retention.writing.door import Answers

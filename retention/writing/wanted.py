@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from retention.config.checks.consumer_filters import filters_of, has_look_alike
+from retention.context.context import OpenedStream
 from retention.core.subjects import matching_mask
-from retention.opened import OpenedStream
 from retention.ports import Snapshot
 from retention.stores.consumer_table import ConsumerTable
 

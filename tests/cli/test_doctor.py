@@ -18,7 +18,7 @@ from retention.cli.main import app
 from retention.consumers.state import new_state
 from retention.doctor import machine, place
 from retention.doctor.machine import TESTED
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.checks import capability_probe

@@ -16,9 +16,9 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from retention.consumers.state import Position
+from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.run import apply_now
 from retention.stream_consumers import StreamConsumers

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import RetentionError
-from retention.opened import OpenedStream
 from retention.passes.run import remove_now
 from retention.rules.requests import delete_request, purge_request
 from retention.views.state import held_by

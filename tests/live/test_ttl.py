@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.core import headers
 from retention.core.units import SECOND
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
 from retention.writing.publish import publish
 from schemas.messages import NEVER
 from tests.support.nats_oracle import Message, Nats, ServerError, server

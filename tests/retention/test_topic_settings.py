@@ -14,8 +14,8 @@ from retention.core.iggy_units import UNLIMITED
 from retention.core.outcomes import Outcome
 from retention.core.topic_policy import Profile
 from retention.errors import ConfigError, DamagedError, StalePlanError
+from retention.history.report import Report
 from retention.passes.planfile import load_plans
-from retention.passes.report import Report
 from retention.stores.topic_settings import kept_settings
 from retention.topic import Topic
 from retention.warehouse import open_warehouse

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from retention.doctor.streams import check_stream
 from retention.errors import DamagedError, UsageError
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.storage.checksum import checked, unchecked
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import KINDS

@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from retention.errors import UsageError
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.passes.orphans import orphans
 from retention.passes.planfile import load_plans, save_plans
 from retention.storage import files

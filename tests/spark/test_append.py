@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.core.message_rows import complete
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError, UsageError, VerificationError
-from retention.opened import OpenedStream
 from retention.writing.append import append_rows
 from retention.writing.frames import append_frame, streaming_sink
 from retention.writing.identity import BatchIdentity

@@ -24,7 +24,7 @@ from tests.support.topics import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from retention.opened import OpenedStream
+    from retention.context.context import OpenedStream
 
 pytestmark = pytest.mark.spark
 Act = Callable[..., Any]

@@ -22,17 +22,17 @@ import pyarrow.dataset
 from deltalake import DeltaTable, TableFeatures
 
 from retention.consumers.state import from_json
+from retention.context.stream_tail import Position, locate
+from retention.context.topic_tail import TURN
 from retention.core.message_rows import complete, sizes
 from retention.datafile.parquet import stats_table, write_messages
 from retention.datafile.segment_writer import Staged, Staging, numbered
 from retention.engines.choice import Engines
 from retention.errors import UsageError
 from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.history.runs import history_of
 from retention.passes.archiving import digest_of
-from retention.passes.history import history_of
 from retention.passes.orphans import orphans
-from retention.passes.partitions import TURN
-from retention.passes.position import Position, locate
 from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments

@@ -19,8 +19,8 @@ from retention.core.inventory import Counters
 from retention.datafile.parquet import write_messages
 from retention.engines import local
 from retention.errors import RetentionError
+from retention.history.runs import history_of
 from retention.passes.editing import delete_consumer, edit
-from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.context.context import OpenedStream
 from retention.core.message_rows import complete
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.choice import EngineName
-from retention.opened import OpenedStream
 from retention.ports import Swap
 from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.config.stream import StreamConfig
+from retention.context.context import OpenedStream
 from retention.core.inventory import CONSUMERS, RELEASED, Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.errors import ConflictError
-from retention.opened import OpenedStream
 from retention.ports import Mark, Returned, Snapshot, Swap
 from retention.stores.checks.inventory import in_order
 from retention.stores.row_tombstones import Released

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from retention.context.context import OpenedStream
 from retention.core.policy import HoldRule, Policy
 from retention.engines.choice import Engines
 from retention.errors import RefusedError, StalePlanError
-from retention.opened import OpenedStream
 from retention.passes.audience import Audience
 from retention.passes.editing import delete_consumer
 from retention.passes.explain import explain

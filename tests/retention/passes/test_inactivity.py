@@ -13,9 +13,9 @@ from retention.consumers.expiry import in_use, is_over, threshold_of
 from retention.consumers.state import new_state
 from retention.engines.choice import Engines
 from retention.errors import StalePlanError, UsageError
+from retention.history.runs import history_of
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.history import history_of
 from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan

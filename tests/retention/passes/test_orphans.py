@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
+from retention.context.context import OpenedStream
+from retention.history.runs import history_of
 from retention.passes.orphans import orphans
 from retention.storage import files
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with

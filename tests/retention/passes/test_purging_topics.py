@@ -14,7 +14,7 @@ from retention.datafile.segment_writer import numbered
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats_backup import RAW_ROWS
-from retention.passes.history import history_of
+from retention.history.runs import history_of
 from retention.passes.planfile import load_plans
 from retention.passes.run import remove_now
 from retention.ports import Swap

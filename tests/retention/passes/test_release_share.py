@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
-from retention.opened import OpenedStream
-from retention.passes import history
+from retention.history import runs
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
 from retention.passes.planfile import load_plans, save_plans
@@ -57,7 +57,7 @@ def seqs(opened: OpenedStream) -> list[int]:
 
 def history_of(opened: OpenedStream) -> list[dict[str, Any]]:
     """The outcomes of a stream's runs, newest first."""
-    return list(history.history_of(opened.warehouse, opened.name).outcomes())
+    return list(runs.history_of(opened.warehouse, opened.name).outcomes())
 
 
 def paths(opened: OpenedStream) -> set[str]:

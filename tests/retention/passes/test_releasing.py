@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from retention.consumers.state import PENDING, ConsumerState, Position, new_state, with_lasts
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
-from retention.opened import OpenedStream
 from retention.passes import planning
 from retention.passes.declared import edited
 from retention.passes.editing import delete_consumer, edit

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import DamagedError, RefusedError
-from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now

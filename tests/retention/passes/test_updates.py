@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.engines.choice import Engines
 from retention.errors import RefusedError
-from retention.opened import OpenedStream
+from retention.history.runs import history_of
 from retention.passes.guards import Guards
-from retention.passes.history import history_of
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan, remove_now
 from retention.rules.requests import purge_request

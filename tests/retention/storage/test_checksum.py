@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retention.errors import DamagedError
-from retention.passes.history import History
+from retention.history.runs import History
 from retention.storage.checksum import checked, unchecked
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import Entry, ParquetLog

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
 from retention.core.message_rows import complete
 from retention.datafile import parquet
@@ -19,7 +20,6 @@ from retention.errors import (
     UsageError,
     VerificationError,
 )
-from retention.opened import OpenedStream
 from retention.writing.append import Appended, append_rows
 from retention.writing.identity import BatchIdentity, MicroBatch
 from tests.support.plain_store import opened_stream, store_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.core import headers
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.opened import OpenedStream
 from retention.writing.identity import BatchIdentity
 from retention.writing.publish import Ack, Published, publish
 from schemas.messages import NEVER

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from retention.context.context import OpenedStream
 from retention.errors import BusyError, RefusedError, VerificationError
-from retention.opened import OpenedStream
-from retention.passes.history import History, history_of
+from retention.history.runs import History, history_of
 from retention.stores.lease import lease
 from retention.writing import recorded, rollups
 from retention.writing.identity import BatchIdentity

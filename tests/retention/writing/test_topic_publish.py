@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from xxhash import xxh32_intdigest
 
+from retention.context.topic_tail import TURN
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.user_headers import parse
-from retention.passes.partitions import TURN
 from tests.support.topics import NAME, SECOND, START, World, line
 
 FORMATS = ("delta", "parquet")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.context.context import OpenedStream
 from retention.datafile.parquet import read_columns
 from retention.engines.choice import Engines
-from retention.opened import OpenedStream
 from retention.passes.guards import Guards
 from retention.passes.run import apply_now
 from retention.stream_consumers import StreamConsumers

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, numbered, stage_rows
+from retention.history.runs import history_of
 from retention.layout.segment_roll import Active, RollRule
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
 from retention.ports import Snapshot
 from retention.stores.checks import number_bounds
 

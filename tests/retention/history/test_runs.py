@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from retention.errors import DamagedError
-from retention.passes.history import History
+from retention.history.runs import History
 
 INSTANT = 1_700_000_000_123_456_789
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.units import MICROSECOND
+from retention.history.runs import history_of
 from retention.layout.segment_roll import Active
 from retention.layout.topic_segment_roll import Tail
-from retention.opened import OpenedStream
-from retention.passes.history import history_of
 from retention.ports import Snapshot
 from retention.stores.checks import number_bounds
 
