@@ -15,7 +15,7 @@ from pyarrow import parquet
 import retention
 from benchmarks.data import make_table, write_config
 from benchmarks.tasks import STREAM, Size
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from tests.support.nats_oracle import state_of
 
 CONSUMERS = ("billing", "packing", "audit")

@@ -21,7 +21,7 @@ import retention
 from benchmarks.data import copy_warehouse, payloads, write_config
 from benchmarks.tasks import FIRST_TS_NS, STREAM
 from retention.core.message_rows import Storage
-from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
+from retention.formats.nats.backup import RAW_ROWS, read_backup, write_backup
 from tests.support.nats_oracle import Nats, server, state_of
 
 SUBJECTS = 2_000

@@ -38,7 +38,7 @@ from benchmarks.data import copy_warehouse
 from benchmarks.memory import Watch
 from benchmarks.meter import forget_peak, measure_other, peak_mebibytes, server_process
 from benchmarks.tasks import STREAM
-from retention.formats.nats_backup import read_backup
+from retention.formats.nats.backup import read_backup
 from tests.support.nats_oracle import Nats, server
 
 SERVER = "nats-server"

@@ -25,7 +25,7 @@ from benchmarks.data import copy_warehouse, payloads, write_config
 from benchmarks.memory import Watch
 from benchmarks.meter import forget_peak, peak_mebibytes, server_process
 from benchmarks.tasks import FIRST_TS_NS, STREAM
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from tests.support.nats_oracle import Nats, server, state_of
 
 MAX_AGE_S, MARKER_TTL_S = 30 * 86_400, 7 * 86_400

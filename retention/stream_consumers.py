@@ -13,7 +13,7 @@ from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
 from retention.engines.choice import EngineName, Engines
 from retention.errors import RefusedError, UsageError
-from retention.formats.ack_logs import open_log
+from retention.formats.ack.sources import open_log
 from retention.passes.editing import delete_consumer, put_consumers
 from retention.passes.folding import FoldedLog, fold_logs
 from retention.passes.topics import refuse_consumers_of_topic

@@ -138,7 +138,7 @@ def _stem(file: Path) -> str:
     """The stream that a backup means: the file's stem, or what a directory says about itself."""
     if not file.is_dir():
         return file.stem
-    from retention.formats.nats_backup import read_backup
+    from retention.formats.nats.backup import read_backup
 
     return read_backup(file).name
 

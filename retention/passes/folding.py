@@ -19,7 +19,7 @@ from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.formats.ack_log import AckLog, LogSlice, Parsed, parse_slice
+from retention.formats.ack.log import AckLog, LogSlice, Parsed, parse_slice
 from retention.passes.editing import edit_declared
 from retention.passes.interests import interest_of
 from retention.passes.log_places import place_at_end, refuse_another_log, rows_folded

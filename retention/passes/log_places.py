@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retention.errors import RefusedError
-from retention.formats.ack_log import AckLog, tail
+from retention.formats.ack.log import AckLog, tail
 from retention.stores.consumer_table import ConsumerRecord
 
 ROWS, TAIL = "rows", "tail"

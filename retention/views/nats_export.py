@@ -17,7 +17,7 @@ from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.units import format_instant
 from retention.errors import DamagedError, RefusedError
-from retention.formats.nats_backup import (
+from retention.formats.nats.backup import (
     DIRECTORY_ARCHIVE,
     DIRECTORY_CONFIG,
     RAW_ROWS,

@@ -19,7 +19,7 @@ from retention.core import message_rows
 from retention.core.subjects import is_valid_name
 from retention.datafile.segment_writer import Staged, Staging, stage_rows
 from retention.errors import DamagedError, RefusedError
-from retention.formats.nats_backup import Backup, read_backup
+from retention.formats.nats.backup import Backup, read_backup
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

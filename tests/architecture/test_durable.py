@@ -27,7 +27,7 @@ WITHOUT = {
     "stores/lease.py": "a lease on an object store runs out by itself",
     "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
     "passes/planfile.py": "a plan is a file of the person who asked for it",
-    "formats/nats_backup.py": "a backup is a file of the person who asked for it",
+    "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "views/nats_export.py": "so is what lies beside it",
     "passes/exchange.py": "rows on their way between tasks; nothing rests on them once a process is gone",
     "passes/purge.py": "Spark's own commit",

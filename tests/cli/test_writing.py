@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core.message_rows import sizes
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
 

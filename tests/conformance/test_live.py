@@ -15,7 +15,7 @@ import pytest
 
 from retention.core.message_rows import complete
 from retention.engines.choice import Engines
-from retention.formats.nats_backup import RAW_ROWS
+from retention.formats.nats.backup import RAW_ROWS
 from retention.passes.planning import look
 from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.formats.nats_backup import read_backup, write_backup
+from retention.formats.nats.backup import read_backup, write_backup
 from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup
 from tests.support import nats_oracle

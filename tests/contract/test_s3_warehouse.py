@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from retention.cli.main import app
 from retention.config.discovery import config_file, find_config
 from retention.errors import ConfigError
-from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
+from retention.formats.nats.backup import RAW_ROWS, read_backup, write_backup
 from retention.storage import files
 from retention.storage.errors import failure
 from tests.support.buckets import BUCKET, ObjectPath

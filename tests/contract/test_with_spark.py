@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from retention.core.inventory import ReadCount
 from retention.errors import ForeignRowsError, RefusedError, StalePlanError, UsageError
-from retention.formats.ack_logs import open_log
+from retention.formats.ack.sources import open_log
 from retention.stores.delta.store import DeltaStore
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, latest, live, removing, rows, sequences, staged

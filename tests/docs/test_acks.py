@@ -12,8 +12,8 @@ from retention.consumers import ack_gaps
 from retention.consumers.ack_fold import Before, fold
 from retention.consumers.ack_subject import ACK, DELIVERED, SETTLING, VERBS, verbs
 from retention.consumers.state import new_state
-from retention.formats.ack_log import TAIL_LINES, parse_slice
-from retention.formats.ack_logs import open_log
+from retention.formats.ack.log import TAIL_LINES, parse_slice
+from retention.formats.ack.sources import open_log
 from retention.passes.folding import PIECE_ROWS
 from retention.views.folded import MOST_RANGES
 from tests.support.consumer_model import Line, lines_of

@@ -12,7 +12,7 @@ import pytest
 from retention.consumers.ack_fold import Before, fold_log
 from retention.consumers.ack_subject import parse
 from retention.consumers.state import ConsumerState, contradictions, from_json, new_state
-from retention.formats.nats_backup import read_backup
+from retention.formats.nats.backup import read_backup
 from tests.support.ack_program import AckProgram
 from tests.support.nats_oracle import Message, Nats, server
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core import headers
-from retention.formats.nats_backup import read_backup
+from retention.formats.nats.backup import read_backup
 from retention.stream import Stream
 from retention.warehouse import open_warehouse
 from tests.support import nats_oracle

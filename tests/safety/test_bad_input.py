@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from retention.core.units import format_instant
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from tests.support.sandboxes import NOW, Commands, commands
 from tests.support.trees import overwrite, scramble, tree
 

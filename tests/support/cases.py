@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pytest
 
-from retention.formats.nats_backup import RAW_ROWS
+from retention.formats.nats.backup import RAW_ROWS
 from retention.warehouse import Warehouse, open_warehouse
 
 EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"

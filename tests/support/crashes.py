@@ -29,7 +29,7 @@ from retention.datafile.parquet import stats_table, write_messages
 from retention.datafile.segment_writer import Staged, Staging, numbered
 from retention.engines.choice import Engines
 from retention.errors import UsageError
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.history.runs import history_of
 from retention.passes.archiving import digest_of
 from retention.passes.orphans import orphans

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from retention.consumers.state import from_json
-from retention.formats.nats_backup import read_backup
+from retention.formats.nats.backup import read_backup
 from retention.passes.interests import interest_of
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord

@@ -11,7 +11,7 @@ from typing import Literal
 from retention.config.checks.consumer_filters import filters_of
 from retention.consumers.ack_subject import DELIVERED, SETTLING, parse
 from retention.core.subjects import matches
-from retention.formats.nats_backup import read_backup
+from retention.formats.nats.backup import read_backup
 from tests.support.ack_program import AckProgram
 from tests.support.nats_oracle import Json, Nats
 

@@ -18,7 +18,7 @@ import nats
 import pyarrow as pa
 
 from retention.core.message_rows import complete
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 
 Answer = TypeVar("Answer")
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup
 from tests.support.cases import lines_of, rows_of, warehouse_with

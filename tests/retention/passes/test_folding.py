@@ -18,8 +18,8 @@ from pyarrow import parquet
 from retention.consumers.ack_fold import Before, fold
 from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.formats import ack_logs
-from retention.formats.ack_log import AckLog
+from retention.formats.ack import sources
+from retention.formats.ack.log import AckLog
 from retention.passes import folding, log_places
 from retention.passes.folding import FoldedLog
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -272,7 +272,7 @@ def test_a_log_in_any_pieces_and_runs_is_folded_as_in_one(
     said = as_log(world.log)
     done: list[FoldedLog] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ack_logs, "PART_BYTES", bytes_)
+        patch.setattr(sources, "PART_BYTES", bytes_)
         patch.setattr(folding, "PIECE_ROWS", rows)
         for cut in [*world.cuts, len(said)]:
             done += stream.consumers.fold(written(stored / "acks.jsonl", said[:cut]))

@@ -14,7 +14,7 @@ from retention.core.message_rows import sizes
 from retention.core.units import MINUTE, SECOND
 from retention.datafile.subject_digest import pack, unpack
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.stores import kept_ids
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse

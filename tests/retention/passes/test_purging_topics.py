@@ -13,7 +13,7 @@ from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.datafile.segment_writer import numbered
 from retention.engines.choice import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
-from retention.formats.nats_backup import RAW_ROWS
+from retention.formats.nats.backup import RAW_ROWS
 from retention.history.runs import history_of
 from retention.passes.planfile import load_plans
 from retention.passes.run import remove_now

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.formats import archive
-from retention.formats.nats_backup import RAW_ROWS, Backup, read_backup
+from retention.formats.nats import tar
+from retention.formats.nats.backup import RAW_ROWS, Backup, read_backup
 from retention.stores.consumer_table import DIRECTORY, IMPORTED
 from retention.stream import Stream
 from retention.views import nats_export
@@ -181,5 +181,5 @@ def test_large_tables_are_copied_in_slices(
 ) -> None:
     stream.import_nats_backup(backup_of(tmp_path, messages(*range(1, 13))))
     plain = exported(stream, tmp_path, "plain.arc").path.read_bytes()
-    monkeypatch.setattr(archive, "_PARSED_BYTES", 50)
+    monkeypatch.setattr(tar, "_PARSED_BYTES", 50)
     assert exported(stream, tmp_path).path.read_bytes() == plain

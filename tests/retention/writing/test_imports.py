@@ -12,7 +12,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
 from retention.core.message_rows import complete, sizes
 from retention.errors import DamagedError, RefusedError
-from retention.formats.nats_backup import RAW_ROWS, write_backup
+from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.stores.consumer_table import DIRECTORY, ConsumerTable
 from retention.writing.append import append_rows
 from retention.writing.imports import Imported, import_nats_backup

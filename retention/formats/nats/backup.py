@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from retention.core.message_rows import Storage, sizes
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.formats import archive, s2
+from retention.formats.nats import tar
+from retention.formats.s2 import stream as s2
 from retention.storage import files
 from retention.storage.checksum import parsed
 from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
@@ -90,7 +91,7 @@ class Backup:
 
     def _messages(self) -> Iterator[pa.Table]:
         last = 0
-        for entries in archive.read(self.path):
+        for entries in tar.read(self.path):
             messages = entries.slice(_count_documents(entries)) if last == 0 else entries
             if not messages.num_rows:
                 continue
@@ -165,7 +166,7 @@ def read_backup(path: Path | str) -> Backup:
     state = documents.pop(_STATE, {})
     if not all(isinstance(state.get(name), int) for name in _STATE_NUMBERS):
         numbers = ", ".join(_STATE_NUMBERS)
-        raise archive.damaged(file, 0, f"it begins without a {_STATE} that has {numbers}")
+        raise tar.damaged(file, 0, f"it begins without a {_STATE} that has {numbers}")
     for name, (most, bound) in _BOUNDS.items():
         if not 0 <= state[name] <= most:
             raise DamagedError(
@@ -195,7 +196,7 @@ def write_backup(
     documents = {_STATE: {**state, "consumer_count": len(consumers)}}
     documents |= {f"{_CONSUMERS}{name}": dict(content) for name, content in consumers.items()}
     with files.create(str(location)) as sink:
-        s2.write_frames(sink, archive.encode(documents, batches))
+        s2.write_frames(sink, tar.encode(documents, batches))
 
 
 @dataclass
@@ -220,12 +221,12 @@ class Totals:
 
 def _documents(file: Path) -> dict[str, dict[str, Any]]:
     documents: dict[str, dict[str, Any]] = {}
-    for entries in archive.read(file):
+    for entries in tar.read(file):
         count = _count_documents(entries)
         for entry in entries.slice(0, count).select(["name", "payload"]).to_pylist():
             name = entry["name"].decode(errors="backslashreplace")
             if name != _STATE and not name.startswith(_CONSUMERS):
-                raise archive.damaged(file, 0, f"an entry {name} has no sequence")
+                raise tar.damaged(file, 0, f"an entry {name} has no sequence")
             documents[name] = _json_object(file, name, entry["payload"])
         if count < entries.num_rows:
             break

@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 from retention.consumers.ack_subject import VERBS, parse
 from retention.errors import UsageError
-from retention.formats import ack_logs
-from retention.formats.ack_log import LOG, AckLog, parse_slice, read_slice, replies_and_bodies, tail
-from retention.formats.ack_logs import open_log
+from retention.formats.ack import sources
+from retention.formats.ack.log import LOG, AckLog, parse_slice, read_slice, replies_and_bodies, tail
+from retention.formats.ack.sources import open_log
 
 REPLY = "$JS.ACK.ORDERS.billing.1.7.7.10.0"
 LINES: list[dict[str, Any]] = [
@@ -151,7 +151,7 @@ def as_delta(folder: Path) -> Path:
 def test_any_lines_of_a_log_come_in_order(
     write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ack_logs, "PART_BYTES", 200)
+    monkeypatch.setattr(sources, "PART_BYTES", 200)
     log = open_log(str(write(tmp_path)))
     assert log.rows == len(MANY)
     assert len(log.parts) > 2

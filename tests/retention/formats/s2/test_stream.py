@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.errors import DamagedError
-from retention.formats import s2, s2_block
+from retention.formats.s2 import block as s2_block
+from retention.formats.s2 import stream as s2
 
 S2 = b"\xff\x06\x00\x00S2sTwO"
 SNAPPY = b"\xff\x06\x00\x00sNaPpY"

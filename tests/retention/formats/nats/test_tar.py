@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.errors import DamagedError
-from retention.formats import archive, s2, varints
+from retention.formats.nats import tar, varint
+from retention.formats.s2 import stream as s2
 
 MESSAGES: dict[str, list[Any]] = {
     "seq": [3, 2**40],
@@ -28,18 +29,18 @@ def put(path: Path, content: bytes) -> Path:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    return [row for table in archive.read(path) for row in table.to_pylist()]
+    return [row for table in tar.read(path) for row in table.to_pylist()]
 
 
 def encoded() -> bytes:
-    return b"".join(archive.encode({"state.json": {"messages": 2}}, [pa.table(MESSAGES)]))
+    return b"".join(tar.encode({"state.json": {"messages": 2}}, [pa.table(MESSAGES)]))
 
 
 def test_entries_are_written_as_the_format_says() -> None:
     one = pa.table(
         {"seq": [300], "subject": ["ab"], "ts_ns": [-2], "headers": [b"h"], "payload": [b"p"]}
     )
-    content = b"".join(archive.encode({"d": {"a": 1}}, [one]))
+    content = b"".join(tar.encode({"d": {"a": 1}}, [one]))
     document = b"\x01\x00\x00\x00\x07" + b"d" + b'{"a":1}'
     message = b"\x02\x03\xac\x02\x01\x01" + b"abhp"
     assert content == b"NATSARC1" + document + message + bytes(5)
@@ -68,13 +69,13 @@ def test_entries_that_span_pieces_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = rows(put(tmp_path / "a", encoded()))
-    monkeypatch.setattr(archive, "_PARSED_BYTES", 1)
+    monkeypatch.setattr(tar, "_PARSED_BYTES", 1)
     monkeypatch.setattr(s2, "_WRITTEN_BLOCK_BYTES", 9)
     assert rows(put(tmp_path / "b", encoded())) == expected
 
 
 def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    whole = b"".join(archive.encode({"state.json": {}}, [pa.table(MESSAGES).slice(1)]))
+    whole = b"".join(tar.encode({"state.json": {}}, [pa.table(MESSAGES).slice(1)]))
     for length in range(len(whole)):
         with pytest.raises(DamagedError):
             rows(put(tmp_path / "a", whole[:length]))
@@ -106,15 +107,15 @@ def test_what_is_no_v2_archive_is_refused_by_name(
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_numbers_survive_zigzag_and_varints(numbers: list[int]) -> None:
     column = np.array(numbers, dtype=np.int64)
-    written = varints.encode([varints.zigzag(column), varints.zigzag(column)]).to_pylist()
+    written = varint.encode([varint.zigzag(column), varint.zigzag(column)]).to_pylist()
     data = np.frombuffer(b"".join(written), dtype=np.uint8)
     places = np.cumsum([0, *map(len, written)])[:-1]
-    first, places = varints.decode(data, places)
-    second, ends = varints.decode(data, places)
-    assert varints.unzigzag(first).tolist() == varints.unzigzag(second).tolist() == numbers
+    first, places = varint.decode(data, places)
+    second, ends = varint.decode(data, places)
+    assert varint.unzigzag(first).tolist() == varint.unzigzag(second).tolist() == numbers
     assert ends.tolist() == np.cumsum(list(map(len, written))).tolist()
 
 
 def test_varints_are_the_shortest() -> None:
     column = np.array([0, 127, 128, 16_383, 16_384, 2**64 - 1], dtype=np.uint64)
-    assert [len(one) for one in varints.encode([column]).to_pylist()] == [1, 1, 2, 2, 3, 10]
+    assert [len(one) for one in varint.encode([column]).to_pylist()] == [1, 1, 2, 2, 3, 10]

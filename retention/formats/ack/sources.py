@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from retention.errors import UsageError
-from retention.formats.ack_log import AckLog, LogPart, unreadable
+from retention.formats.ack.log import AckLog, LogPart, unreadable
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.storage.errors import telling

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.errors import DamagedError
-from retention.formats import s2, varints
+from retention.formats.nats import varint as varints
+from retention.formats.s2 import stream as s2
 from retention.storage.errors import telling
 
 ENTRIES = pa.schema(

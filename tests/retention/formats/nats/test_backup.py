@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
-from retention.formats import archive, nats_backup, s2
-from retention.formats.nats_backup import RAW_ROWS, read_backup, write_backup
+from retention.formats.nats import backup as nats_backup
+from retention.formats.nats import tar
+from retention.formats.nats.backup import RAW_ROWS, read_backup, write_backup
+from retention.formats.s2 import stream as s2
 
 ROWS = pa.table(
     {
@@ -55,7 +57,7 @@ def test_an_empty_stream_keeps_its_last_sequence(tmp_path: Path) -> None:
 
 
 def test_batches_hold_the_rows_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "_PARSED_BYTES", 1)
+    monkeypatch.setattr(tar, "_PARSED_BYTES", 1)
     monkeypatch.setattr(s2, "_WRITTEN_BLOCK_BYTES", 30)
     path = written(tmp_path / "a")
     assert [one.num_rows for one in read_backup(path).batches(rows=3)] == [3]
@@ -153,7 +155,7 @@ def test_documents_that_do_not_belong_are_refused(
 ) -> None:
     path = tmp_path / "a"
     with path.open("wb") as file:
-        s2.write_frames(file, archive.encode(documents, [ROWS]))
+        s2.write_frames(file, tar.encode(documents, [ROWS]))
     with pytest.raises(RetentionError) as refused:
         read_backup(path)
     assert refused.value.exit_code == 6

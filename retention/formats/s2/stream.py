@@ -9,7 +9,7 @@ import google_crc32c
 import pyarrow as pa
 
 from retention.errors import DamagedError
-from retention.formats import s2_block
+from retention.formats.s2 import block as s2_block
 
 _IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 _IDENTIFIERS = (b"sNaPpY", b"S2sTwO")

@@ -1,0 +1,1 @@
+"""Logs of acks, and where they lie."""

@@ -1,0 +1,1 @@
+"""S2, the compression of NATS backups: frames and blocks."""
