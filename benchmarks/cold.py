@@ -19,7 +19,7 @@ from pathlib import Path
 
 import retention
 from benchmarks.comparing import choices
-from retention.engines.java import launch_environment
+from retention.engines.spark.java import launch_environment
 
 DAY_NS = 86_400 * 10**9
 _ROOT = Path(__file__).parents[1]

@@ -24,7 +24,7 @@ from benchmarks.data import copy_warehouse, messages_of, survivors, write_config
 from benchmarks.meter import tree
 from benchmarks.tasks import FIRST_TS_NS, STREAM
 from retention.core import message_rows
-from retention.engines.java import launch_environment
+from retention.engines.spark.java import launch_environment
 from retention.writing.append import append_rows
 
 SEGMENT = 250_000

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
 from retention.core.outcomes import code_of, sentence_of
-from retention.engines.driver import end_with_spark_submit
+from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import UsageError
 from retention.lean import spare_pandas
 from retention.passes.folding import FoldedLog

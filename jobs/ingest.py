@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
 from retention.core.outcomes import code_of, sentence_of
-from retention.engines.driver import end_with_spark_submit
-from retention.engines.session import session
+from retention.engines.spark.driver import end_with_spark_submit
+from retention.engines.spark.session import session
 from retention.errors import UsageError
 from retention.writing.ingest import COLUMNS_HELP, Ingested, Source, ingest
 

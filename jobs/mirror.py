@@ -8,7 +8,7 @@ import time
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
 from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
-from retention.engines.driver import end_with_spark_submit
+from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import document
 from retention.lean import spare_pandas
 from retention.views.carried import carried_entry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from retention.consuming.consumer import BatchConsumer
 from retention.context.context import OpenedStream
 from retention.core.units import parse_instant
-from retention.engines.choice import EngineName, Engines
+from retention.engines.select import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.history.runs import history_of
 from retention.passes.asked import explain_asked
@@ -206,7 +206,7 @@ class Stream:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""
-        from retention.engines.spark_read import read_frame
+        from retention.engines.spark.read import read_frame
 
         return read_frame(self.opened, spark)
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
-from retention.engines.choice import EngineName, Engines
+from retention.engines.select import EngineName, Engines
 from retention.errors import RefusedError, UsageError
 from retention.formats.ack.sources import open_log
 from retention.passes.editing import delete_consumer, put_consumers

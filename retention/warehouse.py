@@ -18,7 +18,7 @@ from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.core.run_names import started_ns
 from retention.core.subjects import TABLES, name_of_path, path_name
 from retention.core.units import parse_instant
-from retention.engines.choice import EngineName, Engines
+from retention.engines.select import EngineName, Engines
 from retention.errors import UsageError
 from retention.errors.printable import visible
 from retention.history.report import Report

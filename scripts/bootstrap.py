@@ -14,7 +14,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 STAMP = VENV / "ready"
-JARS = ROOT / "retention" / "engines" / "jars.py"
+JARS = ROOT / "retention" / "engines" / "spark" / "jars.py"
 LOG = VENV / "setup.log"
 LOCK = ROOT / "requirements.lock"
 OLDEST, TOO_NEW = (3, 11), (3, 15)
@@ -38,7 +38,7 @@ def main() -> None:
     else:
         print("No Java 17 or later here: one comes into .venv.", flush=True)
     _install(locked)
-    _run("Fetching Delta and S3 for Spark", str(PYTHON), "-m", "retention.engines.jars")
+    _run("Fetching Delta and S3 for Spark", str(PYTHON), "-m", "retention.engines.spark.jars")
     STAMP.write_text(_fingerprint(), encoding="utf-8")
     print(f"Ready in {time.monotonic() - started:.0f} s: .venv/bin/retention")
 
@@ -78,7 +78,7 @@ def _make_environment(uv: str) -> None:
 
 def _machine_has_java() -> bool:
     sys.path.insert(0, str(ROOT))
-    from retention.engines.java import machine_java
+    from retention.engines.spark.java import machine_java
 
     return machine_java() is not None
 

@@ -78,7 +78,7 @@ def _speaks_of_spark(file: str) -> bool:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test run."""
-    from retention.engines.session import build_session
+    from retention.engines.spark.session import build_session
 
     started = build_session("tests", java_options="-XX:TieredStopAtLevel=1")
     yield started

@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from benchmarks.contenders.contender import ZSTD_LEVEL, DeltaContender
 from benchmarks.data import messages_of
 from benchmarks.tasks import Task
-from retention.engines.session import session
+from retention.engines.spark.session import session
 
 
 class ByTime(DeltaContender):

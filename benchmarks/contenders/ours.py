@@ -9,7 +9,7 @@ import retention
 from benchmarks.contenders.contender import DeltaContender
 from benchmarks.data import copy_warehouse, ttl_settings, write_config
 from benchmarks.tasks import STREAM, Task
-from retention.engines.choice import EngineName
+from retention.engines.select import EngineName
 
 _AGE_NS = 30 * 86_400 * 10**9
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import ClassVar
 
 from benchmarks.contenders.ours import Local
-from retention.engines.choice import EngineName
-from retention.engines.session import session
+from retention.engines.select import EngineName
+from retention.engines.spark.session import session
 
 
 class OnSpark(Local):

@@ -118,7 +118,7 @@ def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_r
 
 
 def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Plan]]:
-    from retention.engines.choice import Engines
+    from retention.engines.select import Engines
     from retention.passes.removal import plan_removal
 
     def act(name: str) -> Plan:
@@ -129,7 +129,7 @@ def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 
 
 def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Report]]:
-    from retention.engines.choice import Engines
+    from retention.engines.select import Engines
     from retention.passes.run import remove_now
 
     def act(name: str) -> Report:

@@ -45,7 +45,7 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
     ] = None,
 ) -> None:
     """Bring back from an archive what runs have removed; what is there stays as it is."""
-    from retention.engines.choice import Engines
+    from retention.engines.select import Engines
     from retention.writing.restoring import restore as restored
 
     wanted = _wanted(seq, partition, offset)

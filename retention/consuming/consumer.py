@@ -117,7 +117,7 @@ class BatchConsumer:
         Raises:
             UsageError, RefusedError, BusyError: as `fetch`.
         """
-        from retention.engines.spark_read import read_seqs
+        from retention.engines.spark.read import read_seqs
 
         chosen, _ = self._deliver(n, max_bytes)
         frame = read_seqs(self._opened, spark, chosen.delivery.seq)

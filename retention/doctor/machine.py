@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 
 from retention.doctor.finding import Finding, ok, problem, raised, warning
-from retention.engines.jars import DELTA_FOR_SPARK, delta_jars, s3a_jars
-from retention.engines.java import OLDEST_JAVA, java_version, machine_java, packaged_java
-from retention.engines.session import session
+from retention.engines.spark.jars import DELTA_FOR_SPARK, delta_jars, s3a_jars
+from retention.engines.spark.java import OLDEST_JAVA, java_version, machine_java, packaged_java
+from retention.engines.spark.session import session
 from retention.errors import RetentionError
 
 TESTED = {
@@ -94,7 +94,7 @@ def _s3_jars() -> Finding:
         return warning(
             "s3 jars",
             "Spark has no JARs with which to read tables on S3 or to purge deletion vectors there",
-            f"run `make setup`, or `{sys.executable} -m retention.engines.jars`; passes and appends need none",
+            f"run `make setup`, or `{sys.executable} -m retention.engines.spark.jars`; passes and appends need none",
         )
     return ok("s3 jars", f"{len(jars)} JARs in {jars[0].parent}")
 

@@ -12,7 +12,7 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import complete
 from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import StalePlanError
 from retention.passes.plan import Plan
 from retention.passes.verify import check_copy

@@ -12,7 +12,7 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.datafile.parquet import damaged, open_messages
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import VerificationError
 from retention.ports import Snapshot
 from retention.rules import RULES

@@ -11,7 +11,7 @@ from retention.core.inventory import ReadCount
 from retention.core.units import SECOND
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import CommitUnknownError
 from retention.history.report import Report
 from retention.history.runs import History

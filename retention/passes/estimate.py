@@ -5,7 +5,7 @@ from __future__ import annotations
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.holding import hold_of

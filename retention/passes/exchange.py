@@ -20,7 +20,7 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.left import Left
 from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Held, surplus
 from retention.rules.row_verdicts import Question

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, joined, spans_of
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.passes.arithmetic import IN_KEPT_SEGMENT, Facts, arithmetic, sentence
 from retention.passes.exchange import fetched

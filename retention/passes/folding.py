@@ -17,7 +17,7 @@ from retention.consumers.state import ConsumerState, contradictions
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack.log import AckLog, LogSlice, Parsed, parse_slice
 from retention.passes.editing import edit_declared

@@ -13,7 +13,7 @@ from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.audience import Audience
 from retention.passes.exchange import beyond_limit

@@ -14,7 +14,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.exchange import fetched
 from retention.passes.left import Left, shown
 from retention.rules.row_verdicts import SpanRows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
-from retention.engines.s3a import for_spark, reaching
+from retention.engines.select import Engines
+from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
 from retention.storage import files
 

@@ -14,7 +14,7 @@ from retention.core.inventory import Claim, DataFile, ReadCount
 from retention.core.seq_ranges import joined
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import Copied
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.plan import Plan
 from retention.passes.verify import check_copy
 from retention.ports import Snapshot

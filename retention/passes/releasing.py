@@ -15,7 +15,7 @@ from retention.core.policy import Policy, Unmatched
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import counted, row_stats
 from retention.datafile.subject_digest import count_subjects
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.left import Left, untouched
 from retention.passes.probe import Rows
 from retention.rules import RULES

@@ -11,7 +11,7 @@ from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, next_seq_without_table
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, spans_of
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.passes.deleting_segments import plan_delete_segments
 from retention.passes.guards import check_allowed

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.history.report import Report
 from retention.history.runs import History, history_of

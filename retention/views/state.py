@@ -14,7 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.stream_tail import locate, next_seq_without_table
 from retention.core import kv
 from retention.core.inventory import Inventory
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.estimate import bounded

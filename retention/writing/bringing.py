@@ -12,7 +12,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES
 from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
 from retention.datafile.rewrite import Copied, Copy, surviving
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
 from retention.passes.archiving import digest_of
 from retention.storage.crash_points import Step, reached

@@ -37,7 +37,7 @@ def append_frame(
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
-    from retention.engines.spark_append import SortedFrame
+    from retention.engines.spark.append import SortedFrame
 
     refuse_topic_of(opened.config)
     with SortedFrame(frame, opened.config.storage, opened.clock()) as rows:
@@ -72,6 +72,6 @@ def streaming_sink(
 
 def micro_batch(frame: DataFrame, writer: str, batch: int) -> MicroBatch:
     """What makes a micro-batch of a streaming query exactly once, asked for while the query hands it over."""
-    from retention.engines.session import streaming_query
+    from retention.engines.spark.session import streaming_query
 
     return MicroBatch(writer, batch, query=streaming_query(frame))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.datafile import parquet
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import (
     BusyError,
     CommitUnknownError,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.history.runs import history_of
 from retention.passes.archiving import Leaving, archive
 from retention.passes.guards import check_update

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, with_floors
 from retention.core.inventory import NO_RANGES, Claim, Inventory
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import (
     BusyError,
     ConflictError,

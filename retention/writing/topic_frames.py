@@ -50,7 +50,7 @@ def append_frame_to_topic(
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
-    from retention.engines.spark_topic import TopicFrame
+    from retention.engines.spark.append_topic import TopicFrame
 
     policy = topic_of(opened).policy()
     completing = partial(completed_rows, opened.name, policy)

@@ -40,7 +40,7 @@ def loaded_by(code: str, *arguments: str, **environment: str) -> tuple[str, list
     "module",
     [
         "retention",
-        "retention.engines.session",
+        "retention.engines.spark.session",
         "retention.core.policy",
         "retention.core.units",
         "retention.core.subjects",

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core.message_rows import complete
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.formats.nats.backup import RAW_ROWS
 from retention.passes.planning import look
 from retention.warehouse import Warehouse

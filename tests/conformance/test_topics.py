@@ -12,7 +12,7 @@ import pytest
 
 from retention.context.context import OpenedStream
 from retention.datafile import parquet
-from retention.engines.choice import EngineName
+from retention.engines.select import EngineName
 from retention.formats.iggy.topic import ERAS, read_topic
 from retention.history.report import Report
 from retention.passes.guards import Guards

@@ -9,7 +9,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from retention.engines.choice import EngineName, Engines
+from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError
 from retention.passes import exchange
 from retention.passes.planfile import save_plans

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.core.units import HOUR
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import StalePlanError
 from retention.passes.guards import Guards
 from retention.passes.planfile import load_plans, save_plans

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.run import remove_now
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by

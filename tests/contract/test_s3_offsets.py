@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import StalePlanError
 from retention.passes.planning import plan_pass
 from retention.stores.offset_table import OffsetTable

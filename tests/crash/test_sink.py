@@ -25,7 +25,7 @@ BATCHES, EACH = 3, 20
 QUERY = """
 import sys
 from pathlib import Path
-from retention.engines.session import build_session
+from retention.engines.spark.session import build_session
 from retention.warehouse import open_warehouse
 
 folder = Path(sys.argv[1])

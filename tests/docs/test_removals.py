@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.passes.run import remove_now
 from retention.rules.requests import purge_request

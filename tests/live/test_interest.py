@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.passes.guards import Guards
 from retention.passes.run import apply_now

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RetentionError
 from retention.passes.run import remove_now
 from retention.rules.requests import delete_request, purge_request

@@ -200,7 +200,7 @@ def test_after_a_lost_race_rows_are_numbered_behind_the_rival(
 def test_a_frame_that_changes_between_passes_is_not_committed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from retention.engines.spark_append import SortedFrame
+    from retention.engines.spark.append import SortedFrame
 
     opened = opened_stream(tmp_path)
     roll = SortedFrame._roll

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retention.datafile.rewrite import copy_without
-from retention.engines import spark_append, spark_topic
-from retention.engines.attempts import attempts_of, may_pass
-from retention.engines.session import TASK_ATTEMPTS
+from retention.engines.spark import append, append_topic
+from retention.engines.spark.attempts import attempts_of, may_pass
+from retention.engines.spark.session import TASK_ATTEMPTS
 from retention.errors import DamagedError, StorageError, UsageError
 from retention.passes import additions
 from retention.passes.orphans import orphans
@@ -69,7 +69,7 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
 def test_appended_frames_go_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, flag in ((spark_append, "append"), (spark_topic, "topic")):
+    for module, flag in ((append, "append"), (append_topic, "topic")):
         failing = failing_once(module._write_share, tmp_path / flag)
         monkeypatch.setattr(module, "_write_share", failing)
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND)
@@ -93,7 +93,7 @@ def test_storage_that_goes_on_failing_is_told_as_what_it_is(
             tries.write(".")
         raise failure(str(tmp_path), OSError(errno.ENOSPC, ""))
 
-    monkeypatch.setattr(spark_append, "_write_share", failing)
+    monkeypatch.setattr(append, "_write_share", failing)
     stream = warehouse_with(tmp_path / "w", "delta", START).new_stream("ORDERS")
     with pytest.raises(StorageError, match="No space left on device"):
         stream.append(spark.sql("SELECT 'a' subject, 'x' payload"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.guards import Guards
 from retention.passes.run import apply_now
 from schemas.messages import MESSAGES

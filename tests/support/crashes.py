@@ -27,7 +27,7 @@ from retention.context.topic_tail import TURN
 from retention.core.message_rows import complete, sizes
 from retention.datafile.parquet import stats_table, write_messages
 from retention.datafile.segment_writer import Staged, Staging, numbered
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.history.runs import history_of

@@ -132,7 +132,7 @@ WAYS: Mapping[str, Callable[[Stream, str], list[tuple[int, bytes]]]] = {
 
 def query(folder: Path) -> None:
     """Stream what arrives in a folder into the stream, until standard input says that nothing more does."""
-    from retention.engines.session import build_session
+    from retention.engines.spark.session import build_session
 
     spark = build_session("sink", java_options="-XX:TieredStopAtLevel=1")
     source = spark.readStream.schema("subject string, payload string, ts_ns long")

@@ -11,9 +11,9 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 from retention.datafile.rewrite import Copied, Copy, copy_without
-from retention.engines.choice import EngineName
-from retention.engines.s3a import for_spark
-from retention.engines.session import build_session
+from retention.engines.select import EngineName
+from retention.engines.spark.s3a import for_spark
+from retention.engines.spark.session import build_session
 from retention.errors import RetentionError
 from retention.passes import additions
 from retention.passes.orphans import orphans

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes import exchange
 from retention.passes.orphans import orphans
 from retention.passes.planning import look

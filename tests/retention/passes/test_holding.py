@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from retention.context.context import OpenedStream
 from retention.core.policy import HoldRule, Policy
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.passes.audience import Audience
 from retention.passes.editing import delete_consumer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retention.consumers.expiry import in_use, is_over, threshold_of
 from retention.consumers.state import new_state
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.passes.explain import explain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.passes.carrying import carry_out

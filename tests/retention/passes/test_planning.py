@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.forecast import NOTHING_FORETOLD, Due
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass

@@ -11,7 +11,7 @@ import pytest
 from retention.core.message_rows import complete
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.datafile.segment_writer import numbered
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats.backup import RAW_ROWS
 from retention.history.runs import history_of

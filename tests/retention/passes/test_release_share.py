@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.history import runs
 from retention.passes.explain import explain

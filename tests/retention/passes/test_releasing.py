@@ -11,7 +11,7 @@ import pytest
 
 from retention.consumers.state import PENDING, ConsumerState, Position, new_state, with_lasts
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.passes import planning
 from retention.passes.declared import edited

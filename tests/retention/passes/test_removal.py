@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.inventory import ReadCount
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.passes import removal
 from retention.passes.run import remove_now

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.guards import Guards
 from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass

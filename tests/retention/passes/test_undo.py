@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.datafile.parquet import describe, stats_table, write_messages
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError, VerificationError
 from retention.passes.run import remove_now
 from retention.ports import Swap

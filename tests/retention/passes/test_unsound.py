@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError
 from retention.passes.guards import Guards
 from retention.passes.planning import plan_stream

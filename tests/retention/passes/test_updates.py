@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.passes.guards import Guards

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import read_columns
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.passes.guards import Guards
 from retention.passes.run import apply_now
 from retention.stream_consumers import StreamConsumers

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from retention.datafile.parquet import write_messages
-from retention.engines.choice import Engines
+from retention.engines.select import Engines
 from retention.errors import StorageError
 from retention.passes.planning import plan_pass
 from retention.ports import Snapshot

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
-from retention.engines.s3a import for_spark, reaching
+from retention.engines.spark.s3a import for_spark, reaching
 from retention.storage import files
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines import jars
+from retention.engines.spark import jars
 from retention.errors import UsageError
 
 

@@ -44,6 +44,7 @@ def reaching(location: str) -> Iterator[None]:
         if "S3AFileSystem" not in str(error) or "not found" not in str(error):
             raise
         raise UsageError(
-            f"{location}: this Spark session has no file system for object stores; run `make setup` (or `python -m "
-            "retention.engines.jars`) while connected, or give the session hadoop-aws of Spark's own Hadoop version"
+            f"{location}: this Spark session has no file system for object stores; run `make setup` (or "
+            "`python -m retention.engines.spark.jars`) while connected, or give the session hadoop-aws of Spark's own "
+            "Hadoop version"
         ) from error

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.engines.jars import delta_jars, s3a_jars, tested_delta
-from retention.engines.java import launch_environment
+from retention.engines.spark.jars import delta_jars, s3a_jars, tested_delta
+from retention.engines.spark.java import launch_environment
 from retention.errors import RetentionError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _settings(java_options: str) -> dict[str, str]:
     """Settings for one machine; Spark's defaults are for a cluster, and up to ten times slower here."""
     cores = str(os.cpu_count() or 1)
     options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {java_options}".strip()
-    from retention.engines.s3a import s3a_settings
+    from retention.engines.spark.s3a import s3a_settings
 
     s3a = s3a_jars()
     reach = s3a_settings() if s3a else {}

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-from retention.engines.attempts import CARRIED, outcome_of
-from retention.engines.spark_source import Source
+from retention.engines.spark.attempts import CARRIED, outcome_of
+from retention.engines.spark.source import Source
 from retention.errors import VerificationError
 
 PART_BITS = 33

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from retention.engines.session import active_session, session
+from retention.engines.spark.session import active_session, session
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +49,7 @@ def test_starting_spark_says_nothing_and_leaves_the_environment_alone(spark: Spa
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_PYTHON")}
     done = run(
         "import os\n"
-        "from retention.engines.session import active_session, session\n"
+        "from retention.engines.spark.session import active_session, session\n"
         "with session() as spark:\n"
         "    assert spark.range(3).count() == 3\n"
         f"assert {before!r} == {{name: os.environ.get(name) for name in {list(before)!r}}}\n"
@@ -61,7 +61,7 @@ def test_starting_spark_says_nothing_and_leaves_the_environment_alone(spark: Spa
 @pytest.mark.spark
 def test_a_spark_that_cannot_start_is_one_sentence() -> None:
     done = run(
-        "from retention.engines.session import build_session\n"
+        "from retention.engines.spark.session import build_session\n"
         "from retention.errors import RetentionError\n"
         "try:\n"
         "    build_session(java_options='-agentlib:nothing')\n"

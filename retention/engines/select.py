@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from retention.engines.local import LocalEngine
-from retention.engines.session import active_session, session
+from retention.engines.spark.session import active_session, session
 from retention.ports import Engine
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Engines:
         self._stack.callback(act)
 
     def _spark_engine(self) -> Engine:
-        from retention.engines.spark import SparkEngine
+        from retention.engines.spark.engine import SparkEngine
 
         return SparkEngine(self.session())
 

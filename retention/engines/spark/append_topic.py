@@ -19,9 +19,9 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.datafile import parquet
 from retention.datafile.segment_writer import Staging, described
-from retention.engines.attempts import attempts_of
-from retention.engines.spark_source import Source
-from retention.engines.spark_tasks import (
+from retention.engines.spark.attempts import attempts_of
+from retention.engines.spark.source import Source
+from retention.engines.spark.tasks import (
     PART_BITS,
     KeptFrame,
     Task,
@@ -30,7 +30,7 @@ from retention.engines.spark_tasks import (
     outcomes,
     written_shares,
 )
-from retention.engines.spark_topic_columns import ADDRESSED, COLUMNS, addressed
+from retention.engines.spark.topic_columns import ADDRESSED, COLUMNS, addressed
 from retention.layout.batch_split import Piece, Pieces, clipped
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch, record_sizes, with_headers

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from struct import pack
 
-from retention.engines.java import launch_environment, machine_java, shared_folder
+from retention.engines.spark.java import launch_environment, machine_java, shared_folder
 from retention.errors import UsageError
 
 DELTA_FOR_SPARK = {"4.2.0": ("delta-spark_4.2_2.13", "4.4.0")}
@@ -48,7 +48,7 @@ def delta_jars() -> list[Path]:
     if not jars:
         raise UsageError(
             f"Delta {version} for Spark is not in {folder}: run `make setup` (or "
-            f"`{sys.executable} -m retention.engines.jars`) while connected."
+            f"`{sys.executable} -m retention.engines.spark.jars`) while connected."
         )
     return jars
 

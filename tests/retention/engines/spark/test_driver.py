@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CHILD = """
 import os, time
-from retention.engines.driver import end_with_spark_submit
+from retention.engines.spark.driver import end_with_spark_submit
 end_with_spark_submit()
 print(os.getpid(), flush=True)
 time.sleep(60)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from retention.engines.attempts import CARRIED, attempts_of, outcome_of
-from retention.engines.balance import groups
+from retention.engines.bin_packing import groups
+from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.ports import Result, Task, carried_out
 
 _RESULT = "number long, outcome binary"

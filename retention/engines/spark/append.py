@@ -17,10 +17,10 @@ from retention.core import message_rows
 from retention.core.inventory import DataFile
 from retention.datafile.deadline_writer import write_apart
 from retention.datafile.segment_writer import Staged, Staging, described, numbered
-from retention.engines.attempts import attempts_of
-from retention.engines.spark_columns import ARRIVING, arriving
-from retention.engines.spark_source import Source, checked
-from retention.engines.spark_tasks import (
+from retention.engines.spark.attempts import attempts_of
+from retention.engines.spark.columns import ARRIVING, arriving
+from retention.engines.spark.source import Source, checked
+from retention.engines.spark.tasks import (
     PART_BITS,
     KeptFrame,
     Task,

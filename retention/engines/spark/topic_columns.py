@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from retention.engines.spark_columns import column
+from retention.engines.spark.columns import column
 from retention.layout.partitioner import IN_TURN, addresses
 
 ADDRESSED = ("address", "origin_ts_ns", "id", "headers", "payload")

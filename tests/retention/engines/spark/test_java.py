@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.engines import java
+from retention.engines.spark import java
 from retention.errors import UsageError
 
 ASKED = "\n    java.home = {home}\n    java.specification.version = {version}\n"

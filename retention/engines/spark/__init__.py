@@ -1,0 +1,1 @@
+"""Functions in Spark tasks, and everything else that knows Spark; nothing outside imports pyspark."""
