@@ -16,8 +16,6 @@ from retention.history.runs import history_of
 from retention.passes.asked import explain_asked
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.plan import Plan
-from retention.passes.planfile import save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.removal import plan_removal
 from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
@@ -33,6 +31,8 @@ from retention.passes.repairing_sequences import (
     repair_sequences,
 )
 from retention.passes.run import apply_plan
+from retention.plan.plan import Plan
+from retention.plan.planfile import save_plans
 from retention.rules.requests import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
 from retention.views.display import plan_text

@@ -21,7 +21,7 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     from retention.history.report import Report
     from retention.passes.guards import Guards
-    from retention.passes.plan import Plan
+    from retention.plan.plan import Plan
     from retention.warehouse import Warehouse
 
 What = Annotated[
@@ -122,7 +122,7 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
         )
     if as_of is not None:
         raise UsageError("a saved plan has its own instant: leave out --as-of, or name streams")
-    from retention.passes.planfile import load_plans
+    from retention.plan.planfile import load_plans
 
     return load_plans(files[0])
 

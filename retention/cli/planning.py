@@ -17,8 +17,8 @@ from retention.core.outcomes import Outcome
 from retention.errors import BusyError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from retention.passes.bounds import Estimate
-    from retention.passes.plan import Plan
+    from retention.plan.estimate_bounds import Estimate
+    from retention.plan.plan import Plan
     from retention.warehouse import Warehouse
 
 PlanFile = Annotated[
@@ -77,7 +77,7 @@ def planned(
 
 
 def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
-    from retention.passes.planfile import save_plans
+    from retention.plan.planfile import save_plans
 
     plans = [outcome.value for outcome in outcomes if outcome.value is not None]
     save_plans(file, plans)

@@ -17,7 +17,7 @@ from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.history.report import Report
-    from retention.passes.plan import Plan
+    from retention.plan.plan import Plan
     from retention.rules.requests import Request
     from retention.warehouse import Warehouse
 

@@ -14,8 +14,8 @@ from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.passes.plan import Plan
 from retention.passes.verify import check_copy
+from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers
 

@@ -8,7 +8,7 @@ from retention.context.context import OpenedStream
 from retention.core.subjects import matches
 from retention.passes.explain import Explanation, find
 from retention.passes.explain_topic import explain_removal
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Request
 

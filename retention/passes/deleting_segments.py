@@ -9,9 +9,6 @@ import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.spans import Array
-from retention.passes.held import HeldSegments
-from retention.passes.held_segments import held_segments
-from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
 from retention.passes.topics import (
     TopicLook,
@@ -21,7 +18,10 @@ from retention.passes.topics import (
     rules_of_files,
     topic_of,
 )
-from retention.passes.verdicts import make_topic_plan
+from retention.plan.build import make_topic_plan
+from retention.plan.plan import empty_plan
+from retention.plan.protected import HeldSegments
+from retention.plan.protected_segments import held_segments
 from retention.rules.iggy.delete_segments import DeleteSegments, fates_asked
 from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments

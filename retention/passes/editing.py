@@ -11,9 +11,9 @@ from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.errors import BusyError, StalePlanError
-from retention.passes.audience import Pin
 from retention.passes.declared import declared
 from retention.passes.interests import is_expired, pins_of
+from retention.plan.consumer_snapshot import Pin
 from retention.ports import Swap
 from retention.storage.crash_points import Step, reached
 from retention.stores.consumer_table import Change, ConsumerRecord, ConsumerTable, no_consumer

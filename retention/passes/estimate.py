@@ -7,16 +7,16 @@ from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.errors import RefusedError
-from retention.passes.bounds import Estimate, bounds_of
 from retention.passes.holding import hold_of
 from retention.passes.interests import audience_of
-from retention.passes.left import untouched
-from retention.passes.plan import Plan, empty_plan
 from retention.passes.planning import decide
-from retention.passes.ranges import Bounds
-from retention.passes.release_bounds import released_bounds
 from retention.passes.releasing import decide_release
 from retention.passes.topics import look_at_topic
+from retention.plan.estimate_bounds import Estimate, bounds_of
+from retention.plan.estimate_interest import released_bounds
+from retention.plan.estimate_ranges import Bounds
+from retention.plan.plan import Plan, empty_plan
+from retention.plan.remaining import untouched
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:

@@ -21,7 +21,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
-from retention.passes.left import Left
+from retention.plan.remaining import Left
 from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Held, surplus
 from retention.rules.row_verdicts import Question
 from retention.storage import files

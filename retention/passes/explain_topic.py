@@ -14,8 +14,8 @@ from retention.core.units import MICROSECOND, format_duration, format_instant, f
 from retention.datafile import parquet
 from retention.errors import UsageError
 from retention.passes.explain import Explanation
-from retention.passes.plan import Plan
 from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
+from retention.plan.plan import Plan
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS

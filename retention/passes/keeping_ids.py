@@ -14,7 +14,7 @@ from retention.core.message_rows import younger
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.parallel import in_threads

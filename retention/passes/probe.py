@@ -16,7 +16,7 @@ from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.passes.exchange import fetched
-from retention.passes.left import Left, shown
+from retention.plan.remaining import Left, shown
 from retention.rules.row_verdicts import SpanRows
 from schemas.messages import RULE_COLUMNS
 

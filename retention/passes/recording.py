@@ -15,8 +15,8 @@ from retention.core.seq_ranges import joined
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import Copied
 from retention.engines.select import Engines
-from retention.passes.plan import Plan
 from retention.passes.verify import check_copy
+from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.stores.row_tombstones import record_row
 from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES

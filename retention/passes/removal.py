@@ -15,12 +15,12 @@ from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.passes.deleting_segments import plan_delete_segments
 from retention.passes.guards import check_allowed
-from retention.passes.left import untouched
-from retention.passes.plan import empty_plan
 from retention.passes.planning import Planned
 from retention.passes.probe import Rows
 from retention.passes.purging_topics import plan_purge_topic
-from retention.passes.verdicts import make_removal
+from retention.plan.build import make_removal
+from retention.plan.plan import empty_plan
+from retention.plan.remaining import untouched
 from retention.rules import requests
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request

@@ -12,7 +12,6 @@ from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.history.report import Report
 from retention.history.runs import History, history_of
-from retention.passes.audience import Pin
 from retention.passes.carrying import Work, carry_out, pinned, report_of
 from retention.passes.editing import delete_expired, delete_pinned, edit_declared
 from retention.passes.guards import (
@@ -24,12 +23,13 @@ from retention.passes.guards import (
     check_policy,
     check_update,
 )
-from retention.passes.plan import Plan
 from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
 from retention.passes.removal import plan_removal
 from retention.passes.sealing import check_whole, seal_aged
 from retention.passes.settling import settle_interrupted
+from retention.plan.consumer_snapshot import Pin
+from retention.plan.plan import Plan
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request
 from retention.stores.lease import lease

@@ -19,10 +19,10 @@ from retention.core.units import MICROSECOND
 from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.layout.topic_segment_roll import is_aged
-from retention.passes.audience import Pin
-from retention.passes.held_segments import held_segments
-from retention.passes.plan import Plan
-from retention.passes.verdicts import make_topic_plan, segment_numbers
+from retention.plan.build import make_topic_plan, segment_numbers
+from retention.plan.consumer_snapshot import Pin
+from retention.plan.plan import Plan
+from retention.plan.protected_segments import held_segments
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy.evaluate import TopicPass, topic_pass

@@ -6,7 +6,7 @@ from typing import Any
 
 from retention.datafile.rewrite import Copied
 from retention.errors import StalePlanError, VerificationError
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from schemas.files import LOGGED_FILES
 

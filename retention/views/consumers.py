@@ -14,8 +14,8 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.passes.interests import interest_of
-from retention.passes.left import untouched
 from retention.passes.probe import read_span
+from retention.plan.remaining import untouched
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 

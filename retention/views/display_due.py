@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 
 from retention.core.units import format_size
-from retention.passes.forecast import Due, Forecast
-from retention.passes.plan import Plan
-from retention.passes.ranges import Bounds
+from retention.plan.estimate_ranges import Bounds
+from retention.plan.forecast import Due, Forecast
+from retention.plan.plan import Plan
 from retention.views.words import between, brief_duration, brief_instant
 
 

@@ -10,7 +10,7 @@ from retention.core.units import format_size
 from retention.errors.printable import visible
 from retention.history.report import Report
 from retention.passes.explain import Explanation
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.views.display import (
     MOST_GROUPS,
     bucket_text,

@@ -8,8 +8,8 @@ from retention.core.outcomes import Outcome, failed
 
 if TYPE_CHECKING:
     from retention.history.report import Report
-    from retention.passes.bounds import Estimate
-    from retention.passes.plan import Plan
+    from retention.plan.estimate_bounds import Estimate
+    from retention.plan.plan import Plan
 
 _NOTHING: dict[str, Any] = {
     "stream": None,

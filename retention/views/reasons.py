@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from retention.core.policy import Policy
 from retention.core.units import MICROSECOND, format_duration, format_size
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.rules import (
     DELETE_SEGMENTS,
     INTEREST,

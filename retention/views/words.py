@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from retention.core.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
 from retention.errors.printable import visible
-from retention.passes.ranges import Bounds
+from retention.plan.estimate_ranges import Bounds
 
 
 def lines_text(lines: Iterable[str]) -> str:

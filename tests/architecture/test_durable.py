@@ -26,7 +26,7 @@ WITHIN = {"files.move", "files.create_if_absent"}
 WITHOUT = {
     "stores/lease.py": "a lease on an object store runs out by itself",
     "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
-    "passes/planfile.py": "a plan is a file of the person who asked for it",
+    "plan/planfile.py": "a plan is a file of the person who asked for it",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "views/nats_export.py": "so is what lies beside it",
     "passes/exchange.py": "rows on their way between tasks; nothing rests on them once a process is gone",

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError
 from retention.passes import exchange
-from retention.passes.planfile import save_plans
 from retention.passes.run import remove_now
+from retention.plan.planfile import save_plans
 from retention.rules.requests import Delete, Purge, Request
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from retention.errors import ForeignRowsError, RefusedError, RetentionError
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.warehouse import Warehouse

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from retention.errors import ForeignRowsError
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.layout import is_ours

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from retention.config.stream import StreamConfig
 from retention.core.units import parse_duration
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from tests.support.worlds import Message, World, plan_of
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from retention.errors import StalePlanError, UsageError
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
 from retention.views.messages import Selection
 from retention.writing.identity import batch_identity
 from tests.support.sandboxes import NOW, ORDERS, lines, opened

@@ -15,7 +15,7 @@ from retention.core.outcomes import Outcome
 from retention.core.topic_policy import Profile
 from retention.errors import ConfigError, DamagedError, StalePlanError
 from retention.history.report import Report
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
 from retention.stores.topic_settings import kept_settings
 from retention.topic import Topic
 from retention.warehouse import open_warehouse

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.errors import RetentionError
-from retention.passes.plan import Plan
+from retention.plan.plan import Plan
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.trees import overwrite, tree

@@ -16,7 +16,7 @@ import pytest
 from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.passes.orphans import orphans
-from retention.passes.planfile import load_plans, save_plans
+from retention.plan.planfile import load_plans, save_plans
 from retention.storage import files
 from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.warehouse import Warehouse, open_warehouse

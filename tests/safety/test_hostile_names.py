@@ -14,7 +14,7 @@ import pytest
 from retention.core.subjects import path_name
 from retention.errors import DamagedError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
 from retention.storage.checksum import checked
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree

@@ -21,7 +21,7 @@ from retention.engines import local
 from retention.errors import RetentionError
 from retention.history.runs import history_of
 from retention.passes.editing import delete_consumer, edit
-from retention.passes.planfile import load_plans, save_plans
+from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import store as delta

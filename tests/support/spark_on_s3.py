@@ -17,7 +17,7 @@ from retention.engines.spark.session import build_session
 from retention.errors import RetentionError
 from retention.passes import additions
 from retention.passes.orphans import orphans
-from retention.passes.planfile import save_plans
+from retention.plan.planfile import save_plans
 from retention.storage import files
 from retention.storage.errors import failure
 from retention.warehouse import Warehouse, open_warehouse

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from retention.core.outcomes import code_of, sentence_of
 from retention.errors import RetentionError
 from retention.passes.orphans import orphans
-from retention.passes.planfile import load_plans, save_plans
+from retention.plan.planfile import load_plans, save_plans
 from retention.storage import parallel
 from tests.support import crashes
 from tests.support.crashes import AS_OF, SCENARIOS, Scenario

@@ -14,7 +14,7 @@ from retention.core.outcomes import (
 )
 from retention.core.policy import UNLIMITED
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.passes.plan import empty_plan
+from retention.plan.plan import empty_plan
 from retention.views.entries import failed_entry, plan_entry, report_entry
 
 

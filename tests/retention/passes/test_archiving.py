@@ -10,7 +10,7 @@ import pytest
 
 from retention.errors import DamagedError, RefusedError, StalePlanError, VerificationError
 from retention.passes import archiving
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from retention.errors import StalePlanError, UsageError
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
 from retention.stores.offset_table import OffsetTable
 from retention.topic import Topic
 from retention.warehouse import Warehouse, open_warehouse

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.passes.bounds import bounds_of
-from retention.passes.plan import Plan
+from retention.plan.estimate_bounds import bounds_of
+from retention.plan.plan import Plan
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants
 from tests.support.worlds import World, decide, instants, plan_of, policies, worlds

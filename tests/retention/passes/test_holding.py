@@ -14,19 +14,19 @@ from retention.context.context import OpenedStream
 from retention.core.policy import HoldRule, Policy
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
-from retention.passes.audience import Audience
 from retention.passes.editing import delete_consumer
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.held import Held, HeldFor
 from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of
-from retention.passes.left import untouched
-from retention.passes.plan import Plan
-from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.undo import undo_run
-from retention.passes.verdicts import make_plan
+from retention.plan.build import make_plan
+from retention.plan.consumer_snapshot import Audience
+from retention.plan.plan import Plan
+from retention.plan.planfile import load_plans, save_plans
+from retention.plan.protected import Held, HeldFor
+from retention.plan.remaining import untouched
 from retention.rules.jetstream.interest import Interest
 from retention.views.display import plan_text, report_text
 from retention.views.state import state_of

@@ -16,9 +16,9 @@ from retention.errors import StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
+from retention.plan.planfile import load_plans, save_plans
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream import Stream
 from retention.views.display import plan_text, report_text

@@ -15,8 +15,8 @@ from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats.backup import RAW_ROWS
 from retention.history.runs import history_of
-from retention.passes.planfile import load_plans
 from retention.passes.run import remove_now
+from retention.plan.planfile import load_plans
 from retention.ports import Swap
 from retention.rules.requests import Purge
 from retention.storage.crash_points import Step, watched_by

@@ -18,10 +18,10 @@ from retention.errors import DamagedError, RefusedError, StalePlanError, UsageEr
 from retention.history import runs
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan, remove_now
 from retention.passes.undo import undo_run
+from retention.plan.planfile import load_plans, save_plans
 from retention.rules.requests import Delete, Purge
 from retention.views.latest import latest_of
 from retention.views.messages import Selection, read_messages

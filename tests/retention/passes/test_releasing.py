@@ -18,10 +18,10 @@ from retention.passes.declared import edited
 from retention.passes.editing import delete_consumer, edit
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planfile import load_plans, save_plans
 from retention.passes.planning import plan_stream
 from retention.passes.probe import read_span
 from retention.passes.run import apply_now, apply_plan
+from retention.plan.planfile import load_plans, save_plans
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

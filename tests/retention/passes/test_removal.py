@@ -271,7 +271,7 @@ def test_a_plan_is_carried_out_unchanged_or_not_at_all(orders: Stream, tmp_path:
 
 
 def test_a_saved_purge_is_applied_from_its_file(orders: Stream, tmp_path: Path) -> None:
-    from retention.passes.planfile import load_plans
+    from retention.plan.planfile import load_plans
 
     plan = orders.purge("s.c", keep=1)
     plan.save(tmp_path / "plan.json")

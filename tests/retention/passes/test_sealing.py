@@ -9,7 +9,7 @@ import pytest
 from retention.errors import StalePlanError
 from retention.history.report import Report
 from retention.passes.guards import Guards
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
 from retention.views.topic_state import PartitionState
 from tests.support.topics import NAME, SECOND, START, World, line
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 
 from retention.core.policy import Policy
-from retention.passes.left import untouched
-from retention.passes.verdicts import make_plan
+from retention.plan.build import make_plan
+from retention.plan.remaining import untouched
 from retention.rules.jetstream.whole_segments import unread
 from tests.support.laws import law
 from tests.support.worlds import Message, World, answers, decide, instants, policies, worlds

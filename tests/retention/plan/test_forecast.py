@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
-from retention.passes.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
+from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
 from retention.ports import Later
 from retention.rules.jetstream.prefix_scan import before, ends_before
 from schemas.messages import NEVER

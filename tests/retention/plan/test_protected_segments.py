@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.passes.held import HeldSegments, held_segments_from_json
-from retention.passes.held_segments import held_segments
-from retention.passes.planfile import load_plans
+from retention.plan.planfile import load_plans
+from retention.plan.protected import HeldSegments, held_segments_from_json
+from retention.plan.protected_segments import held_segments
 from retention.rules import MESSAGE_EXPIRY, RULES
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset

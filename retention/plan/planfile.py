@@ -17,9 +17,9 @@ from retention.core.file_records import judge_columns, judge_files
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
-from retention.passes.audience import pins_as_json, pins_from_json
-from retention.passes.held import held_from_json, held_segments_from_json
-from retention.passes.plan import FORMAT_VERSION, Plan, SegmentCounts
+from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
+from retention.plan.plan import FORMAT_VERSION, Plan, SegmentCounts
+from retention.plan.protected import held_from_json, held_segments_from_json
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parsed

@@ -8,7 +8,7 @@ import pytest
 
 from retention.core.policy import Policy
 from retention.errors import DamagedError, RefusedError, RetentionError, StalePlanError, UsageError
-from retention.passes.planfile import load_plans, save_plans
+from retention.plan.planfile import load_plans, save_plans
 from tests.support.worlds import Message, World, plan_of
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Spans
-from retention.passes.bounds import Estimate, segment_bounds, size_of, whole_only
-from retention.passes.ranges import Bounds, Range
+from retention.plan.estimate_bounds import Estimate, segment_bounds, size_of, whole_only
+from retention.plan.estimate_ranges import Bounds, Range
 from retention.rules.jetstream.interest import Release
 
 

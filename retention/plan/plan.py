@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
-from retention.passes.audience import Pin, pins_as_json
-from retention.passes.forecast import NOTHING_FORETOLD, Forecast
-from retention.passes.held import Held, HeldSegments
+from retention.plan.consumer_snapshot import Pin, pins_as_json
+from retention.plan.forecast import NOTHING_FORETOLD, Forecast
+from retention.plan.protected import Held, HeldSegments
 from retention.rules.requests import Request, as_json
 from schemas.files import LOGGED_FILES
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES

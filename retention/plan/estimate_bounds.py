@@ -10,7 +10,7 @@ import numpy as np
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.passes.ranges import Bounds, Losses, Range, losses, spared
+from retention.plan.estimate_ranges import Bounds, Losses, Range, losses, spared
 from retention.rules.jetstream.evaluate import OnePass
 from retention.rules.jetstream.whole_segments import unread
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.passes.left import Left
+from retention.plan.remaining import Left
 from retention.rules import RULES
 from schemas.plan import REMOVED_RANGES
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.spans import Array
-from retention.passes.held import HeldForReader, HeldIn, HeldSegments
-from retention.passes.verdicts import segment_numbers
+from retention.plan.build import segment_numbers
+from retention.plan.protected import HeldForReader, HeldIn, HeldSegments
 from retention.rules import RULES
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset

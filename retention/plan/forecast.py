@@ -9,8 +9,8 @@ from typing import Any
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR, WEEK
-from retention.passes.bounds import removal_of
-from retention.passes.ranges import losses
+from retention.plan.estimate_bounds import removal_of
+from retention.plan.estimate_ranges import losses
 from retention.ports import Later
 from retention.rules.jetstream.evaluate import OnePass, one_pass
 from retention.rules.jetstream.next_due import next_due

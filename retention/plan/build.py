@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.passes.audience import Pin
-from retention.passes.file_losses import ByMetadata, FileLosses, file_losses, with_released
-from retention.passes.left import Left
-from retention.passes.plan import Plan, SegmentCounts
+from retention.plan.consumer_snapshot import Pin
+from retention.plan.file_losses import ByMetadata, FileLosses, file_losses, with_released
+from retention.plan.plan import Plan, SegmentCounts
+from retention.plan.remaining import Left
 from retention.rules import RULES
 from retention.rules.jetstream.evaluate import OnePass
 from retention.rules.requests import Removal
