@@ -12,8 +12,8 @@ from retention import open_warehouse
 from retention.core.outcomes import code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import UsageError
+from retention.interest.ack_fold import FoldedLog
 from retention.lean import spare_pandas
-from retention.passes.folding import FoldedLog
 from retention.views.folded import folded_entry, folded_lines
 from retention.views.words import lines_text
 

@@ -28,7 +28,7 @@ from retention.consuming.record import Recorded
 from retention.consuming.upcoming import Upcoming, upcoming
 from retention.context.context import OpenedStream
 from retention.core.units import parse_duration
-from retention.passes.editing import delete_consumer
+from retention.interest.edit import delete_consumer
 from retention.passes.topics import refuse_consumers_of_topic
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.errors import BusyError, RefusedError
-from retention.passes.editing import edit_declared
+from retention.interest.edit import edit_declared
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable, no_consumer
 from retention.stores.lease import held

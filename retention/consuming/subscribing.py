@@ -10,7 +10,7 @@ from retention.consumers.subscription import Subscription, stream_of, subscripti
 from retention.consuming.consumer import BatchConsumer
 from retention.context.context import OpenedStream
 from retention.errors import RefusedError
-from retention.passes.editing import put_consumers
+from retention.interest.edit import put_consumers
 from retention.passes.topics import refuse_consumers_of_topic
 from retention.stores.consumer_table import ConsumerTable
 

@@ -15,11 +15,11 @@ from retention.engines.select import Engines
 from retention.errors import CommitUnknownError
 from retention.history.report import Report
 from retention.history.runs import History
+from retention.interest.commit_offsets import keep_asked
 from retention.passes.additions import Additions, stage_additions
 from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
 from retention.passes.keeping_ids import keep_ids_of
-from retention.passes.offsets import keep_asked
 from retention.passes.planning import Planned
 from retention.passes.recording import Recorded, next_record
 from retention.passes.settling import basis

@@ -7,8 +7,8 @@ from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.errors import RefusedError
+from retention.interest.interest import audience_of
 from retention.passes.holding import hold_of
-from retention.passes.interests import audience_of
 from retention.passes.planning import decide
 from retention.passes.releasing import decide_release
 from retention.passes.topics import look_at_topic

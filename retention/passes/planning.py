@@ -14,10 +14,10 @@ from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
+from retention.interest.interest import audience_of
 from retention.passes.announcing import Announced, Announcer, without_markers
 from retention.passes.exchange import beyond_limit
 from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of
-from retention.passes.interests import audience_of
 from retention.passes.probe import Rows
 from retention.passes.releasing import left_by_consumers
 from retention.passes.topic_due import plan_topic

@@ -12,8 +12,8 @@ from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
 from retention.history.report import Report
 from retention.history.runs import History, history_of
+from retention.interest.edit import delete_expired, delete_pinned, edit_declared
 from retention.passes.carrying import Work, carry_out, pinned, report_of
-from retention.passes.editing import delete_expired, delete_pinned, edit_declared
 from retention.passes.guards import (
     Guards,
     check_allowed,

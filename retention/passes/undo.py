@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
-from retention.passes.offsets import forget_asked
+from retention.interest.commit_offsets import forget_asked
 from retention.passes.other_hands import (
     Undoing,
     back_under_other_names,

@@ -13,7 +13,7 @@ from retention.config.checks.consumer_filters import filters_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
-from retention.passes.interests import interest_of
+from retention.interest.interest import interest_of
 from retention.passes.probe import read_span
 from retention.plan.remaining import untouched
 from retention.rules.jetstream.interest import Interest

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.consumers.ack_fold import Report
-from retention.passes.folding import FoldedLog
+from retention.interest.ack_fold import FoldedLog
 
 MOST_RANGES = 1000
 """So many gaps are listed of one consumer."""

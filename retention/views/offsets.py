@@ -7,7 +7,7 @@ from typing import Any
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
-from retention.passes.offsets import offsets_of, stored_offset
+from retention.interest.commit_offsets import offsets_of, stored_offset
 from retention.stores.offset_table import Reader, StoredOffset
 
 

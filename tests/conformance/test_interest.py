@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retention.consumers.state import from_json
-from retention.passes.interests import interest_of
+from retention.interest.interest import interest_of
 from retention.rules.jetstream.interest import released
 from retention.stores.consumer_table import ConsumerRecord
 from tests.support.cases import judged_by, matrix, shares

@@ -14,7 +14,7 @@ from retention.consumers.ack_subject import ACK, DELIVERED, SETTLING, VERBS, ver
 from retention.consumers.state import new_state
 from retention.formats.ack.log import TAIL_LINES, parse_slice
 from retention.formats.ack.sources import open_log
-from retention.passes.folding import PIECE_ROWS
+from retention.interest.ack_fold import PIECE_ROWS
 from retention.views.folded import MOST_RANGES
 from tests.support.consumer_model import Line, lines_of
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from retention.consumers.state import from_json
 from retention.formats.nats.backup import read_backup
-from retention.passes.interests import interest_of
+from retention.interest.interest import interest_of
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord
 from tests.support.interests import needs

@@ -20,7 +20,7 @@ from retention.datafile.parquet import write_messages
 from retention.engines import local
 from retention.errors import RetentionError
 from retention.history.runs import history_of
-from retention.passes.editing import delete_consumer, edit
+from retention.interest.edit import delete_consumer, edit
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

@@ -14,7 +14,7 @@ from retention.context.context import OpenedStream
 from retention.core.policy import HoldRule, Policy
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
-from retention.passes.editing import delete_consumer
+from retention.interest.edit import delete_consumer
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
 from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of

@@ -13,9 +13,9 @@ from retention.consumers.state import PENDING, ConsumerState, Position, new_stat
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
+from retention.interest.edit import delete_consumer, edit
+from retention.interest.reconcile import edited
 from retention.passes import planning
-from retention.passes.declared import edited
-from retention.passes.editing import delete_consumer, edit
 from retention.passes.explain import explain
 from retention.passes.guards import Guards
 from retention.passes.planning import plan_stream

@@ -20,8 +20,8 @@ from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack import sources
 from retention.formats.ack.log import AckLog
-from retention.passes import folding, log_places
-from retention.passes.folding import FoldedLog
+from retention.interest import ack_fold, ack_log_position
+from retention.interest.ack_fold import FoldedLog
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
 from tests.support.consumer_model import LAST_SEQ, Line, World, lines_of, worlds
@@ -216,7 +216,7 @@ def test_a_change_meanwhile_is_not_overwritten(
 ) -> None:
     stream = stream_in(tmp_path)
     log = written(tmp_path / "acks.jsonl", [ack(1), ack(2)])
-    real = log_places.place_at_end
+    real = ack_log_position.place_at_end
 
     def meanwhile(rival: Callable[[ConsumerRecord], ConsumerRecord]) -> None:
         def change(found: ConsumerRecord | None) -> ConsumerRecord:
@@ -227,13 +227,13 @@ def test_a_change_meanwhile_is_not_overwritten(
             ConsumerTable(stream.opened.root).update("all", change)
             return real(asked)
 
-        monkeypatch.setattr(folding, "place_at_end", place)
+        monkeypatch.setattr(ack_fold, "place_at_end", place)
 
     meanwhile(lambda found: replace(found, state=new_state(5)))
     with pytest.raises(BusyError, match="consumer all was changed while"):
         stream.consumers.fold(log)
     assert record(stream).state == new_state(5)
-    monkeypatch.setattr(folding, "place_at_end", real)
+    monkeypatch.setattr(ack_fold, "place_at_end", real)
     stream.consumers.fold(log)
     done = record(stream)
     stream.consumers.fold(written(tmp_path / "acks.jsonl", [ack(1), ack(2)]))
@@ -273,7 +273,7 @@ def test_a_log_in_any_pieces_and_runs_is_folded_as_in_one(
     done: list[FoldedLog] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "PART_BYTES", bytes_)
-        patch.setattr(folding, "PIECE_ROWS", rows)
+        patch.setattr(ack_fold, "PIECE_ROWS", rows)
         for cut in [*world.cuts, len(said)]:
             done += stream.consumers.fold(written(stored / "acks.jsonl", said[:cut]))
     expected, report = fold(Before(policy, start), lines_of(world.log), 60)

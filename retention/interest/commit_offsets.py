@@ -10,7 +10,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
 from retention.errors import UsageError
 from retention.history.runs import history_of
-from retention.passes.editing import count_edit
+from retention.interest.edit import count_edit
 from retention.passes.topics import refuse_partition, topic_of
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request

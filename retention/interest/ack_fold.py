@@ -20,10 +20,10 @@ from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack.log import AckLog, LogSlice, Parsed, parse_slice
-from retention.passes.editing import edit_declared
-from retention.passes.interests import interest_of
-from retention.passes.log_places import place_at_end, refuse_another_log, rows_folded
-from retention.passes.matching import matching_seqs
+from retention.interest.ack_log_position import place_at_end, refuse_another_log, rows_folded
+from retention.interest.edit import edit_declared
+from retention.interest.filter_match import matching_seqs
+from retention.interest.interest import interest_of
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 PIECE_ROWS = 2_000_000

@@ -16,7 +16,7 @@ from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.errors import RefusedError
-from retention.passes.starting import state_at_start
+from retention.interest.start_position import state_at_start
 from retention.stores.consumer_table import Change, ConsumerRecord
 
 

@@ -11,8 +11,8 @@ from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.errors import BusyError, StalePlanError
-from retention.passes.declared import declared
-from retention.passes.interests import is_expired, pins_of
+from retention.interest.interest import is_expired, pins_of
+from retention.interest.reconcile import declared
 from retention.plan.consumer_snapshot import Pin
 from retention.ports import Swap
 from retention.storage.crash_points import Step, reached

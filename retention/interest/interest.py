@@ -9,8 +9,8 @@ from retention.consumers.expiry import is_over
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory
-from retention.passes.declared import declared
-from retention.passes.unsound import refuse_unsound
+from retention.interest.consistency import refuse_unsound
+from retention.interest.reconcile import declared
 from retention.plan.consumer_snapshot import Audience, Pin
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
