@@ -13,11 +13,7 @@ from retention.core.units import parse_instant
 from retention.engines.select import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.history.runs import history_of
-from retention.passes.asked import explain_asked
-from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
-from retention.passes.removal import plan_removal
 from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
 from retention.passes.repairing_foreign import ForeignRepair, find_foreign, repair_foreign
 from retention.passes.repairing_returned import (
@@ -33,6 +29,10 @@ from retention.passes.repairing_sequences import (
 from retention.passes.run import apply_plan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
+from retention.planners.explain import explain
+from retention.planners.explain_request import explain_asked
+from retention.planners.requests import plan_removal
+from retention.planners.retention import plan_stream
 from retention.rules.requests import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
 from retention.views.display import plan_text

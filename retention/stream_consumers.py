@@ -16,7 +16,7 @@ from retention.errors import RefusedError, UsageError
 from retention.formats.ack.sources import open_log
 from retention.interest.ack_fold import FoldedLog, fold_logs
 from retention.interest.edit import delete_consumer, put_consumers
-from retention.passes.topics import refuse_consumers_of_topic
+from retention.planners.topic import refuse_consumers_of_topic
 from retention.stores.consumer_table import ConsumerRecord, no_consumer
 from retention.views.consumers import ConsumerInfo, consumer_infos, stored_consumers
 

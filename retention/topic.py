@@ -10,8 +10,8 @@ from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
 from retention.interest.commit_offsets import delete_offset, store_offset
-from retention.passes.explain_topic import explain_topic
-from retention.passes.topics import refuse_partition
+from retention.planners.explain_topic import explain_topic
+from retention.planners.topic import refuse_partition
 from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.stream import BoundPlan, Instant, Stream

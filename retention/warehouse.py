@@ -24,11 +24,11 @@ from retention.errors.printable import visible
 from retention.history.report import Report
 from retention.history.runs import history_of
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
-from retention.passes.topics import topic_of
 from retention.passes.undo import undo_run
 from retention.plan.plan import Plan
+from retention.planners.retention import plan_stream
+from retention.planners.topic import topic_of
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.stores import StoreSettings, open_store

@@ -109,7 +109,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
     from retention.core.outcomes import one_by_one
-    from retention.passes.estimate import estimate
+    from retention.planners.estimate import estimate
     from retention.views.display import estimate_text
     from retention.views.entries import estimate_entry
 

@@ -119,7 +119,7 @@ def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_r
 
 def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Plan]]:
     from retention.engines.select import Engines
-    from retention.passes.removal import plan_removal
+    from retention.planners.requests import plan_removal
 
     def act(name: str) -> Plan:
         with Engines(warehouse.engine) as engines:

@@ -29,7 +29,7 @@ from retention.consuming.upcoming import Upcoming, upcoming
 from retention.context.context import OpenedStream
 from retention.core.units import parse_duration
 from retention.interest.edit import delete_consumer
-from retention.passes.topics import refuse_consumers_of_topic
+from retention.planners.topic import refuse_consumers_of_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from retention.consuming.consumer import BatchConsumer
 from retention.context.context import OpenedStream
 from retention.errors import RefusedError
 from retention.interest.edit import put_consumers
-from retention.passes.topics import refuse_consumers_of_topic
+from retention.planners.topic import refuse_consumers_of_topic
 from retention.stores.consumer_table import ConsumerTable
 
 

@@ -20,12 +20,12 @@ from retention.passes.additions import Additions, stage_additions
 from retention.passes.archiving import Archived, Leaving, archive
 from retention.passes.erasing import erase
 from retention.passes.keeping_ids import keep_ids_of
-from retention.passes.planning import Planned
 from retention.passes.recording import Recorded, next_record
 from retention.passes.settling import basis
 from retention.passes.undo_records import keep_for_undo
 from retention.passes.verify import check_pins
 from retention.plan.plan import Plan
+from retention.planners.retention import Planned
 from retention.ports import Snapshot, Swap
 from retention.rules.requests import as_json
 from schemas.files import FILE_STATS, LOGGED_FILES

@@ -8,8 +8,8 @@ from retention.context.context import OpenedStream
 from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.history.runs import History
-from retention.passes.topics import OFFSETS, topic_of
 from retention.plan.plan import Plan
+from retention.planners.topic import OFFSETS, topic_of
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
 from retention.rules.iggy.delete_segments import DeleteSegments

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.history.runs import history_of
-from retention.passes.exchange import DIRECTORY
+from retention.planners.subject_shuffle import DIRECTORY
 from retention.storage import files
 from retention.stores import consumer_table, offset_table
 from retention.stores.layout import Layout

@@ -23,13 +23,13 @@ from retention.passes.guards import (
     check_policy,
     check_update,
 )
-from retention.passes.planning import Planned, plan_pass, plan_stream
 from retention.passes.purge import purge_vectors
-from retention.passes.removal import plan_removal
 from retention.passes.sealing import check_whole, seal_aged
 from retention.passes.settling import settle_interrupted
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
+from retention.planners.requests import plan_removal
+from retention.planners.retention import Planned, plan_pass, plan_stream
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request
 from retention.stores.lease import lease

@@ -12,8 +12,8 @@ from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.layout.topic_segment_roll import is_aged
-from retention.passes.topics import segments_of
 from retention.plan.plan import Plan
+from retention.planners.topic import segments_of
 from retention.ports import Snapshot, Swap
 from retention.storage.crash_points import Step, reached
 from schemas.files import FILE_STATS, LOGGED_FILES

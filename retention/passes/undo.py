@@ -19,8 +19,8 @@ from retention.passes.other_hands import (
     refuse_put_back,
 )
 from retention.passes.settling import basis, settle_interrupted
-from retention.passes.topics import was_written_to
 from retention.passes.undo_records import is_in_force, keep_for_undo, read_record, undo_location
+from retention.planners.topic import was_written_to
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.checks import duplicates, inventory

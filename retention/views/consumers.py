@@ -14,8 +14,8 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.interest.interest import interest_of
-from retention.passes.probe import read_span
 from retention.plan.remaining import untouched
+from retention.planners.probe import read_span
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from retention.core.units import format_duration, format_size
 from retention.history.report import Report
-from retention.passes.explain import Explanation
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.plan import Plan
+from retention.planners.explain import Explanation
 from retention.rules import MAX_AGE, RULES
 from retention.rules.requests import Request
 from retention.views.display_due import due_text, plan_due_text

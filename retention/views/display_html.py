@@ -9,8 +9,8 @@ from typing import Any
 from retention.core.units import format_size
 from retention.errors.printable import visible
 from retention.history.report import Report
-from retention.passes.explain import Explanation
 from retention.plan.plan import Plan
+from retention.planners.explain import Explanation
 from retention.views.display import (
     MOST_GROUPS,
     bucket_text,

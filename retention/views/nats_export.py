@@ -24,7 +24,7 @@ from retention.formats.nats.backup import (
     Totals,
     write_backup,
 )
-from retention.passes.topics import refuse_topic
+from retention.planners.topic import refuse_topic
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerTable
 from retention.views.latest import last_seqs

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from retention.context.context import OpenedStream
 from retention.history.report import Report
-from retention.passes.explain import Explanation
+from retention.planners.explain import Explanation
 from retention.views.display import explanation_text, report_text, state_text
 from retention.views.display_html import (
     explanation_html,

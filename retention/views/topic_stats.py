@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import with_floors
-from retention.passes.topics import segments_of, topic_of
+from retention.planners.topic import segments_of, topic_of
 from retention.views.partition_counts import PartitionCounts, no_counts, partition_counts
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.passes.topics import refuse_topic
+from retention.planners.topic import refuse_topic
 from retention.ports import Snapshot, Swap
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings

@@ -23,7 +23,7 @@ from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.source import opened as opened_log
 from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
 from retention.history.runs import history_of
-from retention.passes.topics import topic_of
+from retention.planners.topic import topic_of
 from retention.ports import Snapshot, Swap
 from retention.storage.crash_points import Step, reached
 from retention.stores.lease import lease

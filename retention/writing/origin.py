@@ -23,7 +23,7 @@ from retention.core.units import parse_instant
 from retention.datafile.parquet import read_columns
 from retention.datafile.row_groups import merged
 from retention.errors import RefusedError, UsageError
-from retention.passes.topics import refuse_topic
+from retention.planners.topic import refuse_topic
 from retention.writing.append import refuse_topic_of
 from retention.writing.rollups import asks_to_roll_up
 from retention.writing.sifting import sifted

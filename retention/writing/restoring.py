@@ -23,11 +23,11 @@ from retention.errors import (
     UsageError,
 )
 from retention.history.runs import history_of
-from retention.passes.planning import plan_pass
 from retention.passes.settling import basis
-from retention.passes.topics import was_written_to
 from retention.passes.undo import RESTORE
 from retention.passes.undo_records import keep_for_undo
+from retention.planners.retention import plan_pass
+from retention.planners.topic import was_written_to
 from retention.ports import Snapshot, Swap
 from retention.rules import RULES
 from retention.stores.archive_manifest import Origin

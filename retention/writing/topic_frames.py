@@ -20,7 +20,7 @@ from retention.formats.iggy.messages import halves_of
 from retention.formats.iggy.user_headers import parse
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch
-from retention.passes.topics import topic_of
+from retention.planners.topic import topic_of
 from retention.writing.append import Appended, Draft, append_drafts
 from retention.writing.identity import BatchIdentity
 from retention.writing.topic_batches import TopicAttempt, draft_of, rows_of

@@ -19,7 +19,7 @@ from retention.formats.iggy.lines import parse_sent
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.partitioner import addresses
 from retention.layout.topic_segment_roll import with_headers
-from retention.passes.topics import topic_of
+from retention.planners.topic import topic_of
 from retention.writing.append import Draft, append_drafts
 from retention.writing.door import Answers
 from retention.writing.identity import BatchIdentity

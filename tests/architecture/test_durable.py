@@ -29,7 +29,7 @@ WITHOUT = {
     "plan/planfile.py": "a plan is a file of the person who asked for it",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "views/nats_export.py": "so is what lies beside it",
-    "passes/exchange.py": "rows on their way between tasks; nothing rests on them once a process is gone",
+    "planners/subject_shuffle.py": "rows on their way between tasks; nothing rests on them once a process is gone",
     "passes/purge.py": "Spark's own commit",
 }
 

@@ -16,7 +16,7 @@ import pytest
 from retention.core.message_rows import complete
 from retention.engines.select import Engines
 from retention.formats.nats.backup import RAW_ROWS
-from retention.passes.planning import look
+from retention.planners.retention import look
 from retention.warehouse import Warehouse
 from retention.writing.imports import import_nats_backup
 from tests.support import nats_oracle

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError
-from retention.passes import exchange
 from retention.passes.run import remove_now
 from retention.plan.planfile import save_plans
+from retention.planners import subject_shuffle
 from retention.rules.requests import Delete, Purge, Request
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
@@ -143,10 +143,10 @@ def test_subjects_dealt_out_among_tasks_change_no_plan(
         return warehouse.stream("ORDERS").plan().plan.plan_id
 
     whole = plan_id("local")
-    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
-    monkeypatch.setattr(exchange, "BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
+    monkeypatch.setattr(subject_shuffle, "BUCKET_BYTES", 2_000)
     assert [plan_id(engine) for engine in ENGINES] == [whole, whole]
-    left = tmp_path / "w" / "streams" / "ORDERS" / "_retention" / exchange.DIRECTORY
+    left = tmp_path / "w" / "streams" / "ORDERS" / "_retention" / subject_shuffle.DIRECTORY
     assert [path for path in left.rglob("*") if path.is_file()] == []
 
 

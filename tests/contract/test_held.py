@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.policy import HoldRule, Policy
-from retention.passes.estimate import estimate
+from retention.planners.estimate import estimate
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerTable
 from tests.contract.test_laws import (

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from retention.core import headers
 from retention.core.policy import Policy
-from retention.passes.estimate import estimate
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.plan import Plan
+from retention.planners.estimate import estimate
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.warehouse import Warehouse

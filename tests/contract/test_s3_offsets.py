@@ -11,7 +11,7 @@ import pytest
 
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.passes.planning import plan_pass
+from retention.planners.retention import plan_pass
 from retention.stores.offset_table import OffsetTable
 from retention.topic import Topic
 from retention.warehouse import Warehouse, open_warehouse

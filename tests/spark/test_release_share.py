@@ -9,7 +9,7 @@ from retention.engines.select import Engines
 from retention.passes.guards import Guards
 from retention.passes.run import apply_now
 from schemas.messages import MESSAGES
-from tests.retention.passes.test_releasing import AS_OF, NOW, progress, stand
+from tests.retention.planners.test_interest import AS_OF, NOW, progress, stand
 from tests.support.laying import even_segments, lay, warehouse_with
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Spans, spans_of
 from retention.datafile.subject_digest import count_subjects
-from retention.passes.announcing import Announced, Announcer, without_markers
-from retention.passes.probe import Rule, Told
 from retention.plan.build import make_plan
 from retention.plan.plan import Plan
 from retention.plan.remaining import untouched
+from retention.planners.delete_markers import Announced, Announcer, without_markers
+from retention.planners.probe import Rule, Told
 from retention.rules.jetstream.evaluate import OnePass, one_pass
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.jetstream.split_spans import by_file

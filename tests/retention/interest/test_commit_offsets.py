@@ -12,7 +12,7 @@ from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.interest.commit_offsets import store_offset
 from retention.passes.carrying import carry_out
-from retention.passes.planning import plan_pass
+from retention.planners.retention import plan_pass
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.topic import Topic
 from retention.warehouse import open_warehouse

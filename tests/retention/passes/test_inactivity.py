@@ -14,15 +14,15 @@ from retention.consumers.state import new_state
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
 from retention.history.runs import history_of
-from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
 from retention.plan.planfile import load_plans, save_plans
+from retention.planners.explain import explain
+from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream import Stream
 from retention.views.display import plan_text, report_text
-from tests.retention.passes.test_releasing import left
+from tests.retention.planners.test_interest import left
 from tests.support.laws import law
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

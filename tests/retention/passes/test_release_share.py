@@ -16,18 +16,18 @@ from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.history import runs
-from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan, remove_now
 from retention.passes.undo import undo_run
 from retention.plan.planfile import load_plans, save_plans
+from retention.planners.explain import explain
+from retention.planners.retention import plan_stream
 from retention.rules.requests import Delete, Purge
 from retention.views.latest import latest_of
 from retention.views.messages import Selection, read_messages
 from retention.views.state import state_of
 from retention.writing.publish import publish
-from tests.retention.passes.test_releasing import progress, stand
+from tests.retention.planners.test_interest import progress, stand
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

@@ -12,8 +12,8 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.history.runs import history_of
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
+from retention.planners.retention import plan_stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 NOW = START + 100 * SECOND

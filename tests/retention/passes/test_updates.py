@@ -12,13 +12,13 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan, remove_now
+from retention.planners.retention import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream_consumers import StreamConsumers
 from retention.writing.publish import publish
-from tests.retention.passes.test_releasing import keep, progress
+from tests.retention.planners.test_interest import keep, progress
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 NOW = START + 100 * SECOND

@@ -18,7 +18,7 @@ from retention.stores.offset_table import Offsets, Reader, StoredOffset
 from retention.stream import BoundPlan
 from retention.views.display_held import MOST_READERS, held_text
 from schemas.files import FILE_STATS
-from tests.retention.passes.test_deleting_segments import FORMATS, NOW, opened_at
+from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at
 from tests.support.topic_crashes import NAME
 
 EXPIRY = RULES.index(MESSAGE_EXPIRY)

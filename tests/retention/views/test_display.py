@@ -8,11 +8,11 @@ import pytest
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
 from retention.history.report import Report
-from retention.passes.explain import Explanation
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
+from retention.planners.explain import Explanation
 from retention.views.display import (
     MOST_GROUPS,
     estimate_text,

@@ -13,9 +13,9 @@ from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
 from retention.datafile import parquet
 from retention.errors import UsageError
-from retention.passes.explain import Explanation
-from retention.passes.topics import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.plan.plan import Plan
+from retention.planners.explain import Explanation
+from retention.planners.topic import RULE_OF, TopicLook, look_at_topic, topic_of
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS

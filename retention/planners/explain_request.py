@@ -6,9 +6,9 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.core.subjects import matches
-from retention.passes.explain import Explanation, find
-from retention.passes.explain_topic import explain_removal
 from retention.plan.plan import Plan
+from retention.planners.explain import Explanation, find
+from retention.planners.explain_topic import explain_removal
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Request
 

@@ -13,8 +13,8 @@ import pytest
 from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
-from retention.passes import removal
 from retention.passes.run import remove_now
+from retention.planners import requests
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import lease
@@ -157,7 +157,7 @@ def test_digests_are_read_some_files_at_a_time(
 ) -> None:
     streams = nine(tmp_path, "parquet")
     whole = streams.stream("ORDERS").purge("s.c").plan
-    monkeypatch.setattr(removal, "_AT_ONCE", 2)
+    monkeypatch.setattr(requests, "_AT_ONCE", 2)
     assert streams.stream("ORDERS").purge("s.c").plan.plan_id == whole.plan_id
 
 

@@ -16,8 +16,8 @@ from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import counted, row_stats
 from retention.datafile.subject_digest import count_subjects
 from retention.engines.select import Engines
-from retention.passes.probe import Rows
 from retention.plan.remaining import Left, untouched
+from retention.planners.probe import Rows
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released
 from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from retention.engines.select import Engines
-from retention.passes.planning import Planned, plan_pass
 from retention.plan.forecast import NOTHING_FORETOLD, Due
 from retention.plan.plan import Plan
+from retention.planners.retention import Planned, plan_pass
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
 from retention.views.entries import plan_entry

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from retention.engines.select import Engines
-from retention.passes import exchange
 from retention.passes.orphans import orphans
-from retention.passes.planning import look
+from retention.planners import subject_shuffle
+from retention.planners.retention import look
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 
 NOW = START + 10_000 * SECOND
@@ -38,8 +38,8 @@ def test_dealing_subjects_out_changes_no_plan(
 ) -> None:
     warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=limit)
     whole = warehouse.stream("ORDERS").plan().plan
-    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
-    monkeypatch.setattr(exchange, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
+    monkeypatch.setattr(subject_shuffle, "BUCKET_BYTES", bucket_bytes)
     monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))
     dealt = warehouse.stream("ORDERS").plan()
     assert dealt.plan.plan_id == whole.plan_id
@@ -50,11 +50,11 @@ def test_dealing_subjects_out_changes_no_plan(
 
 
 def test_only_totals_by_span_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
     warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=1)
     with Engines("local") as engines:
         decided = look(warehouse.stream("ORDERS").opened, NOW, engines).decided
-        assert isinstance(decided.surplus, exchange.Exchanged)
+        assert isinstance(decided.surplus, subject_shuffle.Exchanged)
         assert len(decided.surplus.messages) == len(decided.spans)
         places = [Path(place) for place in decided.surplus.places]
         assert all(place.is_file() for place in places)
@@ -66,7 +66,7 @@ def test_a_lost_digest_is_made_again_while_it_is_dealt_out(
 ) -> None:
     warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=2)
     whole = warehouse.stream("ORDERS").plan().plan
-    monkeypatch.setattr(exchange, "HELD_BYTES", 0)
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
     lost, *_ = sorted((folder / "streams/ORDERS/_retention/subjects").rglob("*.parquet"))
     lost.unlink()
     assert warehouse.stream("ORDERS").plan().plan.plan_id == whole.plan_id
@@ -83,7 +83,7 @@ def test_what_a_killed_pass_left_of_an_exchange_is_an_orphan(folder: Path) -> No
 
 def test_a_subject_has_one_bucket_wherever_it_stands() -> None:
     names = ["", "a", "b", "aa", "é", "x" * 300, *(f"orders.{number}" for number in range(50_000))]
-    one = exchange.bucket_of(pa.chunked_array([names]), 16)
-    back = exchange.bucket_of(pa.chunked_array([names[::-1][:777], names[::-1][777:]]), 16)
+    one = subject_shuffle.bucket_of(pa.chunked_array([names]), 16)
+    back = subject_shuffle.bucket_of(pa.chunked_array([names[::-1][:777], names[::-1][777:]]), 16)
     assert np.array_equal(one, back[::-1])
     assert np.bincount(one.astype(int)).min() > 2_500

@@ -9,8 +9,12 @@ import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.spans import Array
-from retention.passes.planning import Planned
-from retention.passes.topics import (
+from retention.plan.build import make_topic_plan
+from retention.plan.plan import empty_plan
+from retention.plan.protected import HeldSegments
+from retention.plan.protected_segments import held_segments
+from retention.planners.retention import Planned
+from retention.planners.topic import (
     TopicLook,
     look_at_topic,
     pins_of,
@@ -18,10 +22,6 @@ from retention.passes.topics import (
     rules_of_files,
     topic_of,
 )
-from retention.plan.build import make_topic_plan
-from retention.plan.plan import empty_plan
-from retention.plan.protected import HeldSegments
-from retention.plan.protected_segments import held_segments
 from retention.rules.iggy.delete_segments import DeleteSegments, fates_asked
 from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments

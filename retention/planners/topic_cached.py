@@ -10,10 +10,10 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.passes.topics import TopicLook, look_at_topic, pins_of
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.plan import Plan, SegmentCounts, empty_plan
 from retention.plan.protected import HeldSegments
+from retention.planners.topic import TopicLook, look_at_topic, pins_of
 from retention.ports import Mark, Snapshot
 from retention.rules.iggy.next_due import next_due
 from retention.stores.offset_table import OffsetTable

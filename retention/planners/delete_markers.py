@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.passes.probe import Asks
 from retention.plan.build import reached, stop_of
+from retention.planners.probe import Asks
 from retention.rules import MAX_AGE, MSG_TTL, RULES
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import BY_AGE, BY_TTL, DEATHS, Totals

@@ -15,13 +15,13 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.interest.edit import delete_consumer, edit
 from retention.interest.reconcile import edited
-from retention.passes import planning
-from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.planning import plan_stream
-from retention.passes.probe import read_span
 from retention.passes.run import apply_now, apply_plan
 from retention.plan.planfile import load_plans, save_plans
+from retention.planners import retention
+from retention.planners.explain import explain
+from retention.planners.probe import read_span
+from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
@@ -201,14 +201,14 @@ def test_a_release_that_has_not_seen_an_edit_is_refused_by_its_commit(
 ) -> None:
     opened = make()
     stand(opened, "billing", progress(20, 20))
-    decide = planning.decide
+    decide = retention.decide
 
     def interrupted(*arguments: Any) -> Any:
         CHANGES[how](make())
         return decide(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(planning, "decide", interrupted)
+        patched.setattr(retention, "decide", interrupted)
         with pytest.raises(StalePlanError, match="created, edited or deleted meanwhile"):
             apply_now(opened, AS_OF, LOCAL, Guards())
     assert len(left(opened)) == 40
@@ -298,7 +298,7 @@ def test_an_explanation_reads_the_span_of_its_message_once(
         read.append(len(arguments))
         return read_span(*arguments)
 
-    monkeypatch.setattr("retention.passes.explain.read_span", counted)
+    monkeypatch.setattr("retention.planners.explain.read_span", counted)
     for seq in (9, 24, 40):
         explain(opened, seq, AS_OF, LOCAL)
     assert len(read) == 3

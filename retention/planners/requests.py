@@ -13,14 +13,14 @@ from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, spans_of
 from retention.engines.select import Engines
 from retention.errors import UsageError
-from retention.passes.deleting_segments import plan_delete_segments
 from retention.passes.guards import check_allowed
-from retention.passes.planning import Planned
-from retention.passes.probe import Rows
-from retention.passes.purging_topics import plan_purge_topic
 from retention.plan.build import make_removal
 from retention.plan.plan import empty_plan
 from retention.plan.remaining import untouched
+from retention.planners.delete_segments import plan_delete_segments
+from retention.planners.probe import Rows
+from retention.planners.purge_topic import plan_purge_topic
+from retention.planners.retention import Planned
 from retention.rules import requests
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from retention.core.inventory import ReadCount
 from retention.core.policy import HoldRule
-from retention.passes.probe import Asks
 from retention.plan.build import stop_of
 from retention.plan.consumer_snapshot import Audience
 from retention.plan.protected import Held, summed
+from retention.planners.probe import Asks
 from retention.rules.jetstream.consumer_protection import (
     AT_ANY_AGE,
     Budget,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from retention.warehouse import open_warehouse
-from tests.retention.passes.test_deleting_segments import FORMATS, NOW, opened_at
+from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at
 from tests.support.topic_crashes import NAME
 
 SMALL = {"profile": "v8", "segment_size": 512, "max_topic_size": 512}

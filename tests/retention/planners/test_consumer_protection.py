@@ -15,10 +15,7 @@ from retention.core.policy import HoldRule, Policy
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.interest.edit import delete_consumer
-from retention.passes.explain import explain
 from retention.passes.guards import Guards
-from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of
-from retention.passes.planning import plan_stream
 from retention.passes.run import apply_now, apply_plan
 from retention.passes.undo import undo_run
 from retention.plan.build import make_plan
@@ -27,10 +24,13 @@ from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.plan.protected import Held, HeldFor
 from retention.plan.remaining import untouched
+from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
+from retention.planners.explain import explain
+from retention.planners.retention import plan_stream
 from retention.rules.jetstream.interest import Interest
 from retention.views.display import plan_text, report_text
 from retention.views.state import state_of
-from tests.retention.passes.test_releasing import left, progress, stand
+from tests.retention.planners.test_interest import left, progress, stand
 from tests.support import holds
 from tests.support.interests import interests_of
 from tests.support.laws import law

@@ -14,14 +14,14 @@ from retention.core.inventory import Inventory
 from retention.core.spans import Array, joined, spans_of
 from retention.engines.select import Engines
 from retention.errors import UsageError
-from retention.passes.exchange import fetched
-from retention.passes.holding import missing_of
-from retention.passes.planning import Look, look
-from retention.passes.probe import read_span
 from retention.plan.build import reached, stop_of
 from retention.plan.explain_consumers import held_for, needs_of
 from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, arithmetic, sentence
 from retention.plan.remaining import shown
+from retention.planners.consumer_protection import missing_of
+from retention.planners.probe import read_span
+from retention.planners.retention import Look, look
+from retention.planners.subject_shuffle import fetched
 from retention.rules import RULES
 from retention.rules.row_verdicts import STAYS, judge, settled
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.spans import joined
-from retention.passes.explain import Explanation, Found, explanation
-from retention.passes.planning import Look
 from retention.plan.remaining import untouched
+from retention.planners.explain import Explanation, Found, explanation
+from retention.planners.retention import Look
 from tests.support.laws import law
 from tests.support.worlds import (
     NEXT_SEQ,

@@ -8,15 +8,15 @@ from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.interest.interest import audience_of
-from retention.passes.holding import hold_of
-from retention.passes.planning import decide
-from retention.passes.releasing import decide_release
-from retention.passes.topics import look_at_topic
 from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.estimate_interest import released_bounds
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.plan import Plan, empty_plan
 from retention.plan.remaining import untouched
+from retention.planners.consumer_protection import hold_of
+from retention.planners.interest import decide_release
+from retention.planners.retention import decide
+from retention.planners.topic import look_at_topic
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:

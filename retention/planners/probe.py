@@ -15,8 +15,8 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.passes.exchange import fetched
 from retention.plan.remaining import Left, shown
+from retention.planners.subject_shuffle import fetched
 from retention.rules.row_verdicts import SpanRows
 from schemas.messages import RULE_COLUMNS
 

@@ -15,17 +15,17 @@ from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.interest.interest import audience_of
-from retention.passes.announcing import Announced, Announcer, without_markers
-from retention.passes.exchange import beyond_limit
-from retention.passes.holding import HeldBack, hold_back, hold_of, missing_of
-from retention.passes.probe import Rows
-from retention.passes.releasing import left_by_consumers
-from retention.passes.topic_due import plan_topic
 from retention.plan.build import make_plan
 from retention.plan.consumer_snapshot import Audience
 from retention.plan.forecast import forecast, remembered
 from retention.plan.plan import Plan, SegmentCounts, empty_plan
 from retention.plan.remaining import Left, untouched
+from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
+from retention.planners.delete_markers import Announced, Announcer, without_markers
+from retention.planners.interest import left_by_consumers
+from retention.planners.probe import Rows
+from retention.planners.subject_shuffle import beyond_limit
+from retention.planners.topic_cached import plan_topic
 from retention.ports import Later, Mark, Outlook, Snapshot
 from retention.rules.jetstream.evaluate import OnePass, one_pass
 from retention.rules.jetstream.next_due import next_due

@@ -10,9 +10,9 @@ import pytest
 
 from retention.engines.select import Engines
 from retention.passes.guards import Guards
-from retention.passes.planning import Planned, plan_pass
-from retention.passes.topics import look_at_topic
 from retention.plan.plan import Plan
+from retention.planners.retention import Planned, plan_pass
+from retention.planners.topic import look_at_topic
 from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 from retention.stores.parquet import listing
