@@ -19,8 +19,8 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 
 from benchmarks import iggy_logs, metadata
 from retention import open_warehouse
+from retention.apply.guards import Guards
 from retention.core.outcomes import Outcome
-from retention.passes.guards import Guards
 from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout, new_path
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of

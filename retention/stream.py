@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.apply.guards import Guards
+from retention.apply.repair.clock import ClockRepair, look_at_clock, repair_clock
+from retention.apply.repair.foreign import ForeignRepair, find_foreign, repair_foreign
+from retention.apply.repair.returned import (
+    RepairedReturned,
+    look_for_returned,
+    remove_returned,
+)
+from retention.apply.repair.sequences import (
+    SequenceRepair,
+    find_impossible,
+    repair_sequences,
+)
+from retention.apply.run import apply_plan
 from retention.consuming.consumer import BatchConsumer
 from retention.context.context import OpenedStream
 from retention.core.units import parse_instant
 from retention.engines.select import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.history.runs import history_of
-from retention.passes.guards import Guards
-from retention.passes.repairing_clock import ClockRepair, look_at_clock, repair_clock
-from retention.passes.repairing_foreign import ForeignRepair, find_foreign, repair_foreign
-from retention.passes.repairing_returned import (
-    RepairedReturned,
-    look_for_returned,
-    remove_returned,
-)
-from retention.passes.repairing_sequences import (
-    SequenceRepair,
-    find_impossible,
-    repair_sequences,
-)
-from retention.passes.run import apply_plan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
 from retention.planners.explain import explain

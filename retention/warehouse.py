@@ -11,6 +11,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan
+from retention.apply.undo import undo_run
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, no_such_stream
 from retention.context.context import OpenedStream
@@ -23,9 +26,6 @@ from retention.errors import UsageError
 from retention.errors.printable import visible
 from retention.history.report import Report
 from retention.history.runs import history_of
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan
-from retention.passes.undo import undo_run
 from retention.plan.plan import Plan
 from retention.planners.retention import plan_stream
 from retention.planners.topic import topic_of

@@ -19,8 +19,8 @@ from retention.core.outcomes import Outcome
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.apply.guards import Guards
     from retention.history.report import Report
-    from retention.passes.guards import Guards
     from retention.plan.plan import Plan
     from retention.warehouse import Warehouse
 
@@ -62,7 +62,7 @@ def apply(
         )
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.passes.guards import Guards
+    from retention.apply.guards import Guards
 
     guards = Guards(allow_future, allow_rewind)
     plans = _saved_plans(warehouse, what or [], as_of)

@@ -88,8 +88,8 @@ def _save(file: str, outcomes: Sequence[Outcome[Plan]]) -> None:
 
 def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> None:
     """Say which plans `apply` would refuse: a plan may look anywhere in time, and under any configuration."""
+    from retention.apply.guards import Guards, check_instant, check_update
     from retention.history.runs import history_of
-    from retention.passes.guards import Guards, check_instant, check_update
 
     for outcome in outcomes:
         if outcome.value is not None:

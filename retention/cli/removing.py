@@ -129,8 +129,8 @@ def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 
 
 def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Report]]:
+    from retention.apply.run import remove_now
     from retention.engines.select import Engines
-    from retention.passes.run import remove_now
 
     def act(name: str) -> Report:
         with Engines(warehouse.engine) as engines:

@@ -13,10 +13,10 @@ from retention.cli.output import put_json, put_report
 from retention.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from retention.passes.repairing_clock import ClockRepair, WrongRun
-    from retention.passes.repairing_foreign import ForeignRepair
-    from retention.passes.repairing_returned import RepairedReturned
-    from retention.passes.repairing_sequences import SequenceRepair
+    from retention.apply.repair.clock import ClockRepair, WrongRun
+    from retention.apply.repair.foreign import ForeignRepair
+    from retention.apply.repair.returned import RepairedReturned
+    from retention.apply.repair.sequences import SequenceRepair
 
 repair = typer.Typer(
     help="Mend a stream that no pass goes on with; dry unless --yes.", no_args_is_help=True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.core.units import DAY, format_instant
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.place import check_history_clock
 from retention.history.runs import history_of
 from retention.interest.interest import audience_of
-from retention.passes.orphans import orphans
 from retention.storage import files
 from retention.stores.delta.foreign_writers import unconditional_commits
 from retention.stores.delta.log import versions

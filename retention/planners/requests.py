@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from retention.apply.guards import check_allowed
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, next_seq_without_table
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, spans_of
 from retention.engines.select import Engines
 from retention.errors import UsageError
-from retention.passes.guards import check_allowed
 from retention.plan.build import make_removal
 from retention.plan.plan import empty_plan
 from retention.plan.remaining import untouched

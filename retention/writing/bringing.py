@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from retention.apply.archive import digest_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES
 from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
 from retention.datafile.rewrite import Copied, Copy, surviving
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
-from retention.passes.archiving import digest_of
 from retention.storage.crash_points import Step, reached
 from retention.writing.from_archives import Archive, Part
 from schemas.messages import FILE_COLUMNS

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.keep_ids import keep_unstored_ids
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import Position
 from retention.core import message_rows
 from retention.datafile.segment_writer import Staged, Staging, stage_rows
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
-from retention.passes.keeping_ids import keep_unstored_ids
 from retention.writing.append import Appended, append, refuse_topic_of
 from retention.writing.clamp import clamped
 from retention.writing.door import Answers, Batch, RefusedAtTheDoor, answer

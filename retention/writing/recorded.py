@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from retention.apply.archive import Leaving, archive
+from retention.apply.guards import check_update
+from retention.apply.keep_ids import keep_ids
+from retention.apply.recover import basis, settle_interrupted
+from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
 from retention.history.runs import history_of
-from retention.passes.archiving import Leaving, archive
-from retention.passes.guards import check_update
-from retention.passes.keeping_ids import keep_ids
-from retention.passes.settling import basis, settle_interrupted
-from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES

@@ -10,6 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.recover import basis
+from retention.apply.undo import RESTORE
+from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, with_floors
 from retention.core.inventory import NO_RANGES, Claim, Inventory
@@ -23,9 +26,6 @@ from retention.errors import (
     UsageError,
 )
 from retention.history.runs import history_of
-from retention.passes.settling import basis
-from retention.passes.undo import RESTORE
-from retention.passes.undo_records import keep_for_undo
 from retention.planners.retention import plan_pass
 from retention.planners.topic import was_written_to
 from retention.ports import Snapshot, Swap

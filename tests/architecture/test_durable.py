@@ -30,7 +30,7 @@ WITHOUT = {
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "views/nats_export.py": "so is what lies beside it",
     "planners/subject_shuffle.py": "rows on their way between tasks; nothing rests on them once a process is gone",
-    "passes/purge.py": "Spark's own commit",
+    "apply/deletion_vectors.py": "Spark's own commit",
 }
 
 

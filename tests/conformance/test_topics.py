@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.apply.guards import Guards
 from retention.context.context import OpenedStream
 from retention.datafile import parquet
 from retention.engines.select import EngineName
 from retention.formats.iggy.topic import ERAS, read_topic
 from retention.history.report import Report
-from retention.passes.guards import Guards
 from retention.ports import Swap
 from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
 from retention.stream import Stream

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from retention.apply import archive
+from retention.apply.archive import Keeping, kept
 from retention.core.inventory import slot_of
 from retention.datafile import rewrite
 from retention.datafile.parquet import stats_table
 from retention.datafile.rewrite import Copy, copy_without, surviving
 from retention.errors import StorageError
-from retention.passes import archiving
-from retention.passes.archiving import Keeping, kept
 from retention.ports import Store, carried_out
 from retention.storage import files
 from tests.contract.conftest import STORES, Stage
@@ -80,9 +80,9 @@ def test_a_straggler_leaves_the_archived_copy_alone(
     task = Keeping(source, f"{stage.root}/archive/copy.parquet")
     wanted = kept(task)
     # One that looked before the first was done.
-    monkeypatch.setattr(archiving, "_same", lambda _: None)
+    monkeypatch.setattr(archive, "_same", lambda _: None)
     with monkeypatch.context() as patched:
         patched.setattr(files, "pieces", cut_short(files.pieces))
         with pytest.raises(StorageError):
             kept(task)
-    assert archiving.digest_of(task.copy) == wanted
+    assert archive.digest_of(task.copy) == wanted

@@ -9,9 +9,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
+from retention.apply.run import remove_now
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError
-from retention.passes.run import remove_now
 from retention.plan.planfile import save_plans
 from retention.planners import subject_shuffle
 from retention.rules.requests import Delete, Purge, Request

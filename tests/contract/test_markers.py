@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now
+from retention.apply.undo import undo_run
 from retention.core.units import HOUR
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now
-from retention.passes.undo import undo_run
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.stream import Stream

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.run import remove_now
 from retention.engines.select import Engines
-from retention.passes.run import remove_now
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by
 from retention.stream import Stream

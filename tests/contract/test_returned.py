@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from retention.apply.repair.returned import KIND
 from retention.errors import ForeignRowsError, RefusedError
-from retention.passes.repairing_returned import KIND
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import foreign_writers, returned

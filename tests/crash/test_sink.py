@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from retention.passes.orphans import orphans
+from retention.apply.orphans import orphans
 from retention.storage.crash_points import CRASH_AT, Step
 from tests.support.crashes import TWICE
 from tests.support.laying import START, held, warehouse_with

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.run import remove_now
 from retention.engines.select import Engines
 from retention.errors import UsageError
-from retention.passes.run import remove_now
 from retention.rules.requests import purge_request
 from retention.views.state import held_by
 from tests.support.laying import START, File, Laid, lay

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from retention.apply.run import remove_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RetentionError
-from retention.passes.run import remove_now
 from retention.rules.requests import delete_request, purge_request
 from retention.views.state import held_by
 from tests.support.laying import START, File, Laid, lay

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import retention
+from retention.apply.guards import Guards
 from retention.errors import BusyError, ConfigError, RefusedError, UsageError
-from retention.passes.guards import Guards
 from retention.warehouse import open_warehouse
 from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.guards import Guards
 from retention.core.units import DAY
 from retention.errors import BusyError, UsageError
 from retention.history.runs import history_of
-from retention.passes.guards import Guards
 from retention.storage import files
 from retention.stores import lease as leases
 from tests.support.sandboxes import NOW, ORDERS, commands, lines, opened

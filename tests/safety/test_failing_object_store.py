@@ -13,9 +13,9 @@ from typing import Any
 import boto3
 import pytest
 
+from retention.apply.orphans import orphans
 from retention.errors import UsageError
 from retention.history.runs import history_of
-from retention.passes.orphans import orphans
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage import files
 from retention.stores.checks.exclusion import refuse_without_exclusion

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retention.apply import stage
+from retention.apply.orphans import orphans
 from retention.datafile.rewrite import copy_without
 from retention.engines.spark import append, append_topic
 from retention.engines.spark.attempts import attempts_of, may_pass
 from retention.engines.spark.session import TASK_ATTEMPTS
 from retention.errors import DamagedError, StorageError, UsageError
-from retention.passes import additions
-from retention.passes.orphans import orphans
 from retention.storage.errors import failure
 from retention.stores.layout import is_ours
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
@@ -55,7 +55,7 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag = tmp_path / "failed"
-    monkeypatch.setattr(additions, "copy_without", failing_once(copy_without, flag))
+    monkeypatch.setattr(stage, "copy_without", failing_once(copy_without, flag))
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND, "spark", max_msgs=15)
     opened = warehouse.stream("ORDERS").opened
     lay(opened, even_segments(3, 10))

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now
 from retention.engines.select import Engines
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now
 from schemas.messages import MESSAGES
 from tests.retention.planners.test_interest import AS_OF, NOW, progress, stand
 from tests.support.laying import even_segments, lay, warehouse_with

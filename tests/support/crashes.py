@@ -21,6 +21,9 @@ import pyarrow.acero
 import pyarrow.dataset
 from deltalake import DeltaTable, TableFeatures
 
+from retention.apply.archive import digest_of
+from retention.apply.orphans import orphans
+from retention.apply.run import remove_now
 from retention.consumers.state import from_json
 from retention.context.stream_tail import Position, locate
 from retention.context.topic_tail import TURN
@@ -31,9 +34,6 @@ from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.history.runs import history_of
-from retention.passes.archiving import digest_of
-from retention.passes.orphans import orphans
-from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge

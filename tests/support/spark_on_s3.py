@@ -10,13 +10,13 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from retention.apply import stage
+from retention.apply.orphans import orphans
 from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.engines.select import EngineName
 from retention.engines.spark.s3a import for_spark
 from retention.engines.spark.session import build_session
 from retention.errors import RetentionError
-from retention.passes import additions
-from retention.passes.orphans import orphans
 from retention.plan.planfile import save_plans
 from retention.storage import files
 from retention.storage.errors import failure
@@ -131,7 +131,7 @@ def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
             raise failure(flag, OSError("AWS Error NETWORK_CONNECTION during PutObject operation"))
         return done
 
-    with patch.object(additions, "copy_without", failing_once):
+    with patch.object(stage, "copy_without", failing_once):
         yield "applied at the second attempt", applied(made)
     yield "failed once", files.length(flag)
     yield "left by attempts", sequences(made)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from retention.apply.orphans import orphans
 from retention.core.outcomes import code_of, sentence_of
 from retention.errors import RetentionError
-from retention.passes.orphans import orphans
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage import parallel
 from tests.support import crashes

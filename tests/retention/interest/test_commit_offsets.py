@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.execute import carry_out
 from retention.engines.select import Engines
 from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.interest.commit_offsets import store_offset
-from retention.passes.carrying import carry_out
 from retention.planners.retention import plan_pass
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.topic import Topic

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now
 from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream_consumers import StreamConsumers

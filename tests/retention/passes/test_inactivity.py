@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan
 from retention.consumers.expiry import in_use, is_over, threshold_of
 from retention.consumers.state import new_state
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
 from retention.history.runs import history_of
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.explain import explain
 from retention.planners.retention import plan_stream

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan, remove_now
+from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.history import runs
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan, remove_now
-from retention.passes.undo import undo_run
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.explain import explain
 from retention.planners.retention import plan_stream

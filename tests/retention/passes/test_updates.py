@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan, remove_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan, remove_now
 from retention.planners.retention import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable

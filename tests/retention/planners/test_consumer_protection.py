@@ -10,14 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan
+from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
 from retention.core.policy import HoldRule, Policy
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.interest.edit import delete_consumer
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan
-from retention.passes.undo import undo_run
 from retention.plan.build import make_plan
 from retention.plan.consumer_snapshot import Audience
 from retention.plan.plan import Plan

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan
 from retention.consumers.state import PENDING, ConsumerState, Position, new_state, with_lasts
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.interest.edit import delete_consumer, edit
 from retention.interest.reconcile import edited
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners import retention
 from retention.planners.explain import explain

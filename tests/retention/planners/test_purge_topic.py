@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from retention.apply.run import remove_now
 from retention.core.message_rows import complete
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.datafile.segment_writer import numbered
@@ -15,7 +16,6 @@ from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats.backup import RAW_ROWS
 from retention.history.runs import history_of
-from retention.passes.run import remove_now
 from retention.plan.planfile import load_plans
 from retention.ports import Swap
 from retention.rules.requests import Purge

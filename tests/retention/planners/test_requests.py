@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from retention.apply.run import remove_now
 from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
-from retention.passes.run import remove_now
 from retention.planners import requests
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by

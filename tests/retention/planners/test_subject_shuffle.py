@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.apply.orphans import orphans
 from retention.engines.select import Engines
-from retention.passes.orphans import orphans
 from retention.planners import subject_shuffle
 from retention.planners.retention import look
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.guards import Guards
 from retention.engines.select import Engines
-from retention.passes.guards import Guards
 from retention.plan.plan import Plan
 from retention.planners.retention import Planned, plan_pass
 from retention.planners.topic import look_at_topic

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from retention.apply.guards import Guards
 from retention.errors import UsageError
-from retention.passes.guards import Guards
 from retention.views.display_topic import MOST_PARTITIONS
 from retention.warehouse import Warehouse, open_warehouse
 from tests.conformance.test_topic_rules import DERIVED

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now
 from retention.stream_consumers import StreamConsumers
 from retention.writing import wanted
 from retention.writing.identity import BatchIdentity

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
 from retention.core.inventory import Claim, DataFile, ReadCount
 from retention.core.seq_ranges import joined
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import Copied
 from retention.engines.select import Engines
-from retention.passes.verify import check_copy
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.stores.row_tombstones import record_row

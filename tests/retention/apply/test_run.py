@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.guards import Guards
+from retention.apply.run import apply_now, apply_plan
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.history.runs import history_of
-from retention.passes.guards import Guards
-from retention.passes.run import apply_now, apply_plan
 from retention.planners.retention import plan_stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

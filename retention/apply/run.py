@@ -7,14 +7,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from retention.context.context import OpenedStream
-from retention.engines.select import Engines
-from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
-from retention.history.report import Report
-from retention.history.runs import History, history_of
-from retention.interest.edit import delete_expired, delete_pinned, edit_declared
-from retention.passes.carrying import Work, carry_out, pinned, report_of
-from retention.passes.guards import (
+from retention.apply.deletion_vectors import purge_vectors
+from retention.apply.execute import Work, carry_out, pinned, report_of
+from retention.apply.guards import (
     Guards,
     check_allowed,
     check_archive,
@@ -23,9 +18,14 @@ from retention.passes.guards import (
     check_policy,
     check_update,
 )
-from retention.passes.purge import purge_vectors
-from retention.passes.sealing import check_whole, seal_aged
-from retention.passes.settling import settle_interrupted
+from retention.apply.recover import settle_interrupted
+from retention.apply.seal import check_whole, seal_aged
+from retention.context.context import OpenedStream
+from retention.engines.select import Engines
+from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
+from retention.history.report import Report
+from retention.history.runs import History, history_of
+from retention.interest.edit import delete_expired, delete_pinned, edit_declared
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
 from retention.planners.requests import plan_removal

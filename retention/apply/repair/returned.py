@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.recover import basis, settle_interrupted
+from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.datafile.parquet import read_columns, stats_table
@@ -25,8 +27,6 @@ from retention.errors import (
     VerificationError,
 )
 from retention.history.runs import REPAIR, History, history_of
-from retention.passes.settling import basis, settle_interrupted
-from retention.passes.undo_records import keep_for_undo
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
 from retention.stores.checks import inventory

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.recover import basis, settle_interrupted
+from retention.apply.undo_records import keep_for_undo
 from retention.consumers.state import up_to
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters, DataFile
@@ -19,8 +21,6 @@ from retention.datafile.rewrite import Copy, copy_without
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
 from retention.history.runs import REPAIR, History, history_of
-from retention.passes.settling import basis, settle_interrupted
-from retention.passes.undo_records import keep_for_undo
 from retention.ports import Snapshot, Swap
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.number_bounds import impossible_counters

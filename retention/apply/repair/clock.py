@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.core.run_names import parsed
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
 from retention.history.runs import UNKNOWN, History, history_of
-from retention.passes.settling import settle_interrupted
 from retention.stores.lease import lease
 
 REPAIR = "repair"

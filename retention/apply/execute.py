@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from retention.apply.archive import Archived, Leaving, archive
+from retention.apply.erase import erase
+from retention.apply.keep_ids import keep_ids_of
+from retention.apply.preconditions import check_pins
+from retention.apply.recover import basis
+from retention.apply.row_tombstones import Recorded, next_record
+from retention.apply.stage import Additions, stage_additions
+from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.units import SECOND
@@ -16,14 +24,6 @@ from retention.errors import CommitUnknownError
 from retention.history.report import Report
 from retention.history.runs import History
 from retention.interest.commit_offsets import keep_asked
-from retention.passes.additions import Additions, stage_additions
-from retention.passes.archiving import Archived, Leaving, archive
-from retention.passes.erasing import erase
-from retention.passes.keeping_ids import keep_ids_of
-from retention.passes.recording import Recorded, next_record
-from retention.passes.settling import basis
-from retention.passes.undo_records import keep_for_undo
-from retention.passes.verify import check_pins
 from retention.plan.plan import Plan
 from retention.planners.retention import Planned
 from retention.ports import Snapshot, Swap

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import locate
 from retention.core.inventory import DataFile, ReadCount
@@ -14,7 +15,6 @@ from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.passes.verify import check_copy
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.rules.jetstream import delete_markers

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from retention.apply import archive
 from retention.errors import DamagedError, RefusedError, StalePlanError, VerificationError
-from retention.passes import archiving
 from retention.plan.planfile import load_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.warehouse import Warehouse, open_warehouse
@@ -94,7 +94,7 @@ def test_nothing_goes_when_a_copy_is_another_file(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = live(warehouse)
-    monkeypatch.setattr(archiving, "digest_of", lambda _: "another")
+    monkeypatch.setattr(archive, "digest_of", lambda _: "another")
     with pytest.raises(VerificationError, match="is another file") as refused:
         warehouse.stream("ORDERS").plan(AS_OF).apply()
     assert refused.value.exit_code == 6

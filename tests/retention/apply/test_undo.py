@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from retention.apply.run import remove_now
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError, VerificationError
-from retention.passes.run import remove_now
 from retention.ports import Swap
 from retention.rules.requests import Delete, Purge, Request
 from retention.warehouse import Warehouse

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.errors import RefusedError
 from retention.history.runs import history_of
-from retention.passes.settling import settle_interrupted
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from retention.stores.parquet.adopt import Unfit, aside, move_aside, unfit_files

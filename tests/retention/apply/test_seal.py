@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.guards import Guards
 from retention.errors import StalePlanError
 from retention.history.report import Report
-from retention.passes.guards import Guards
 from retention.plan.planfile import load_plans
 from retention.views.topic_state import PartitionState
 from tests.support.topics import NAME, SECOND, START, World, line

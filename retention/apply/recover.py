@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from retention.apply.erase import erase_recorded
+from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream
 from retention.core.run_names import parsed
 from retention.history.runs import ABANDONED, UNKNOWN, History
-from retention.passes.erasing import erase_recorded
-from retention.passes.undo_records import is_in_force
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.stores.layout import Layout

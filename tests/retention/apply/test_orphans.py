@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.history.runs import history_of
-from retention.passes.orphans import orphans
 from retention.storage import files
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

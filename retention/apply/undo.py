@@ -8,18 +8,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.context.context import OpenedStream
-from retention.errors import ForeignRowsError, RefusedError, UsageError
-from retention.history.runs import REPAIR, UNKNOWN, History, history_of
-from retention.interest.commit_offsets import forget_asked
-from retention.passes.other_hands import (
+from retention.apply.foreign_changes import (
     Undoing,
     back_under_other_names,
     refuse_changed,
     refuse_put_back,
 )
-from retention.passes.settling import basis, settle_interrupted
-from retention.passes.undo_records import is_in_force, keep_for_undo, read_record, undo_location
+from retention.apply.recover import basis, settle_interrupted
+from retention.apply.undo_records import is_in_force, keep_for_undo, read_record, undo_location
+from retention.context.context import OpenedStream
+from retention.errors import ForeignRowsError, RefusedError, UsageError
+from retention.history.runs import REPAIR, UNKNOWN, History, history_of
+from retention.interest.commit_offsets import forget_asked
 from retention.planners.topic import was_written_to
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
