@@ -27,6 +27,10 @@ from retention.core.units import parse_instant
 from retention.engines.select import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.history.runs import history_of
+from retention.inspect.latest import latest_of
+from retention.inspect.messages import Selection, read_messages
+from retention.inspect.nats_export import Exported, export_nats_backup
+from retention.inspect.state import state_of
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
 from retention.planners.explain import explain
@@ -37,11 +41,7 @@ from retention.rules.requests import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html
-from retention.views.latest import latest_of
-from retention.views.messages import Selection, read_messages
-from retention.views.nats_export import Exported, export_nats_backup
 from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
-from retention.views.state import state_of
 from retention.views.words import lines_text
 from retention.writing.append import Appended
 from retention.writing.frames import append_frame, streaming_sink

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
+from retention.inspect.messages import Selection
+from retention.inspect.offsets import OffsetInfo, offset_info, offset_infos
+from retention.inspect.topic_messages import newest_messages
 from retention.interest.commit_offsets import delete_offset, store_offset
 from retention.planners.explain_topic import explain_topic
 from retention.planners.topic import refuse_partition
 from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.stream import BoundPlan, Instant, Stream
-from retention.views.messages import Selection
-from retention.views.offsets import OffsetInfo, offset_info, offset_infos
 from retention.views.shown import ShownExplanation, ShownMessages
-from retention.views.topic_messages import newest_messages
 from retention.writing.append import Appended
 from retention.writing.frames import streaming_sink
 from retention.writing.identity import append_identity, batch_identity

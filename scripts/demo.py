@@ -22,10 +22,10 @@ from retention import open_warehouse
 from retention.config.describe import explain_stream
 from retention.core.units import format_instant, format_size
 from retention.history.report import Report
+from retention.inspect.messages import Selection
+from retention.inspect.state import State
 from retention.stream import Stream
 from retention.views.display import groups_of, plan_headline, segments_text
-from retention.views.messages import Selection
-from retention.views.state import State
 from scripts import demo_clicks, demo_orders, demo_planes
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from retention.cli.output import put_json, put_lines
 from retention.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from retention.views.nats_export import Exported
+    from retention.inspect.nats_export import Exported
 
 exports = typer.Typer(help="Hand out what another system can take in.", no_args_is_help=True)
 

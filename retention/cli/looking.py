@@ -25,8 +25,8 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from retention.views.consumers import ConsumerInfo
-    from retention.views.state import State
+    from retention.inspect.consumers import ConsumerInfo
+    from retention.inspect.state import State
     from retention.warehouse import Warehouse
 
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
@@ -94,8 +94,8 @@ def messages(
     settings = settings_of(ctx)
     opened = settings.open().stream(stream)
     from retention.formats.jsonl import message_lines
-    from retention.views.messages import Selection
-    from retention.views.topic_messages import topic_lines, topic_text
+    from retention.inspect.messages import Selection
+    from retention.inspect.topic_messages import topic_lines, topic_text
 
     tables = opened.messages(Selection(partition, subject, from_seq, last))
     is_topic = opened.opened.config.topic is not None

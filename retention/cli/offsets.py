@@ -12,7 +12,7 @@ from retention.cli.settings import Settings, settings_of
 from retention.core.units import format_instant
 
 if TYPE_CHECKING:
-    from retention.views.offsets import OffsetInfo
+    from retention.inspect.offsets import OffsetInfo
 
 offsets = typer.Typer(help="Say how far a topic is read, and look at it.", no_args_is_help=True)
 

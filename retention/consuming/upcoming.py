@@ -15,8 +15,8 @@ from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
 from retention.datafile.segment_writer import PARTITION
-from retention.views.latest import picked
-from retention.views.messages import files_of_span
+from retention.inspect.latest import picked
+from retention.inspect.messages import files_of_span
 from schemas.messages import FILE_COLUMNS
 
 _NARROW = pa.schema([FILE_COLUMNS.field(name) for name in ("seq", "size")])

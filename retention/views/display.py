@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.units import format_duration, format_size
 from retention.history.report import Report
+from retention.inspect.state import Bucket, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.plan import Plan
 from retention.planners.explain import Explanation
@@ -20,7 +21,6 @@ from retention.views.display_due import due_text, plan_due_text
 from retention.views.display_held import held_text
 from retention.views.display_topic import topic_text
 from retention.views.reasons import reason
-from retention.views.state import Bucket, State
 from retention.views.words import between, brief_duration, brief_instant, count, go
 
 MOST_GROUPS = 12

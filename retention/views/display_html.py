@@ -9,6 +9,10 @@ from typing import Any
 from retention.core.units import format_size
 from retention.errors.printable import visible
 from retention.history.report import Report
+from retention.inspect.latest import Latest, latest_headline, shown_rows
+from retention.inspect.state import State
+from retention.inspect.topic_messages import HEAD, TopicMessages, topic_rows
+from retention.inspect.topic_stats import TopicStats
 from retention.plan.plan import Plan
 from retention.planners.explain import Explanation
 from retention.views.display import (
@@ -26,11 +30,7 @@ from retention.views.display_topic import (
     settings_text,
     stats_rows,
 )
-from retention.views.latest import Latest, latest_headline, shown_rows
 from retention.views.reasons import reason
-from retention.views.state import State
-from retention.views.topic_messages import HEAD, TopicMessages, topic_rows
-from retention.views.topic_stats import TopicStats
 from retention.views.words import brief_instant, count
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.

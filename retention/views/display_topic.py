@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from retention.core.units import MICROSECOND, format_duration, format_size
-from retention.views.topic_state import SettingsState, TopicState
-from retention.views.topic_stats import StatsRow, TopicStats
+from retention.inspect.topic_state import SettingsState, TopicState
+from retention.inspect.topic_stats import StatsRow, TopicStats
 from retention.views.words import count
 
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")

@@ -6,6 +6,10 @@ from collections.abc import Iterable
 
 from retention.context.context import OpenedStream
 from retention.history.report import Report
+from retention.inspect.latest import Latest, latest_text
+from retention.inspect.state import State
+from retention.inspect.topic_messages import TopicMessages, topic_text
+from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
 from retention.planners.explain import Explanation
 from retention.views.display import explanation_text, report_text, state_text
 from retention.views.display_html import (
@@ -17,10 +21,6 @@ from retention.views.display_html import (
     stats_html,
 )
 from retention.views.display_topic import stats_text
-from retention.views.latest import Latest, latest_text
-from retention.views.state import State
-from retention.views.topic_messages import TopicMessages, topic_text
-from retention.views.topic_stats import TopicStats, count_topic, topic_stats
 from retention.views.words import lines_text
 
 

@@ -28,7 +28,7 @@ WITHOUT = {
     "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
     "plan/planfile.py": "a plan is a file of the person who asked for it",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
-    "views/nats_export.py": "so is what lies beside it",
+    "inspect/nats_export.py": "so is what lies beside it",
     "planners/subject_shuffle.py": "rows on their way between tasks; nothing rests on them once a process is gone",
     "apply/deletion_vectors.py": "Spark's own commit",
 }

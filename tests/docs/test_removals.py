@@ -11,8 +11,8 @@ import pytest
 from retention.apply.run import remove_now
 from retention.engines.select import Engines
 from retention.errors import UsageError
+from retention.inspect.state import held_by
 from retention.rules.requests import purge_request
-from retention.views.state import held_by
 from tests.support.laying import START, File, Laid, lay
 from tests.support.plain_store import opened_stream, store_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nats.js import api
 
-from retention.views.state import Bucket
+from retention.inspect.state import Bucket
 from retention.warehouse import open_warehouse
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Nats

@@ -15,8 +15,8 @@ from retention.apply.run import remove_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RetentionError
+from retention.inspect.state import held_by
 from retention.rules.requests import delete_request, purge_request
-from retention.views.state import held_by
 from tests.support.laying import START, File, Laid, lay
 from tests.support.nats_oracle import Json, Message, Nats, ServerError, server
 from tests.support.plain_store import opened_stream, store_of

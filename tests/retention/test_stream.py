@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from retention.errors import StalePlanError, UsageError
+from retention.inspect.messages import Selection
 from retention.plan.planfile import load_plans
-from retention.views.messages import Selection
 from retention.writing.identity import batch_identity
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 

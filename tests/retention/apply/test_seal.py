@@ -9,8 +9,8 @@ import pytest
 from retention.apply.guards import Guards
 from retention.errors import StalePlanError
 from retention.history.report import Report
+from retention.inspect.topic_state import PartitionState
 from retention.plan.planfile import load_plans
-from retention.views.topic_state import PartitionState
 from tests.support.topics import NAME, SECOND, START, World, line
 
 HOUR = 3_600 * SECOND

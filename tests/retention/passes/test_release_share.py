@@ -19,13 +19,13 @@ from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.history import runs
+from retention.inspect.latest import latest_of
+from retention.inspect.messages import Selection, read_messages
+from retention.inspect.state import state_of
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners.explain import explain
 from retention.planners.retention import plan_stream
 from retention.rules.requests import Delete, Purge
-from retention.views.latest import latest_of
-from retention.views.messages import Selection, read_messages
-from retention.views.state import state_of
 from retention.writing.publish import publish
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laws import law_on_disk

@@ -17,6 +17,7 @@ from retention.context.context import OpenedStream
 from retention.core.policy import HoldRule, Policy
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
+from retention.inspect.state import state_of
 from retention.interest.edit import delete_consumer
 from retention.plan.build import make_plan
 from retention.plan.consumer_snapshot import Audience
@@ -29,7 +30,6 @@ from retention.planners.explain import explain
 from retention.planners.retention import plan_stream
 from retention.rules.jetstream.interest import Interest
 from retention.views.display import plan_text, report_text
-from retention.views.state import state_of
 from tests.retention.planners.test_interest import left, progress, stand
 from tests.support import holds
 from tests.support.interests import interests_of

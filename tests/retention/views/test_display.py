@@ -8,6 +8,7 @@ import pytest
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
 from retention.history.report import Report
+from retention.inspect.state import Lag, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.forecast import Due, Forecast
@@ -24,7 +25,6 @@ from retention.views.display import (
 )
 from retention.views.display_due import due_text
 from retention.views.display_html import explanation_html, plan_html, report_html, state_html
-from retention.views.state import Lag, State
 from retention.views.words import brief_duration, brief_instant
 from tests.support.worlds import Message, World, plan_of
 

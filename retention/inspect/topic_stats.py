@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import with_floors
+from retention.inspect.partition_counts import PartitionCounts, no_counts, partition_counts
 from retention.planners.topic import segments_of, topic_of
-from retention.views.partition_counts import PartitionCounts, no_counts, partition_counts
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

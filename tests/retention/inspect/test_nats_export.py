@@ -11,10 +11,10 @@ import pytest
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats import tar
 from retention.formats.nats.backup import RAW_ROWS, Backup, read_backup
+from retention.inspect import nats_export
+from retention.inspect.messages import columns_in_order
 from retention.stores.consumer_table import DIRECTORY, IMPORTED
 from retention.stream import Stream
-from retention.views import nats_export
-from retention.views.messages import columns_in_order
 from tests.retention.writing.test_imports import CONSUMER, messages
 from tests.retention.writing.test_imports import backup as backup_of
 from tests.support.sandboxes import ORDERS, lines, opened

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from retention.errors import UsageError
+from retention.inspect.messages import Selection, read_messages
 from retention.stream import Stream
-from retention.views.messages import Selection, read_messages
 from schemas.messages import MESSAGES
 from tests.support.sandboxes import ORDERS, lines, opened
 

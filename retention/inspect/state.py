@@ -16,14 +16,14 @@ from retention.core import kv
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import RefusedError
+from retention.inspect.latest import last_seqs, picked
+from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.plan.remaining import untouched
 from retention.planners.estimate import bounded
 from retention.planners.retention import decide
 from retention.planners.topic import look_at_topic
-from retention.views.latest import last_seqs, picked
-from retention.views.topic_state import TopicState, topic_state_of
 from schemas.files import FILE_STATS
 
 

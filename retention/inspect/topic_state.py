@@ -13,13 +13,13 @@ from retention.config.topic import TopicConfig, TopicStream
 from retention.context.context import OpenedStream
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
+from retention.inspect.offsets import info_of
+from retention.inspect.partition_counts import PartitionCounts, partition_counts
 from retention.plan.build import segment_numbers
 from retention.plan.protected import HeldSegments
 from retention.planners.topic import TopicLook
 from retention.rules.iggy.evaluate import topic_pass
 from retention.rules.iggy.segments import STAYS, TopicSegments, with_sealed
-from retention.views.offsets import info_of
-from retention.views.partition_counts import PartitionCounts, partition_counts
 
 _OF_READER = ("kind", "name", "offset", "stored_ns", "lag")
 

@@ -8,9 +8,9 @@ import pytest
 
 from retention.core.units import HOUR
 from retention.errors import UsageError
+from retention.inspect import latest as module
+from retention.inspect.latest import LATEST
 from retention.stream import Stream
-from retention.views import latest as module
-from retention.views.latest import LATEST
 from tests.support.sandboxes import NOW, opened
 
 DELETE = {"KV-Operation": "DEL"}

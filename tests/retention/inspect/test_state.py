@@ -8,9 +8,9 @@ import pytest
 
 from retention.consumers.state import new_state
 from retention.core.units import DAY, HOUR
+from retention.inspect.state import Bucket, Lag, state_of
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
-from retention.views.state import Bucket, Lag, state_of
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 

@@ -24,12 +24,12 @@ from retention.formats.nats.backup import (
     Totals,
     write_backup,
 )
+from retention.inspect.latest import last_seqs
+from retention.inspect.messages import columns_in_order
+from retention.inspect.state import Held, held_by
 from retention.planners.topic import refuse_topic
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerTable
-from retention.views.latest import last_seqs
-from retention.views.messages import columns_in_order
-from retention.views.state import Held, held_by
 from schemas.files import FILE_STATS
 
 _NO_TIME = "0001-01-01T00:00:00Z"

@@ -16,8 +16,8 @@ from retention.core.spans import spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import format_instant
 from retention.datafile.row_groups import pick_rows
+from retention.inspect.messages import check_filter, files_of_span
 from retention.ports import Store
-from retention.views.messages import check_filter, files_of_span
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import MESSAGES
 

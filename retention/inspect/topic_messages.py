@@ -14,7 +14,7 @@ from retention.core.payload_preview import preview
 from retention.core.units import format_instant
 from retention.formats.iggy import user_headers
 from retention.formats.jsonl import message_lines
-from retention.views.messages import Selection, read_messages
+from retention.inspect.messages import Selection, read_messages
 from schemas.messages import MESSAGES
 
 if TYPE_CHECKING:
