@@ -21,9 +21,9 @@ from retention.apply.repair.sequences import (
     repair_sequences,
 )
 from retention.apply.run import apply_plan
-from retention.consuming.consumer import BatchConsumer
 from retention.context.context import OpenedStream
 from retention.core.units import parse_instant
+from retention.delivery.consumer import BatchConsumer
 from retention.engines.select import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.history.runs import history_of

@@ -37,7 +37,7 @@ from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 
 if TYPE_CHECKING:
-    from retention.consuming.consumer import BatchConsumer
+    from retention.delivery.consumer import BatchConsumer
     from retention.stream import Instant, Stream
     from retention.topic import Topic
     from retention.views.shown import ShownStats
@@ -153,7 +153,7 @@ class Warehouse:
             RefusedError: a client must not ask that (ADR-15), or a server would refuse the consumer.
         """
         from retention.consumers.subscription import Subscription
-        from retention.consuming.subscribing import subscribe
+        from retention.delivery.subscribe import subscribe
         from retention.stream_consumers import parsed
 
         asked = None if config is None else parsed(config)

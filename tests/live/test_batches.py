@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retention.consuming.messages import Message as Ours
+from retention.delivery.messages import Message as Ours
 from retention.stream import Stream
 from retention.warehouse import open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from retention.consuming.consumer import BatchConsumer
+from retention.delivery.consumer import BatchConsumer
 from retention.storage import crash_points
 from retention.stream import Stream
 from retention.warehouse import open_warehouse

@@ -20,8 +20,8 @@ from retention.consumers.delivery_state import (
     terms_of,
 )
 from retention.consumers.state import ConsumerState
-from retention.consuming.upcoming import Upcoming
 from retention.core.units import INT64_MAX
+from retention.delivery.upcoming import Upcoming
 from retention.errors import RefusedError, UsageError
 
 DEFAULT_BATCH = 1000

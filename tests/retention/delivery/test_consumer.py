@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from retention.consumers.ack_result import Answered
-from retention.consuming import record
-from retention.consuming.consumer import BatchConsumer
-from retention.consuming.messages import Messages
-from retention.consuming.upcoming import Upcoming, upcoming
+from retention.delivery import record
+from retention.delivery.consumer import BatchConsumer
+from retention.delivery.messages import Messages
+from retention.delivery.upcoming import Upcoming, upcoming
 from retention.errors import RefusedError, UsageError
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stream import Stream
@@ -291,7 +291,7 @@ def test_what_a_rival_gave_back_meanwhile_is_not_taken_for_lost(
     stream = stream_with(tmp_path, clock)
     billing, rival = stream.consumer("billing"), stream.consumer("billing")
     billing.fetch().ack()
-    used = "retention.consuming.consumer.upcoming"
+    used = "retention.delivery.consumer.upcoming"
 
     def slowly(*given: Any) -> Upcoming:
         monkeypatch.setattr(used, upcoming)
