@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import retention
 from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM, Size
 from retention.core import message_rows
-from retention.writing.append import append_rows
+from retention.ingest.append import append_rows
 
 SHORTEST, LONGEST = 80, 120
 """Bytes of the first and of the last payload: they grow, so that a share of the bytes ends inside a segment."""

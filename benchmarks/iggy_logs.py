@@ -26,7 +26,7 @@ from pathlib import Path
 from retention.lean import spare_pandas
 spare_pandas()
 from retention import open_warehouse
-import retention.stores.delta.store, retention.writing.iggy_rows
+import retention.stores.delta.store, retention.ingest.topics.import_rows
 place, directory, era = sys.argv[1:]
 topic = open_warehouse(Path(place), engine="local").topic("clicks")
 before, processor = time.perf_counter(), time.process_time()

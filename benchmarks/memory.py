@@ -25,7 +25,7 @@ from benchmarks.meter import tree
 from benchmarks.tasks import FIRST_TS_NS, STREAM
 from retention.core import message_rows
 from retention.engines.spark.java import launch_environment
-from retention.writing.append import append_rows
+from retention.ingest.append import append_rows
 
 SEGMENT = 250_000
 STEP_NS = 10**6

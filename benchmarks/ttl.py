@@ -24,7 +24,7 @@ from benchmarks.meter import measure
 from benchmarks.processes import ContenderError, processes
 from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM, TTL_NAMES, Size, Task
 from retention.core import message_rows
-from retention.writing.append import append_rows
+from retention.ingest.append import append_rows
 
 SUBJECTS = 2_000
 SHORTEST, LONGEST = 100, 1_000

@@ -13,7 +13,7 @@ from retention.core.outcomes import code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.engines.spark.session import session
 from retention.errors import UsageError
-from retention.writing.ingest import COLUMNS_HELP, Ingested, Source, ingest
+from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, ingest
 
 
 def main() -> int:

@@ -10,9 +10,9 @@ from retention import open_warehouse
 from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import document
+from retention.ingest.mirror.run import Mirrored
 from retention.lean import spare_pandas
 from retention.views.carried import carried_entry
-from retention.writing.mirror import Mirrored
 
 
 def main() -> int:

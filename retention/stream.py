@@ -27,6 +27,11 @@ from retention.delivery.consumer import BatchConsumer
 from retention.engines.select import EngineName, Engines
 from retention.formats.jsonl import opened_lines
 from retention.history.runs import history_of
+from retention.ingest.append import Appended
+from retention.ingest.dataframe import append_frame, streaming_sink
+from retention.ingest.idempotency import append_identity, batch_identity
+from retention.ingest.import_nats import Imported, import_nats_backup
+from retention.ingest.publish import Published, publish
 from retention.inspect.latest import latest_of
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.nats_export import Exported, export_nats_backup
@@ -37,19 +42,14 @@ from retention.planners.explain import explain
 from retention.planners.explain_request import explain_asked
 from retention.planners.requests import plan_removal
 from retention.planners.retention import plan_stream
+from retention.restore.run import Restored, restore
+from retention.restore.select import Wanted
 from retention.rules.requests import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
 from retention.views.display import plan_text
 from retention.views.display_html import plan_html
 from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
 from retention.views.words import lines_text
-from retention.writing.append import Appended
-from retention.writing.frames import append_frame, streaming_sink
-from retention.writing.from_archives import Wanted
-from retention.writing.identity import append_identity, batch_identity
-from retention.writing.imports import Imported, import_nats_backup
-from retention.writing.publish import Published, publish
-from retention.writing.restoring import Restored, restore
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

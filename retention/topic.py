@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
+from retention.ingest.append import Appended
+from retention.ingest.dataframe import streaming_sink
+from retention.ingest.idempotency import append_identity, batch_identity
+from retention.ingest.topics.dataframe import append_frame_to_topic
+from retention.ingest.topics.import_log import TopicImported, import_iggy_log
+from retention.ingest.topics.publish import TopicPublished, publish_to_topic
 from retention.inspect.messages import Selection
 from retention.inspect.offsets import OffsetInfo, offset_info, offset_infos
 from retention.inspect.topic_messages import newest_messages
@@ -19,12 +25,6 @@ from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.stream import BoundPlan, Instant, Stream
 from retention.views.shown import ShownExplanation, ShownMessages
-from retention.writing.append import Appended
-from retention.writing.frames import streaming_sink
-from retention.writing.identity import append_identity, batch_identity
-from retention.writing.iggy_import import TopicImported, import_iggy_log
-from retention.writing.topic_frames import append_frame_to_topic
-from retention.writing.topic_publish import TopicPublished, publish_to_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

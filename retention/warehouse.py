@@ -38,10 +38,10 @@ from retention.stores.topic_settings import settled
 
 if TYPE_CHECKING:
     from retention.delivery.consumer import BatchConsumer
+    from retention.ingest.mirror.run import Mirrored
     from retention.stream import Instant, Stream
     from retention.topic import Topic
     from retention.views.shown import ShownStats
-    from retention.writing.mirror import Mirrored
 
 
 class Warehouse:
@@ -214,8 +214,8 @@ class Warehouse:
         Raises:
             UsageError: `as_of` is no instant, or later than the clock.
         """
-        from retention.writing.mirror import carry_over
-        from retention.writing.origin import in_order, origins_of
+        from retention.ingest.mirror.origin import in_order, origins_of
+        from retention.ingest.mirror.run import carry_over
 
         instant = self.instant(as_of)
         if instant > self.clock():

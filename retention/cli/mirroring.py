@@ -12,7 +12,7 @@ from retention.cli.progress import progress
 from retention.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from retention.writing.mirror import Mirrored
+    from retention.ingest.mirror.run import Mirrored
 
 Targets = Annotated[
     list[str] | None,
@@ -42,8 +42,8 @@ def mirror(ctx: typer.Context, streams: Targets = None, as_of: StoredAt = None) 
     """Carry new messages over to mirrors and to streams with sources."""
     settings = settings_of(ctx)
     warehouse = settings.open()
+    from retention.ingest.mirror.origin import in_order
     from retention.views.carried import carried_entry, carried_text
-    from retention.writing.origin import in_order
 
     names = in_order(warehouse.config.streams, streams or [])
     instant = warehouse.instant(as_of)

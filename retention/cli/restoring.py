@@ -14,8 +14,8 @@ from retention.cli.settings import settings_of
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
-    from retention.writing.from_archives import Wanted
-    from retention.writing.restoring import Restored
+    from retention.restore.run import Restored
+    from retention.restore.select import Wanted
 
 _RANGE = re.compile(r"(\d*)\.\.(\d*)")
 
@@ -46,7 +46,7 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
 ) -> None:
     """Bring back from an archive what runs have removed; what is there stays as it is."""
     from retention.engines.select import Engines
-    from retention.writing.restoring import restore as restored
+    from retention.restore.run import restore as restored
 
     wanted = _wanted(seq, partition, offset)
     settings = settings_of(ctx)
@@ -62,7 +62,7 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
 
 
 def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wanted:
-    from retention.writing.from_archives import Wanted
+    from retention.restore.select import Wanted
 
     if offset is not None and (seq is not None or partition is None):
         raise UsageError("--offset goes with --partition, and not with --seq: offsets are of one")

@@ -16,9 +16,9 @@ from retention.core.outcomes import failed, one_by_one
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
-    from retention.writing.iggy_import import TopicImported
-    from retention.writing.imports import Imported
-    from retention.writing.publish import Published
+    from retention.ingest.import_nats import Imported
+    from retention.ingest.publish import Published
+    from retention.ingest.topics.import_log import TopicImported
 
 
 Era = Literal["0.8", "0.9"]

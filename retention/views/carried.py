@@ -8,8 +8,8 @@ from retention.core.outcomes import Outcome, failed
 from retention.views.words import count
 
 if TYPE_CHECKING:
-    from retention.writing.mirror import Mirrored
-    from retention.writing.taking import Taken
+    from retention.ingest.mirror.pull import Taken
+    from retention.ingest.mirror.run import Mirrored
 
 _NOTHING: dict[str, Any] = {
     "stream": None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.writing.topic_publish import TopicAck
+from retention.ingest.topics.publish import TopicAck
 from tests.support.topics import SECOND, START, World, line
 
 PUBLISHERS, BATCHES = 3, 5

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from retention.formats.nats.backup import read_backup, write_backup
+from retention.ingest.import_nats import import_nats_backup
 from retention.warehouse import Warehouse
-from retention.writing.imports import import_nats_backup
 from tests.support import nats_oracle
 from tests.support.cases import warehouse_with
 from tests.support.deviations import DEVIATIONS, differences, named

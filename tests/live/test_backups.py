@@ -10,7 +10,7 @@ import pytest
 from retention.core import headers
 from retention.core.message_rows import complete
 from retention.formats.nats.backup import read_backup
-from tests.retention.writing.test_imports import NAMES
+from tests.retention.ingest.test_import_nats import NAMES
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Message, Nats, ServerError
 

@@ -12,7 +12,7 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.errors import RetentionError
 from retention.history.runs import history_of
-from retention.writing.publish import publish
+from retention.ingest.publish import publish
 from tests.support.nats_oracle import Nats, server
 from tests.support.plain_store import at, configured, opened_stream, store_of
 

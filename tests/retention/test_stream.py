@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from retention.errors import StalePlanError, UsageError
+from retention.ingest.idempotency import batch_identity
 from retention.inspect.messages import Selection
 from retention.plan.planfile import load_plans
-from retention.writing.identity import batch_identity
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 

@@ -13,9 +13,9 @@ from retention.context.context import OpenedStream
 from retention.core.message_rows import complete
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError, UsageError, VerificationError
-from retention.writing.append import append_rows
-from retention.writing.frames import append_frame, streaming_sink
-from retention.writing.identity import BatchIdentity
+from retention.ingest.append import append_rows
+from retention.ingest.dataframe import append_frame, streaming_sink
+from retention.ingest.idempotency import BatchIdentity
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:

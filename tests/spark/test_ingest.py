@@ -10,7 +10,7 @@ import pytest
 
 from jobs import ingest as job
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.writing.ingest import Ingested, Source, ingest
+from retention.ingest.table_source import Ingested, Source, ingest
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.user_headers import built, typed_of
-from retention.writing.ingest import Source, ingest
+from retention.ingest.table_source import Source, ingest
 from tests.support.topics import START, World
 
 if TYPE_CHECKING:

@@ -34,6 +34,10 @@ from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.history.runs import history_of
+from retention.ingest.append import append
+from retention.ingest.idempotency import BatchIdentity
+from retention.ingest.mirror.origin import origins_of
+from retention.ingest.mirror.run import carry_over
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
@@ -50,10 +54,6 @@ from retention.stores.sidecar.stats_cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.sidecar.versioned_document import KEPT
 from retention.stream import Stream
 from retention.warehouse import Warehouse, open_warehouse
-from retention.writing.append import append
-from retention.writing.identity import BatchIdentity
-from retention.writing.mirror import carry_over
-from retention.writing.origin import origins_of
 from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with

@@ -20,6 +20,7 @@ from retention.datafile.parquet import write_messages
 from retention.engines import local
 from retention.errors import RetentionError
 from retention.history.runs import history_of
+from retention.ingest import append
 from retention.interest.edit import delete_consumer, edit
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
@@ -29,7 +30,6 @@ from retention.stores.layout import Layout
 from retention.stores.parquet import settle_files
 from retention.stores.parquet import store as parquet
 from retention.warehouse import Warehouse, open_warehouse
-from retention.writing import append
 from schemas.messages import MESSAGES
 from tests.support.laying import (
     SECOND,

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.formats.nats.backup import RAW_ROWS, write_backup
+from retention.ingest.import_nats import import_nats_backup
 from retention.warehouse import Warehouse
-from retention.writing.imports import import_nats_backup
 from tests.support.cases import lines_of, rows_of, warehouse_with
 from tests.support.nats_oracle import state_of
 

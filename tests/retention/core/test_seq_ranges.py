@@ -17,7 +17,7 @@ from retention.core.seq_ranges import in_ranges, joined
 from retention.datafile.parquet import describe, read_columns, write_messages
 from retention.datafile.rewrite import Copy, copy_without
 from retention.datafile.row_groups import pick_rows, rows_in_order
-from retention.writing.sifting import sifted
+from retention.ingest.mirror.filtered_read import sifted
 from tests.support.laws import law
 from tests.support.laying import Laid, rows_of
 

@@ -15,8 +15,8 @@ from retention.inspect import nats_export
 from retention.inspect.messages import columns_in_order
 from retention.stores.consumer_table import DIRECTORY, IMPORTED
 from retention.stream import Stream
-from tests.retention.writing.test_imports import CONSUMER, messages
-from tests.retention.writing.test_imports import backup as backup_of
+from tests.retention.ingest.test_import_nats import CONSUMER, messages
+from tests.retention.ingest.test_import_nats import backup as backup_of
 from tests.support.sandboxes import ORDERS, lines, opened
 
 NOTHING = "0001-01-01T00:00:00Z"

@@ -14,10 +14,10 @@ from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError
+from retention.ingest.publish import publish
 from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream_consumers import StreamConsumers
-from retention.writing.publish import publish
 from tests.retention.planners.test_interest import left, progress, stand
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

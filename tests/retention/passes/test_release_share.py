@@ -19,6 +19,7 @@ from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.history import runs
+from retention.ingest.publish import publish
 from retention.inspect.latest import latest_of
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.state import state_of
@@ -26,7 +27,6 @@ from retention.plan.planfile import load_plans, save_plans
 from retention.planners.explain import explain
 from retention.planners.retention import plan_stream
 from retention.rules.requests import Delete, Purge
-from retention.writing.publish import publish
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with

@@ -13,11 +13,11 @@ from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
+from retention.ingest.publish import publish
 from retention.planners.retention import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream_consumers import StreamConsumers
-from retention.writing.publish import publish
 from tests.retention.planners.test_interest import keep, progress
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

@@ -1,0 +1,1 @@
+"""Ways in: messages are checked, get their sequences, and are committed once."""

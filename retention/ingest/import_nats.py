@@ -1,0 +1,150 @@
+"""Importing a NATS backup into an empty stream: every message as it was, all of them or none, once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from retention.consumers.expiry import in_use
+from retention.consumers.state import from_json
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position, first_of
+from retention.core import message_rows
+from retention.core.subjects import is_valid_name
+from retention.datafile.segment_writer import Staged, Staging, stage_rows
+from retention.errors import DamagedError, RefusedError
+from retention.formats.nats.backup import Backup, read_backup
+from retention.ingest.append import append, refuse_topic_of
+from retention.ingest.idempotency import BatchIdentity
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import telling
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+
+_WRITER = "nats-backup/"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a backup holds, and whether this import wrote it."""
+
+    stream: str
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    already: bool
+    """The same file was imported before, and nothing was written."""
+
+
+def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
+    """Import a v2 backup: sequences, times, headers and payloads unchanged, whatever the stream's limits.
+
+    What makes a second import of the same file a no-op is its SHA-256, kept as a writer's batch in the very commit
+    that adds the messages. The last sequence is the backup's, also where the messages before it are gone.
+
+    Args:
+        opened: the stream; nothing may ever have been written to it. It is created if it does not exist.
+        path: the archive, or the directory that `nats stream backup` made.
+
+    Raises:
+        DamagedError: it is no archive, is cut off, or disagrees with its `state.json`; nothing was imported.
+        RefusedError: the stream holds, or held, something else.
+        BusyError: the append lease is held, or rivals kept committing first.
+    """
+    refuse_topic_of(opened.config)
+    with telling(str(path)):
+        backup = read_backup(path)
+        origin = _WRITER + _digest(backup.path)
+    consumers = _consumers(backup, origin, opened.clock())
+
+    def stage(position: Position, staging: Staging) -> Staged:
+        _check_empty(opened, position, backup)
+        _keep_consumers(opened, consumers)
+        staged = stage_rows(staging, _rows(opened, backup), None, position.rule, position.next_seq)
+        return replace(staged, next_seq=backup.state["last_seq"] + 1)
+
+    appended = append(opened, stage, BatchIdentity(origin, 1))
+    state = backup.state
+    return Imported(
+        opened.name,
+        state["messages"],
+        state["bytes"],
+        state["first_seq"] if state["messages"] else state["last_seq"] + 1,
+        state["last_seq"],
+        appended.duplicate,
+    )
+
+
+def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
+    storage = opened.config.storage
+    for batch in backup.batches(storage=storage):
+        yield message_rows.complete(batch, storage)
+
+
+def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:
+    if position.inventory.files.num_rows or position.next_seq > first_of(opened):
+        raise RefusedError(
+            f"{opened.name}: the stream was written to before, up to sequence {position.next_seq - 1}, so that "
+            f"{backup.path} cannot keep its sequences; nothing was imported; import into a new stream (--stream)"
+        )
+
+
+def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -> None:
+    """Before the commit: without it they belong to nothing, and with it no release can overlook one."""
+    table = ConsumerTable(opened.root)
+    for record in consumers:
+        table.update(record.consumer, partial(_in_place_of, record))
+    if consumers:
+        reached(Step.CONSUMERS_KEPT)
+
+
+def _in_place_of(record: ConsumerRecord, found: ConsumerRecord | None) -> ConsumerRecord:
+    if found is None or found.origin == record.origin:
+        return found or record
+    return replace(record, revision=found.revision + 1)
+
+
+def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]:
+    found: dict[str, ConsumerRecord] = {}
+    for entry, said in backup.consumers.items():
+        try:
+            config = dict(said["config"])
+            state = in_use(config, from_json(said["state"]), now_ns)
+            name = _name_of(entry, config, origin)
+        except (KeyError, TypeError, ValueError, DamagedError) as error:
+            raise DamagedError(
+                f"{backup.path}: consumer {entry} cannot be read ({error}); nothing was imported; make the backup again"
+            ) from error
+        record = ConsumerRecord(name, config, state, revision=1, origin=origin)
+        if name not in found or found[name].state.delivered < state.delivered:
+            found[name] = record
+    return list(found.values())
+
+
+def _name_of(entry: str, config: Mapping[str, Any], origin: str) -> str:
+    """A consumer's name as RESTORE gives it: that of a durable one, else its entry's, else its own, else one made up.
+
+    The server draws eight characters at random; here they are the archive's, so that its import is repeatable.
+
+    Raises:
+        ValueError: RESTORE refuses the name.
+    """
+    durable, plain = (str(config.get(key) or "") for key in ("durable_name", "name"))
+    held = durable or entry
+    if held and plain and held != plain:
+        raise ValueError(f"it is kept as {held}, and its name {plain} has to be equal")
+    name = held or plain or hashlib.sha256(origin.encode()).hexdigest()[:8]
+    if not is_valid_name(name):
+        raise ValueError(f"{name!r} cannot be a consumer's name")
+    return name
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,239 @@
+"""The origin of a mirror or a source: what tells it from others, where it stands, and its messages a part at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.config import StreamConfig
+from retention.config.nested import StreamSource
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import locate
+from retention.core.inventory import DataFile
+from retention.core.spans import Spans, spans_of
+from retention.core.subjects import matching_mask
+from retention.core.units import parse_instant
+from retention.datafile.parquet import read_columns
+from retention.datafile.row_groups import merged
+from retention.errors import RefusedError, UsageError
+from retention.ingest.append import refuse_topic_of
+from retention.ingest.mirror.filtered_read import sifted
+from retention.ingest.rollup import asks_to_roll_up
+from retention.planners.topic import refuse_topic
+from schemas.messages import FILE_COLUMNS
+
+Kind = Literal["mirror", "source"]
+
+_COLUMNS = ("seq", "subject", "ts_ns", "headers", "payload", "origin_ts_ns")
+_SHAPE = pa.schema([FILE_COLUMNS.field(name) for name in _COLUMNS])
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_DIGITS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A stream as another one takes from it."""
+
+    kind: Kind
+    source: StreamSource
+    opened: OpenedStream
+
+    @property
+    def filters(self) -> Sequence[str]:
+        """The subject filters of which a message matches at least one; empty: all are wanted."""
+        transforms = self.source.subject_transforms
+        if transforms:
+            return [one.src or ">" for one in transforms]
+        return [self.source.filter_subject] if self.source.filter_subject else []
+
+    @property
+    def selection(self) -> tuple[str, str]:
+        """Filters and destinations, as the server writes them into the header of a sourced message."""
+        transforms = self.source.subject_transforms
+        if not transforms:
+            return self.source.filter_subject or ">", ">"
+        return "\f".join(self.filters), "\f".join(one.dest or ">" for one in transforms)
+
+    @property
+    def writer(self) -> str:
+        """The writer under whose name a target keeps how far it has taken; a mirror has one origin for ever."""
+        if self.kind == "mirror":
+            return self.kind
+        return f"{self.kind}/{self.source.name}/{self.selection_digest}"
+
+    @property
+    def selection_digest(self) -> str:
+        """What tells filters and destinations from others."""
+        return hashlib.sha256("\0".join(self.selection).encode()).hexdigest()[:16]
+
+    def look(self) -> View | None:
+        """The origin at its newest version; None if nothing was ever written to it."""
+        if not self.opened.store.exists():
+            return None
+        position = locate(self.opened)
+        inventory = position.inventory
+        return View(self, inventory.table_id, inventory.files, position.next_seq - 1)
+
+
+@dataclass
+class Tally:
+    """Counts while messages pass."""
+
+    looked: int = 0
+    """Messages of the origin, wanted or not."""
+
+
+@dataclass(frozen=True)
+class View:
+    """An origin at one version of its table."""
+
+    origin: Origin
+    table_id: str
+    files: pa.Table
+    """Shape `FILE_STATS`, in order."""
+    last_seq: int
+
+    @property
+    def table(self) -> str:
+        """A second writer's name for the same position, of which this very table is a part."""
+        origin = self.origin
+        return f"{origin.kind}/{origin.source.name}/{origin.selection_digest}/{self.table_id}"
+
+    @property
+    def identity(self) -> str:
+        """Eight characters that tell this stream from one made anew under its name, as the server gives its own."""
+        digest = hashlib.sha256(self.table_id.encode()).digest()
+        return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_DIGITS_SHOWN])
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The stretches of its sequence that whole files cover."""
+        return spans_of(self.files)
+
+    def start(self, done: int | None) -> int:
+        """The first sequence that is wanted behind a position, or as `opt_start_seq` or `opt_start_time` says."""
+        source = self.origin.source
+        if done is not None:
+            return max(source.opt_start_seq, done + 1)
+        if not source.opt_start_time:
+            return max(source.opt_start_seq, 1)
+        instant = parse_instant(source.opt_start_time)
+        for span in np.flatnonzero(self.spans.max_ts_ns >= instant):
+            parts = [read_columns(file, ("seq", "ts_ns"))[0] for file in self._files(int(span))]
+            rows = pa.concat_tables(parts)
+            late = rows.filter(pc.greater_equal(rows["ts_ns"], instant))
+            return int(pc.min(late["seq"]).as_py())
+        return self.last_seq + 1
+
+    def first_from(self, seq: int) -> int | None:
+        """The lowest sequence that is there from `seq` on, as far as whole files tell; None if there is none."""
+        later = np.flatnonzero(self.spans.max_seq >= seq)
+        return max(int(self.spans.min_seq[later[0]]), seq) if len(later) else None
+
+    def part_end(self, first: int, part_bytes: int) -> int:
+        """The last sequence of a part that begins with `first` and comes to about `part_bytes`, by whole files."""
+        later = np.flatnonzero(self.spans.max_seq >= first)
+        reached = np.flatnonzero(np.cumsum(self.spans.bytes[later]) >= part_bytes)
+        if not len(reached) or reached[0] == len(later) - 1:
+            return self.last_seq
+        return int(self.spans.max_seq[later[reached[0]]])
+
+    def rows(self, first: int, last: int, tally: Tally) -> Iterator[pa.Table]:
+        """The wanted messages from `first` to `last`, ascending, a part of a file at a time.
+
+        Args:
+            first: the lowest sequence.
+            last: the highest.
+            tally: counts what is looked at on the way.
+
+        Yields:
+            Raw rows with `seq`, as `rows.complete` takes them.
+
+        Raises:
+            DamagedError: a file cannot be read.
+        """
+        yield from self._read(first, last, tally, _SHAPE)
+
+    def rolls_up(self, first: int, last: int) -> bool:
+        """Whether one of the wanted messages names a roll-up."""
+        shape = pa.schema([_SHAPE.field(name) for name in ("seq", "subject", "headers")])
+        tables = self._read(first, last, Tally(), shape)
+        return any(asks_to_roll_up(table["headers"]) for table in tables)
+
+    def _read(self, first: int, last: int, tally: Tally, shape: pa.Schema) -> Iterator[pa.Table]:
+        spans = self.spans
+        wanted = partial(self._wanted, first=first, last=last, tally=tally)
+        for span in np.flatnonzero((spans.max_seq >= first) & (spans.min_seq <= last)):
+            files = self._files(int(span))
+            parts = [sifted(file, shape.names, wanted) for file in files]
+            yield from (part.cast(shape) for part in merged(parts))
+
+    def _files(self, span: int) -> list[DataFile]:
+        begin, end = (int(number) for number in self.spans.first_file[span : span + 2])
+        return self.origin.opened.store.data_files(self.files.slice(begin, end - begin))
+
+    def _wanted(self, rows: pa.Table, first: int, last: int, tally: Tally) -> np.ndarray:
+        seqs = rows["seq"].to_numpy()
+        mask: np.ndarray = (seqs >= first) & (seqs <= last)
+        tally.looked += int(mask.sum())
+        if self.origin.filters:
+            mask &= np.asarray(matching_mask(rows["subject"], self.origin.filters), dtype=bool)
+        return mask
+
+
+def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> Iterator[Origin]:
+    """Where a stream's messages come from, in the order of its configuration.
+
+    Raises:
+        UsageError: it takes from nowhere, or an origin does not exist; or one of them is a topic.
+        RefusedError: an origin is in another account or domain.
+    """
+    kind: Kind = "source" if config.mirror is None else "mirror"
+    refuse_topic_of(config)
+    sources = _sources(config)
+    if not sources:
+        raise UsageError(
+            f"{config.name}: it has no mirror and no sources, so that nothing can come; name a stream that has, or "
+            "add them to its configuration"
+        )
+    for source in sources:
+        if source.external is not None:
+            raise RefusedError(
+                f"{config.name}: its origin {source.name} is in another account or domain, and only streams of this "
+                "warehouse can be taken from; nothing was copied; remove external"
+            )
+        origin = open_(source.name)
+        refuse_topic(
+            origin.config,
+            f"from which {config.name} cannot take: its partitions count from 0 each",
+            f"remove it from the mirror or sources of {config.name}",
+        )
+        yield Origin(kind, source, origin)
+
+
+def in_order(streams: Sequence[StreamConfig], names: Sequence[str]) -> list[str]:
+    """Streams that take (all, if none is named) behind those that they take from; no circle is ever configured."""
+    taking = {one.name: _sources(one) for one in streams if _sources(one)}
+    wanted = list(names) or list(taking)
+    ordered: dict[str, None] = {}
+
+    def put(name: str) -> None:
+        if name not in ordered:
+            for source in taking.get(name, ()):
+                put(source.name)
+            ordered[name] = None
+
+    for name in wanted:
+        put(name)
+    return [name for name in ordered if name in wanted]
+
+
+def _sources(config: StreamConfig) -> Sequence[StreamSource]:
+    return config.sources if config.mirror is None else (config.mirror,)

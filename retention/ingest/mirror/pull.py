@@ -1,0 +1,178 @@
+"""Taking from one origin, at one version of it: part by part, each a commit with its position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position
+from retention.datafile.segment_writer import Staged, Staging, numbered, stage_rows
+from retention.errors import RetentionError
+from retention.ingest.append import Appended, append
+from retention.ingest.idempotency import BatchIdentity
+from retention.ingest.mirror.admission import Admission, Stalled
+from retention.ingest.mirror.origin import Origin, Tally, View
+from retention.ingest.mirror.remap import mirrored, sourced
+from retention.ingest.mirror.resume import counters_of, first_of, next_seq_of, position_of
+from retention.ingest.mirror.rollup_scan import Replaced
+from retention.ingest.recorded_commit import removing
+from retention.ingest.rollup import remove_older
+from retention.ingest.stream_state import Stored
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one origin gave in one run."""
+
+    origin: str
+    messages: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    """Messages that were looked at and not stored: not wanted by the filters, their id was there, or replaced."""
+    first_seq: int | None = None
+    """The first sequence that a message of it got; None if none came."""
+    last_seq: int | None = None
+    missing: int = 0
+    """Sequences behind the last position that were gone from the origin before they came."""
+    rolled_up: int = 0
+    """Messages of the stream that roll-ups among them replaced."""
+    position: int = 0
+    """The last sequence of the origin that was looked at."""
+    stalled: str | None = None
+    """Why the next message of the origin is not taken."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one commit carries."""
+
+    view: View
+    until: int
+    run: tuple[str, int] | None
+    """Name and instant under which its roll-ups are on record; None: it has none that count."""
+
+
+class Taking:
+    """Taking from one origin, at one version of it."""
+
+    def __init__(
+        self, target: OpenedStream, origin: Origin, as_of_ns: int, part_bytes: int
+    ) -> None:
+        self._target = target
+        self._origin = origin
+        self._as_of_ns = as_of_ns
+        self._part_bytes = part_bytes
+        self._is_mirror = origin.kind == "mirror"
+        self._tally = Tally()
+
+    def run(self) -> Taken:
+        view = self._origin.look()
+        name = self._target.name
+        done = position_of(name, self._origin, view, counters_of(self._target))
+        taken = Taken(self._origin.source.name, position=done or 0)
+        if view is None:
+            return taken
+        first = first_of(name, view, done, next_seq_of(self._target))
+        if done is not None:
+            there = view.first_from(first) or view.last_seq + 1
+            taken = replace(taken, missing=there - first)
+        while taken.position < view.last_seq and taken.stalled is None:
+            with _telling(taken):
+                taken = self._part(view, max(first, taken.position + 1), taken)
+        return taken
+
+    def _part(self, view: View, first: int, taken: Taken) -> Taken:
+        """Commit the next part; less of it, if a message is refused."""
+        until, stalled = view.part_end(first, self._part_bytes), None
+        while until > taken.position:
+            try:
+                appended = self._append(view, taken.position + 1, until)
+            except Stalled as stopped:
+                until, stalled = stopped.seq - 1, self._sentence(stopped)
+                continue
+            looked = 0 if appended.duplicate else self._tally.looked
+            return replace(
+                taken,
+                messages=taken.messages + appended.messages,
+                bytes=taken.bytes + appended.bytes,
+                first_seq=taken.first_seq or (appended.first_seq if appended.messages else None),
+                last_seq=appended.last_seq if appended.messages else taken.last_seq,
+                skipped=taken.skipped + looked - appended.messages,
+                rolled_up=taken.rolled_up + appended.removed,
+                position=until,
+                stalled=stalled,
+            )
+        return replace(taken, stalled=stalled)
+
+    def _append(self, view: View, first: int, until: int) -> Appended:
+        config = self._target.config
+        may_roll_up = config.allow_rollup_hdrs and not config.deny_purge
+        identity = BatchIdentity(self._origin.writer, until, view.table)
+        with ExitStack() as held:
+            run = None
+            if may_roll_up and view.rolls_up(first, until):
+                run = (held.enter_context(removing(self._target)), self._as_of_ns)
+
+            def stage(position: Position, staging: Staging) -> Staged:
+                staged = self._stage(position, staging, _Part(view, until, run))
+                return replace(staged, next_seq=until + 1) if self._is_mirror else staged
+
+            return append(self._target, stage, identity)
+
+    def _stage(self, position: Position, staging: Staging, part: _Part) -> Staged:
+        rows = self._rows(position, part)
+        if part.run is None:
+            return _stage(position, staging, rows)
+        replaced = Replaced(rows)
+        staged = _stage(position, staging, map(replaced.left, self._rows(position, part)))
+        store, files = self._target.store, position.inventory.files
+        removal = remove_older(store, files, replaced.stored(), staging, part.run)
+        return replace(staged, removal=removal)
+
+    def _rows(self, position: Position, part: _Part) -> Iterator[pa.Table]:
+        """What is stored, shape `FILE_COLUMNS`, from where the stream stands at this position."""
+        target, view = self._target, part.view
+        done = position_of(target.name, self._origin, view, position.snapshot.counters)
+        first = first_of(target.name, view, done, position.next_seq)
+        stored = Stored.at(target, position)
+        admission = Admission(target.config, stored, self._as_of_ns)
+        self._tally = Tally()
+        rows = (
+            admission.admit(raw["seq"].to_numpy(), self._carried(view, raw))
+            for raw in view.rows(first, part.until, self._tally)
+        )
+        return rows if self._is_mirror else numbered(rows, position.next_seq)
+
+    def _carried(self, view: View, raw: pa.Table) -> pa.Table:
+        if self._is_mirror:
+            return mirrored(view, self._target.config, raw)
+        return sourced(view, self._target.config, raw, self._as_of_ns)
+
+    def _sentence(self, stopped: Stalled) -> str:
+        refusal = stopped.refusal
+        return (
+            f"sequence {stopped.seq:,} of {self._origin.source.name} and what follows stays there "
+            f"(server error {refusal.code}): {refusal.reason}"
+        )
+
+
+@contextmanager
+def _telling(taken: Taken) -> Iterator[None]:
+    """Say of what fails behind other parts that those have come."""
+    try:
+        yield
+    except RetentionError as error:
+        if taken.messages:
+            came = (
+                f"{taken.messages:,} messages up to sequence {taken.position:,} of {taken.origin}"
+            )
+            error.args = (f"{error} ({came} came before this part, and stay)",)
+        raise
+
+
+def _stage(position: Position, staging: Staging, rows: Iterable[pa.Table]) -> Staged:
+    return stage_rows(staging, rows, position.active, position.rule, position.next_seq)

@@ -1,0 +1,59 @@
+"""What the roll-ups among carried messages take: learned by a first look, so that the second writes what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core import headers
+from retention.ingest.rollup import EVERYTHING, NONE, SUBJECT, RolledUp
+
+_KINDS = {b"sub": SUBJECT, b"all": EVERYTHING}
+
+
+def kinds_of(blocks: pa.ChunkedArray) -> np.ndarray:
+    """What each message asks for: `NONE`, `SUBJECT` or `EVERYTHING`; other values are no roll-ups."""
+    kinds = np.full(len(blocks), NONE)
+    named = pc.fill_null(pc.match_substring(blocks, f"\r\n{headers.ROLLUP}:"), False)  # noqa: FBT003
+    places = np.flatnonzero(np.asarray(named, dtype=bool))
+    for row, block in zip(places, blocks.take(pa.array(places)).to_pylist(), strict=True):
+        value = (headers.lookup(block, headers.ROLLUP) or b"").lower()
+        kinds[row] = _KINDS.get(value, NONE)
+    return kinds
+
+
+class Replaced:
+    """The last roll-up of each subject, and of everything, among messages in order."""
+
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        """Look at rows with `seq`, `subject` and `headers`, ascending; only what asks is held."""
+        self._last: dict[str, int] = {}
+        self._everything = -1
+        for table in tables:
+            kinds = kinds_of(table["headers"])
+            places = np.flatnonzero(kinds != NONE)
+            asking = table.select(["seq", "subject"]).take(pa.array(places))
+            columns = (asking["seq"].to_pylist(), asking["subject"].to_pylist())
+            for kind, seq, subject in zip(kinds[places].tolist(), *columns, strict=True):
+                if kind == EVERYTHING:
+                    self._everything = seq
+                else:
+                    self._last[subject] = seq
+
+    def left(self, rows: pa.Table) -> pa.Table:
+        """The rows that no later message among them all takes."""
+        if not self._last and self._everything < 0:
+            return rows
+        encoded = rows["subject"].combine_chunks().dictionary_encode()
+        last = [self._last.get(name, -1) for name in encoded.dictionary.to_pylist()]
+        bounds = np.maximum(np.array(last, dtype=np.int64), self._everything)
+        seqs = rows["seq"].to_numpy()
+        return rows.filter(pa.array(seqs >= bounds[encoded.indices.to_numpy()]))
+
+    def stored(self) -> RolledUp:
+        """What they take of what is stored already."""
+        subjects = pa.array(list(self._last), pa.string())
+        return RolledUp(np.zeros(0, dtype=bool), subjects, self._everything >= 0)

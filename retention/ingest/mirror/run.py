@@ -1,0 +1,82 @@
+"""Carrying the messages of origins over to a mirror or a stream with sources: what is new, in parts, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from retention.context.context import OpenedStream
+from retention.errors import RefusedError
+from retention.ingest.mirror.origin import Origin
+from retention.ingest.mirror.pull import Taken, Taking
+from retention.ingest.mirror.resume import next_seq_of
+
+PART_BYTES = 1 << 30
+"""About so much is carried over by one commit, by the broker's accounting: an interrupted run goes on behind it."""
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """What a run carried over to one stream."""
+
+    stream: str
+    first_seq: int
+    """Of what came; without messages the next sequence."""
+    last_seq: int
+    origins: Sequence[Taken]
+
+    @property
+    def messages(self) -> int:
+        """How many messages came."""
+        return sum(one.messages for one in self.origins)
+
+    @property
+    def bytes(self) -> int:
+        """Their size by the broker's accounting."""
+        return sum(one.bytes for one in self.origins)
+
+    def as_json(self) -> dict[str, Any]:
+        """The numbers as JSON values."""
+        summed = {
+            name: sum(getattr(one, name) for one in self.origins)
+            for name in ("messages", "bytes", "skipped", "missing", "rolled_up")
+        }
+        bounds = {"first_seq": self.first_seq, "last_seq": self.last_seq}
+        origins = [vars(one) for one in self.origins]
+        return {"stream": self.stream} | summed | bounds | {"origins": origins}
+
+
+def carry_over(
+    target: OpenedStream, origins: Sequence[Origin], as_of_ns: int, part_bytes: int = PART_BYTES
+) -> Mirrored:
+    """Bring a stream up to where its origins are, one after the other; each part is a commit with its position.
+
+    Args:
+        target: the stream; it is created if it does not exist and something is there for it.
+        origins: where its messages come from.
+        as_of_ns: the time at which a source's messages are stored; a mirror's keep their own.
+        part_bytes: how much one commit carries, about.
+
+    Raises:
+        RefusedError: an origin is not the one that was taken from before, or the stream refuses a message; what
+            came before that is there.
+        BusyError: the append lease is held, or rivals kept committing first.
+    """
+    if target.config.sealed:
+        raise RefusedError(
+            f"{target.name}: the stream is sealed (server error 10109); nothing was written; remove its "
+            "mirror or sources"
+        )
+    taken = [Taking(target, origin, as_of_ns, part_bytes).run() for origin in origins]
+    next_seq = next_seq_of(target)
+    first = min((one.first_seq for one in taken if one.first_seq), default=next_seq)
+    last = max((one.last_seq for one in taken if one.last_seq), default=next_seq - 1)
+    mirrored = Mirrored(target.name, first, last, taken)
+    stalled = [one for one in taken if one.stalled]
+    if stalled:
+        raise RefusedError(
+            f"{target.name}: {stalled[0].stalled}; {mirrored.messages:,} messages came; make room (`apply`), or change "
+            "the stream's limits, and run again"
+        )
+    return mirrored

@@ -1,0 +1,257 @@
+"""The broker's door: messages one after another, each answered from what the stream holds by then."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.config import StreamConfig
+from retention.core import headers
+from retention.core.subjects import matches
+from retention.ingest import rollup as rollups
+from retention.ingest.stream_state import UNCAPPED, Room, Stored
+from retention.ingest.validate import Refusal, Screen
+
+EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
+EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_MSG_ID = "Nats-Expected-Last-Msg-Id"
+
+_ROLLUPS = {b"sub": rollups.SUBJECT, b"all": rollups.EVERYTHING}
+_ASKING = rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|Nats-Expected-[A-Za-z-]+):"
+"""Headers with which the answer depends on what the stream holds."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Messages at the door."""
+
+    given: pa.Table
+    """As published: `subject`, `headers`, `payload`, `ts_ns`."""
+    rows: pa.Table
+    """As they would be stored: `FILE_COLUMNS` without `seq`."""
+    early: Screen
+    late: Screen
+    wanted: np.ndarray
+    """bool: those that are stored. The others are answered all the same: they use a sequence, and roll up."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the door says to a batch that it lets in."""
+
+    seqs: np.ndarray
+    """int64: the sequence of each message; a duplicate has that of its original."""
+    duplicates: np.ndarray
+    """bool: nothing is stored for these."""
+    rollups: np.ndarray
+    """What each message that is stored takes with it: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
+
+    @classmethod
+    def plain(cls, first_seq: int, count: int) -> Answers:
+        """Of messages that are all stored, one after the other, and take nothing."""
+        seqs = np.arange(first_seq, first_seq + count, dtype=np.int64)
+        return cls(seqs, np.zeros(count, dtype=bool), np.full(count, rollups.NONE))
+
+
+class RefusedAtTheDoor(Exception):  # noqa: N818  (never leaves publish)
+    """Carries the first refusal of a batch."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
+
+
+def answer(batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) -> Answers:
+    """Answer each message of a batch, in their order, as the server does (jetstream R1).
+
+    Messages without a header that asks for more are answered together, unless `discard: new` counts every one.
+
+    Raises:
+        RefusedAtTheDoor: with the first message that is refused.
+    """
+    asking = pc.fill_null(pc.match_substring_regex(batch.given["headers"], _ASKING), False)  # noqa: FBT003
+    counted = (
+        config.discard == "new"
+        and max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
+    )
+    if counted or pc.any(asking).as_py():
+        return _Door(batch, config, stored, next_seq).answer(np.asarray(asking))
+    late = batch.late.earliest(batch.wanted)
+    refusals = [refusal for refusal in (batch.early.earliest(), late) if refusal]
+    if refusals:
+        raise RefusedAtTheDoor(min(refusals, key=lambda refusal: refusal.row))
+    return Answers.plain(next_seq, batch.given.num_rows)
+
+
+class _Door:
+    """The state that the server keeps while messages come in, as far as a batch asks for it."""
+
+    def __init__(self, batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) -> None:
+        self._batch = batch
+        self._config = config
+        self._next_seq = next_seq
+        self._row = 0
+        self._rollup = rollups.NONE
+        self._subjects = batch.rows["subject"].to_pylist()
+        self._times = batch.rows["ts_ns"].to_pylist()
+        self._sizes = batch.rows["size"].to_pylist()
+        self._msg_ids = batch.rows["msg_id"].to_pylist()
+        self._ids = self._known_ids(stored)
+        blocks = batch.given["headers"]
+        self._last_seqs = stored.last_seqs() if _holds(blocks, EXPECTED_SUBJECT_SEQ) else {}
+        expected = _values(blocks, EXPECTED_MSG_ID)
+        self._last_id = stored.last_id(next_seq - 1, expected) if expected else ""
+        self._room = self._counted(stored)
+
+    def answer(self, asking: np.ndarray) -> Answers:
+        count = self._batch.given.num_rows
+        answers = Answers.plain(0, count)
+        rows = np.flatnonzero(asking)
+        texts = self._batch.given["headers"].take(pa.array(rows)).to_pylist()
+        blocks = dict(zip(rows.tolist(), texts, strict=True))
+        for self._row in range(count):
+            self._rollup = rollups.NONE
+            original = self._original(blocks.get(self._row))
+            answers.duplicates[self._row] = original is not None
+            answers.seqs[self._row] = self._next_seq if original is None else original
+            if original is None:
+                answers.rollups[self._row] = self._rollup
+                self._take_in()
+        return answers
+
+    def _original(self, block: bytes | None) -> int | None:
+        """The sequence of the message that this one repeats, None if it is new and let in."""
+        self._raise(self._batch.early.refusal(self._row))
+        if block:
+            self._check_sequences(block)
+        original = self._duplicate_of()
+        if original is not None:
+            return original
+        if block:
+            self._check_last_id(block)
+            self._check_rollup(block)
+        if self._batch.wanted[self._row]:
+            self._raise(self._batch.late.refusal(self._row))
+            if self._room is not None:
+                self._check_room(self._room, block)
+        return None
+
+    def _check_sequences(self, block: bytes) -> None:
+        subject = headers.lookup(block, EXPECTED_SUBJECT)
+        expected = headers.lookup(block, EXPECTED_SUBJECT_SEQ)
+        if expected:
+            actual = self._last_of((subject or b"").decode(errors="replace"))
+            self._expect(expected, actual)
+        elif subject:
+            self._refuse(f"its {EXPECTED_SUBJECT} stands without {EXPECTED_SUBJECT_SEQ}", 10193)
+        expected = headers.lookup(block, EXPECTED_LAST_SEQ)
+        if expected:
+            self._expect(expected, self._next_seq - 1)
+
+    def _expect(self, expected: bytes, actual: int) -> None:
+        # As text: no number has more digits than Python turns into one.
+        if not expected.isdigit() or (expected.lstrip(b"0") or b"0") != str(actual).encode():
+            self._refuse(f"wrong last sequence: {actual}", 10071)
+
+    def _last_of(self, subject_filter: str) -> int:
+        """The last sequence on the message's subject or on those that a filter names; 0 if nothing is stored."""
+        if not subject_filter:
+            return self._last_seqs.get(self._subjects[self._row], 0)
+        hits = (seq for name, seq in self._last_seqs.items() if matches(subject_filter, name))
+        return max(hits, default=0)
+
+    def _duplicate_of(self) -> int | None:
+        original = self._ids.get(self._msg_ids[self._row] or "")
+        if original is None:
+            return None
+        seq, ts_ns = original
+        is_recent = self._times[self._row] - ts_ns < self._config.duplicate_window_ns
+        return seq if is_recent else None
+
+    def _check_last_id(self, block: bytes) -> None:
+        expected = headers.lookup(block, EXPECTED_MSG_ID)
+        if expected and expected != self._last_id.encode():
+            self._refuse(f"wrong last msg ID: {self._last_id}", 10070)
+
+    def _check_rollup(self, block: bytes) -> None:
+        rollup = (headers.lookup(block, headers.ROLLUP) or b"").lower()
+        if not rollup:
+            return
+        if not self._config.allow_rollup_hdrs or self._config.deny_purge:
+            self._refuse("rollup not permitted: allow_rollup_hdrs is off", 10111)
+        if rollup not in _ROLLUPS:
+            self._refuse("rollup value invalid: sub or all", 10111)
+        self._rollup = _ROLLUPS[rollup]
+
+    def _check_room(self, room: Room, block: bytes | None) -> None:
+        config, subject, size = self._config, self._subjects[self._row], self._sizes[self._row]
+        kept = room.kept.get(subject, deque())
+        at_cap = 0 < config.max_msgs_per_subject <= len(kept)
+        if at_cap and config.discard_new_per_subject and not headers.lookup(block, headers.ROLLUP):
+            self._refuse("maximum messages per subject exceeded", 10077)
+        if 0 < config.max_msgs <= room.count and not at_cap:
+            self._refuse("maximum messages exceeded", 10077)
+        replaces = at_cap and kept[0] >= size
+        if 0 < config.max_bytes < room.bytes + size and not replaces:
+            self._refuse("maximum bytes exceeded", 10077)
+
+    def _take_in(self) -> None:
+        subject, msg_id = self._subjects[self._row], self._msg_ids[self._row]
+        if msg_id is not None and self._config.duplicate_window_ns:
+            self._ids[msg_id] = (self._next_seq, self._times[self._row])
+        self._last_id = msg_id or ""
+        if self._rollup == rollups.EVERYTHING:
+            self._last_seqs.clear()
+        elif self._rollup == rollups.SUBJECT:
+            self._last_seqs.pop(subject, None)
+        if self._room is not None:
+            self._room.roll_up(subject, self._rollup)
+        if self._batch.wanted[self._row]:
+            self._store(subject)
+        self._next_seq += 1
+
+    def _store(self, subject: str) -> None:
+        self._last_seqs[subject] = self._next_seq
+        if self._room is not None:
+            self._room.take(subject, self._sizes[self._row])
+
+    def _known_ids(self, stored: Stored) -> dict[str, tuple[int, int]]:
+        ids = self._batch.rows["msg_id"].combine_chunks()
+        if not self._config.duplicate_window_ns or ids.null_count == len(ids):
+            return {}
+        oldest = pc.min(self._batch.rows["ts_ns"].filter(ids.is_valid())).as_py()
+        return dict(
+            stored.ids(pc.unique(ids.drop_null()), oldest - self._config.duplicate_window_ns)
+        )
+
+    def _counted(self, stored: Stored) -> Room | None:
+        config = self._config
+        if config.discard != "new":
+            return None
+        cap = config.max_msgs_per_subject if config.max_msgs_per_subject > 0 else None
+        if cap is None and _holds(self._batch.given["headers"], headers.ROLLUP):
+            cap = UNCAPPED
+        arriving = pc.unique(self._batch.rows["subject"].combine_chunks())
+        return stored.room(cap, arriving, sizes=config.max_bytes > 0)
+
+    def _raise(self, refusal: Refusal | None) -> None:
+        if refusal:
+            raise RefusedAtTheDoor(refusal)
+
+    def _refuse(self, reason: str, code: int | None = None) -> None:
+        raise RefusedAtTheDoor(Refusal(self._row, reason, code))
+
+
+def _holds(blocks: pa.ChunkedArray, name: str) -> bool:
+    return bool(pc.any(pc.match_substring(blocks, f"\r\n{name}:")).as_py())
+
+
+def _values(blocks: pa.ChunkedArray, name: str) -> list[str]:
+    """What the header blocks that hold a header say there."""
+    holding = blocks.filter(pc.match_substring(blocks, f"\r\n{name}:")).to_pylist()
+    return [(headers.lookup(block, name) or b"").decode(errors="replace") for block in holding]

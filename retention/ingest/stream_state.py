@@ -1,0 +1,156 @@
+"""What a stream knows about its messages that a broker would hold in memory: ids, last sequences, room under limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import Position
+from retention.core.message_rows import younger
+from retention.datafile.parquet import read_columns
+from retention.ingest.rollup import EVERYTHING, SUBJECT
+from retention.ports import Store
+from retention.stores.kept_ids import KeptIds
+from retention.stores.layout import Layout
+from schemas.messages import FILE_COLUMNS
+
+UNCAPPED = 2**62
+"""For a subject without a limit of its own whose messages have to be told from others': more than it can hold."""
+
+
+@dataclass
+class Room:
+    """How full a stream is, under the counts that `discard: new` goes by.
+
+    What the limit of messages per subject would remove does not count: the broker removes it when a message is
+    stored, here a later `apply` does. Everything else that is in the table counts until `apply` removes it.
+    """
+
+    count: int
+    bytes: int
+    cap: int | None = None
+    """The limit of messages of one subject; None: subjects are not told apart."""
+    kept: dict[str, deque[int]] = field(default_factory=dict)
+    """Subject → sizes of the messages that its own limit keeps, oldest first."""
+
+    def take(self, subject: str, size: int) -> None:
+        """Count one more message, and no longer the oldest of its subject if that is at its limit."""
+        self.count += 1
+        self.bytes += size
+        if self.cap is not None:
+            kept = self.kept.setdefault(subject, deque())
+            kept.append(size)
+            self._trim(kept, self.cap)
+
+    def roll_up(self, subject: str, kind: int) -> None:
+        """Count no longer what a message of a subject replaces, before it is counted itself."""
+        if kind == SUBJECT:
+            self._trim(self.kept.get(subject, deque()), 0)
+        elif kind == EVERYTHING:
+            self.count, self.bytes, self.kept = 0, 0, {}
+
+    def _trim(self, kept: deque[int], cap: int) -> None:
+        while len(kept) > cap:
+            self.count -= 1
+            self.bytes -= kept.popleft()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One version of a stream, read no further than is asked for."""
+
+    store: Store
+    files: pa.Table
+    """Shape `FILE_STATS`."""
+    kept: KeptIds
+    """Of messages that are not stored, or not any more."""
+
+    @classmethod
+    def at(cls, opened: OpenedStream, position: Position) -> Stored:
+        """What a stream knows where it stands."""
+        snapshot = position.snapshot
+        layout = Layout(opened.root, opened.name)
+        kept = KeptIds.of(layout, snapshot.table_id, snapshot.counters)
+        return cls(opened.store, position.inventory.files, kept)
+
+    def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
+        """The wanted ids that messages younger than `after_ns` carry or carried: id → sequence and time of the last."""
+        recent = self.files.filter(younger(self.files["max_ts_ns"], after_ns))
+        hits = list(self.kept.find(wanted, after_ns))
+        for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
+            known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
+            hits.append(known.filter(younger(known["ts_ns"], after_ns)))
+        found = pa.concat_tables(hits).sort_by("seq")
+        numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
+        return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))
+
+    def last_id(self, last_seq: int, expected: Sequence[str]) -> str:
+        """The id of the last message; empty if it has none, or is gone and had none of those that are expected."""
+        last = self.files.filter(pc.equal(self.files["max_seq"], last_seq))
+        for rows in self._columns(last, ("seq", "msg_id")):
+            return rows["msg_id"][-1].as_py() or ""
+        for hits in self.kept.find(pa.array(expected, pa.string()), -1):
+            if hit := hits.filter(pc.equal(hits["seq"], last_seq))["msg_id"].to_pylist():
+                return str(hit[0])
+        return ""
+
+    def last_seqs(self) -> dict[str, int]:
+        """Subject → its last sequence, from the subject digests."""
+        last = self._digests().group_by("subject").aggregate([("last_seq", "max")])
+        return dict(zip(last["subject"].to_pylist(), last["last_seq_max"].to_pylist(), strict=True))
+
+    def room(self, cap: int | None, arriving: pa.Array, *, sizes: bool) -> Room:
+        """How full the stream is.
+
+        Args:
+            cap: the limit of messages of one subject.
+            arriving: the subjects of the messages to come.
+            sizes: whether bytes are wanted; without them no data file is opened.
+        """
+        count = pc.sum(self.files["messages"], min_count=0).as_py()
+        total = pc.sum(self.files["bytes"], min_count=0).as_py()
+        if cap is None:
+            return Room(count, total)
+        digests = self._digests()
+        held = digests.group_by("subject").aggregate([("messages", "sum")])
+        surplus = pc.max_element_wise(pc.subtract(held["messages_sum"], cap), 0)
+        comes = pc.is_in(held["subject"], value_set=arriving)
+        if not sizes:
+            here = held.filter(comes)
+            kept = zip(here["subject"].to_pylist(), here["messages_sum"].to_pylist(), strict=True)
+            room = Room(count - pc.sum(surplus, min_count=0).as_py(), total, cap)
+            room.kept |= {subject: deque(repeat(0, min(number, cap))) for subject, number in kept}
+            return room
+        concerned = held["subject"].filter(pc.or_(comes, pc.greater(surplus, 0)))
+        rows = self._sizes(digests.filter(pc.is_in(digests["subject"], value_set=concerned)))
+        size = pc.sum(rows["size"], min_count=0).as_py()
+        room = Room(count - rows.num_rows, total - size, cap)
+        for subject, size in zip(
+            rows["subject"].to_pylist(), rows["size"].to_pylist(), strict=True
+        ):
+            room.take(subject, size)
+        return room
+
+    def _sizes(self, digests: pa.Table) -> pa.Table:
+        """Subject and size of the messages that digests speak of, ascending by sequence."""
+        columns = ("seq", "subject", "size")
+        files = self.files.take(pc.unique(digests["file"]))
+        empty = pa.schema([FILE_COLUMNS.field(name) for name in columns]).empty_table()
+        parts = (
+            rows.filter(pc.is_in(rows["subject"], value_set=pc.unique(digests["subject"])))
+            for rows in self._columns(files, columns)
+        )
+        return pa.concat_tables([empty, *parts], promote_options="permissive").sort_by("seq")
+
+    def _digests(self) -> pa.Table:
+        return self.store.subject_counts(self.files)
+
+    def _columns(self, files: pa.Table, columns: Collection[str]) -> Iterator[pa.Table]:
+        for file in self.store.data_files(files):
+            yield read_columns(file, tuple(columns))[0]

@@ -1,0 +1,1 @@
+"""From an archive back into a table."""

@@ -1,0 +1,99 @@
+"""Copies of an archive on their way back into a table: compared, copied as far as they are wanted, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from retention.apply.archive import digest_of
+from retention.context.context import OpenedStream
+from retention.core.inventory import NO_RANGES
+from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
+from retention.datafile.rewrite import Copied, Copy, surviving
+from retention.engines.select import Engines
+from retention.errors import CommitUnknownError, DamagedError
+from retention.restore.select import Archive, Part
+from retention.storage.crash_points import Step, reached
+from schemas.messages import FILE_COLUMNS
+
+
+@dataclass(frozen=True)
+class Bringing:
+    """A task: write what comes back of one copy."""
+
+    copy: Copy
+    messages: int
+    sha256: str
+    subject: str | None
+    """Of all its messages, where a topic gets another name; None: as they have it."""
+
+    def attempt(self) -> Bringing:
+        """The task with a target that no other attempt writes."""
+        return replace(self, copy=self.copy.attempt())
+
+
+@contextmanager
+def staged(
+    opened: OpenedStream, archive: Archive, found: Sequence[Part], engines: Engines
+) -> Iterator[pa.Table]:
+    """The staged files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them."""
+    renamed = archive.is_topic and opened.name != archive.origin.stream
+    subject = opened.name if renamed else None
+    tasks = [_task(opened, archive, part, subject) for part in found]
+    weights = [part.copy.file_bytes for part in found]
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    try:
+        written = engine.map(brought, tasks, weights)
+        yield stats_table([row for one in written for row in one.stats])
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        opened.store.discard([target.path for task in tasks for target in task.copy.targets])
+        raise
+
+
+def _task(opened: OpenedStream, archive: Archive, part: Part, subject: str | None) -> Bringing:
+    copy = part.copy
+    source, target = (
+        copy.data_file(archive.directory),
+        opened.store.stage(copy.partition, copy.segment),
+    )
+    if part.removed is None:
+        return Bringing(Copy(source, (target,), NO_RANGES), part.messages, copy.sha256, subject)
+    # What was read tells of hidden sequences, too.
+    seen = replace(source, hidden=NO_RANGES)
+    return Bringing(Copy(seen, (target,), part.removed), part.messages, copy.sha256, subject)
+
+
+def brought(task: Bringing) -> Copied:
+    """Carry out a `Bringing`, and read back what was written.
+
+    Raises:
+        DamagedError: the copy is not what was archived.
+    """
+    source, [target] = task.copy.source, task.copy.targets
+    if digest_of(source) != task.sha256:
+        raise DamagedError(
+            f"{source.location}: this copy of an archive is not what was copied (its SHA-256 differs from the "
+            "manifest's); nothing was changed; restore it from a copy of the archive"
+        )
+    rows = surviving(task.copy, open_messages(source))
+    write_messages(target.location, (_named(table, task.subject) for table in rows))
+    found = describe(target)
+    if found.stats["messages"] != task.messages:
+        raise DamagedError(
+            f"{source.location}: {found.stats['messages']:,} messages come back where the manifest has "
+            f"{task.messages:,}; nothing was changed; restore it from a copy of the archive"
+        )
+    reached(Step.COPY_WRITTEN)
+    return Copied([found.stats], found.read)
+
+
+def _named(rows: pa.Table, subject: str | None) -> pa.Table:
+    if subject is None:
+        return rows
+    at = FILE_COLUMNS.get_field_index("subject")
+    return rows.set_column(at, FILE_COLUMNS.field(at), pa.array([subject] * rows.num_rows))

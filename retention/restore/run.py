@@ -1,0 +1,301 @@
+"""Bringing back what runs have removed, from an archive: where it was, or as a new stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.recover import basis
+from retention.apply.undo import RESTORE
+from retention.apply.undo_records import keep_for_undo
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq, with_floors
+from retention.core.inventory import NO_RANGES, Claim, Inventory
+from retention.engines.select import Engines
+from retention.errors import (
+    BusyError,
+    ConflictError,
+    RefusedError,
+    RetentionError,
+    StalePlanError,
+    UsageError,
+)
+from retention.history.runs import history_of
+from retention.ingest.append import LEASE_WAIT_S
+from retention.ingest.idempotency import BatchIdentity, is_repeat
+from retention.ingest.recorded_commit import removing
+from retention.planners.retention import plan_pass
+from retention.planners.topic import was_written_to
+from retention.ports import Snapshot, Swap
+from retention.restore.copy_back import staged
+from retention.restore.select import (
+    Archive,
+    Part,
+    There,
+    Wanted,
+    chosen,
+    open_archive,
+    parts,
+    refuse_other_kind,
+)
+from retention.rules import RULES
+from retention.stores.archive_manifest import Origin
+from retention.stores.checks import inventory as index
+from retention.stores.lease import lease
+from retention.stores.topic_settings import keep_settings
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+_WRITER = "restore/"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What came back."""
+
+    stream: str
+    source: str
+    """The directory of the archive."""
+    messages: int
+    bytes: int
+    already: int = 0
+    """Messages that were asked for and are there already: they stay as they are."""
+    run: str | None = None
+    """None: nothing was left to bring back."""
+    expires_again: Mapping[str, int] | None = field(default_factory=dict)
+    """By rule, how many of them the next pass would take; None: no pass can be planned now."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        again = None if self.expires_again is None else dict(self.expires_again)
+        return vars(self) | {"expires_again": again}
+
+
+def restore(
+    opened: OpenedStream,
+    place: str | None,
+    wanted: Wanted,
+    into: OpenedStream | None,
+    engines: Engines,
+) -> Restored:
+    """Bring back what runs have removed from a stream.
+
+    Args:
+        opened: the stream, as it is called where the messages were.
+        place: its archive; None: the one of its configuration.
+        wanted: which messages.
+        into: a new stream for them; None: they come back to where they were.
+        engines: where rows are copied.
+
+    Raises:
+        UsageError: neither names an archive; or as `restore_in_place` and `restore_as`.
+    """
+    source = place or opened.config.archive
+    if source is None:
+        raise UsageError(
+            f"{opened.name}: its configuration names no archive; say with --from where what it has left lies"
+        )
+    if into is None:
+        return restore_in_place(opened, source, wanted, engines)
+    return restore_as(into, opened.name, source, wanted, engines)
+
+
+def restore_in_place(
+    opened: OpenedStream, place: str, wanted: Wanted, engines: Engines
+) -> Restored:
+    """Put messages that runs have removed back to where they were; those that are there stay as they are.
+
+    They have the sequences and the segments that they had. The next sequence stays.
+
+    Args:
+        opened: the stream, which exists.
+        place: its archive.
+        wanted: which messages.
+        engines: where rows are copied.
+
+    Raises:
+        UsageError: the archive has nothing of it, or not what is asked for.
+        RefusedError: what the archive holds comes from another table, or from before a purge.
+        DamagedError: the archive is damaged or incomplete; nothing was changed.
+        BusyError: others are at work, or came first.
+    """
+    with removing(opened) as run, lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S):
+        opened.store.create()
+        snapshot = opened.store.snapshot()
+        inventory = opened.store.inventory(snapshot)
+        home = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
+        archive = open_archive(place, opened.name, home)
+        copies = chosen(archive, wanted)
+        found, already = parts(archive.directory, copies, _there(opened, inventory), wanted)
+        if not found:
+            return Restored(opened.name, archive.directory, 0, 0, already)
+        ends = _ends(opened, inventory, found)
+        with staged(opened, archive, found, engines) as added:
+            stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
+            index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
+            swap = _swap(run, added, snapshot)
+            swap = replace(swap, next_seq=ends, compared=True)
+            _commit(opened, swap, snapshot, archive)
+        again = _expires_again(opened, added, engines)
+    return _restored(opened, archive, added, run, again, already)
+
+
+def restore_as(
+    target: OpenedStream, stream: str, place: str, wanted: Wanted, engines: Engines
+) -> Restored:
+    """Bring back messages that runs have removed from a stream as another one, to which nothing was written yet.
+
+    They keep their sequences, and their segments are sealed.
+
+    Args:
+        target: the new stream; it is created if it does not exist. Topics become topics, which are listed.
+        stream: what it was called where the messages were.
+        place: the archive.
+        wanted: which messages.
+        engines: where rows are copied.
+
+    Raises:
+        UsageError, DamagedError, BusyError: as `restore_in_place`.
+        RefusedError: the target holds, or held, something, or is no topic where the other was one.
+    """
+    archive = open_archive(place, stream, None)
+    refuse_other_kind(target, archive)
+    found, _ = parts(archive.directory, chosen(archive, wanted), (), wanted)
+    identity = BatchIdentity(_WRITER + _digest(archive, found), 1)
+    with removing(target) as run, lease(target.root, "append", target.clock, wait_s=LEASE_WAIT_S):
+        target.store.create()
+        keep_settings(target.root, target.config)
+        snapshot = target.store.snapshot()
+        if is_repeat(target.name, snapshot, identity):
+            return Restored(
+                target.name, archive.directory, 0, 0, sum(one.messages for one in found)
+            )
+        _refuse_used(target, snapshot)
+        with staged(target, archive, found, engines) as added:
+            ends = _highest(added)
+            swap = _swap(run, added, snapshot)
+            swap = replace(swap, next_seq=ends, open_base=ends, batches=identity.batches)
+            _commit(target, swap, snapshot, archive)
+        again = _expires_again(target, added, engines)
+    return _restored(target, archive, added, run, again, 0)
+
+
+def _there(opened: OpenedStream, inventory: Inventory) -> list[There]:
+    """The files of a stream as they are stored, with what is released and still in them."""
+    stored = opened.store.stored(inventory.files)
+    bounds = zip(*(stored[name].to_pylist() for name in ("min_seq", "max_seq")), strict=True)
+    return [
+        There(replace(file, hidden=NO_RANGES, claim=Claim()), low, high)
+        for file, (low, high) in zip(opened.store.data_files(stored), bounds, strict=True)
+    ]
+
+
+def _ends(opened: OpenedStream, inventory: Inventory, found: Sequence[Part]) -> dict[int, int]:
+    """Partition → the next sequence, which stays: the commit is made on exactly what was looked at.
+
+    Raises:
+        RefusedError: the archive has sequences that the stream never gave out.
+    """
+    ends, known = {}, with_floors(opened, inventory).counters.next_seq
+    for partition in {part.copy.partition for part in found}:
+        highest = max(part.copy.max_seq for part in found if part.copy.partition == partition)
+        ends[partition] = (
+            next_seq(opened, inventory) if opened.config.topic is None else known.get(partition, 0)
+        )
+        if highest >= ends[partition]:
+            raise RefusedError(
+                f"{opened.name}: the archive holds sequence {highest:,}, and the next one to give out is "
+                f"{ends[partition]:,}: the table was put back to an earlier state; nothing was changed; bring the "
+                "messages back as a new stream, with --as"
+            )
+    return ends
+
+
+def _swap(run: str, added: pa.Table, snapshot: Snapshot) -> Swap:
+    epoch = snapshot.counters.epoch
+    return Swap(
+        remove=LOGGED_FILES.empty_table(),
+        add=added,
+        metadata={"run": run, "messages": pc.sum(added["messages"]).as_py()},
+        epoch=(epoch, epoch),
+    )
+
+
+def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archive) -> None:
+    run, history = str(swap.metadata["run"]), history_of(opened.warehouse, opened.name)
+    record = {
+        "stream": opened.name,
+        "kind": RESTORE,
+        "as_of_ns": opened.clock(),
+        "source": archive.directory,
+        "removed_messages": 0,
+        "removed_bytes": 0,
+        "restored_messages": swap.metadata["messages"],
+        "restored_bytes": pc.sum(swap.add["bytes"]).as_py(),
+        "next_seq": {str(partition): seq for partition, seq in swap.next_seq.items()},
+    }
+    if snapshot.counters.epoch:
+        record["epoch"] = snapshot.counters.epoch
+    keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add)
+    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    try:
+        version = opened.store.commit(swap, snapshot)
+    except (ConflictError, StalePlanError) as error:
+        raise BusyError(
+            f"{opened.name}: another writer came first; nothing was brought back; try again"
+        ) from error
+    history.finish(run, record | {"status": "done", "version_after": version})
+    opened.store.finish()
+
+
+def _expires_again(
+    opened: OpenedStream, added: pa.Table, engines: Engines
+) -> dict[str, int] | None:
+    """By rule, how many of the restored messages a pass would take now; None: none can be planned."""
+    try:
+        plan = plan_pass(opened, opened.clock(), engines).plan
+    except RetentionError:
+        return None
+    mine = plan.files.filter(pc.is_in(plan.files["path"], value_set=added["path"].combine_chunks()))
+    counts = {rule: pc.sum(mine[f"by_{rule}"], min_count=0).as_py() for rule in RULES}
+    return {rule: count for rule, count in counts.items() if count}
+
+
+def _restored(
+    opened: OpenedStream,
+    archive: Archive,
+    added: pa.Table,
+    run: str,
+    again: dict[str, int] | None,
+    already: int,
+) -> Restored:
+    messages, size = (pc.sum(added[name]).as_py() for name in ("messages", "bytes"))
+    return Restored(opened.name, archive.directory, messages, size, already, run, again)
+
+
+def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
+    if was_written_to(target, snapshot):
+        raise RefusedError(
+            f"{target.name}: was written to before, so that messages cannot keep their sequences there; nothing was "
+            "changed; name a new one with --as"
+        )
+
+
+def _digest(archive: Archive, found: Sequence[Part]) -> str:
+    """What tells one bringing back from every other, wherever the archive lies."""
+    digest = hashlib.sha256(f"{archive.origin.stream}/{archive.origin.name}/".encode())
+    for part in found:
+        digest.update(f"{part.copy.path}/{part.messages}/".encode())
+        digest.update(b"" if part.removed is None else part.removed.tobytes())
+    return digest.hexdigest()
+
+
+def _highest(added: pa.Table) -> dict[int, int]:
+    """Partition → the sequence behind its last one."""
+    ends = added.group_by("partition").aggregate([("max_seq", "max")])
+    rows = zip(ends["partition"].to_pylist(), ends["max_seq_max"].to_pylist(), strict=True)
+    return {partition: last + 1 for partition, last in rows}

@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.consumers.state import from_json
+from retention.core.inventory import DataFile
+from retention.errors import BusyError, DamagedError, RefusedError, UsageError
+from retention.restore import select
+from retention.restore.select import There, Wanted, parts
+from retention.storage.crash_points import Step, watched_by
+from retention.stores.archive_manifest import ArchivedFile, read_manifests
+from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from retention.warehouse import Warehouse, open_warehouse
+from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
+from tests.support.topic_crashes import NAME, import_logs, with_logs
+
+NOW = START + 100 * SECOND
+AS_OF = START + 85 * SECOND
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
+    """Sequences 1 to 25 of 40 are gone by age: two segments whole, and half of a third."""
+    rules: dict[str, Any] = {"max_age": "60s", "archive": "archive"}
+    found = warehouse_with(tmp_path / "w", request.param, NOW, **rules)
+    lay(found.stream("ORDERS").opened, even_segments(4, 10))
+    return found
+
+
+def gone(warehouse: Warehouse) -> pa.Table:
+    """Let them go; the messages that were there before."""
+    before = held(warehouse)
+    warehouse.stream("ORDERS").plan(AS_OF).apply()
+    return before
+
+
+def seqs(table: pa.Table) -> list[int]:
+    found: list[int] = table["seq"].to_pylist()
+    return found
+
+
+def directory(warehouse: Warehouse) -> Path:
+    [found] = Path(warehouse.location, "archive", "ORDERS").iterdir()
+    return found
+
+
+def test_what_went_is_back_where_it_was(warehouse: Warehouse) -> None:
+    before = gone(warehouse)
+    counters = warehouse.stream("ORDERS").opened.store.snapshot().counters
+    found = warehouse.stream("ORDERS").restore()
+    assert held(warehouse).equals(before)
+    assert (found.messages, found.already) == (25, 5)
+    assert found.expires_again == {"max_age": 25}
+    after = warehouse.stream("ORDERS").opened.store.snapshot().counters
+    assert after.next_seq[0] == counters.next_seq[0] == 41
+    assert after.open_base[0] == counters.open_base[0]
+    state = warehouse.stream("ORDERS").state().as_json()
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (40, 1, 40)
+    assert state["bytes"] == sum(before["size"].to_pylist())
+    assert state["segments"] == 4
+    [record, *_] = warehouse.history(["ORDERS"])
+    assert (record["kind"], record["restored_messages"]) == ("restore", 25)
+
+
+def test_a_second_time_nothing_is_left_to_bring_back(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    warehouse.stream("ORDERS").restore()
+    version = warehouse.stream("ORDERS").opened.store.snapshot().version
+    again = warehouse.stream("ORDERS").restore()
+    assert (again.messages, again.already, again.run) == (0, 30, None)
+    assert warehouse.stream("ORDERS").opened.store.snapshot().version == version
+
+
+@pytest.mark.parametrize(("first", "last"), [(5, 14), (22, 23), (1, 1), (25, 30)])
+def test_a_range_comes_back_and_nothing_else(warehouse: Warehouse, first: int, last: int) -> None:
+    gone(warehouse)
+    stream = warehouse.stream("ORDERS")
+    stream.restore(wanted=Wanted(first=first, last=last))
+    assert seqs(held(warehouse)) == [*range(first, min(last, 25) + 1), *range(26, 41)]
+    stream.restore()
+    assert seqs(held(warehouse)) == list(range(1, 41))
+
+
+def test_what_goes_twice_is_archived_twice_and_comes_back_once(warehouse: Warehouse) -> None:
+    before = gone(warehouse)
+    warehouse.stream("ORDERS").delete(27, 29).apply()
+    warehouse.stream("ORDERS").purge().apply()
+    assert held_or_nothing(warehouse) == []
+    found = warehouse.stream("ORDERS").restore()
+    assert (found.messages, found.already) == (40, 0)
+    assert held(warehouse).equals(before)
+
+
+def held_or_nothing(warehouse: Warehouse) -> list[int]:
+    tables = warehouse.stream("ORDERS").messages()
+    return [seq for table in tables for seq in table["seq"].to_pylist()]
+
+
+def test_a_new_stream_has_the_same_messages_in_sealed_segments(warehouse: Warehouse) -> None:
+    before = gone(warehouse)
+    new = warehouse.new_stream("BACK")
+    found = warehouse.stream("ORDERS").restore(into=new)
+    assert (found.stream, found.messages, found.expires_again) == ("BACK", 30, {})
+    assert held(warehouse, "BACK").equals(before.slice(0, 30))
+    counters = new.opened.store.snapshot().counters
+    assert (counters.next_seq[0], counters.open_base[0]) == (31, 31)
+    new.publish([json.dumps({"subject": "a", "data": "x"})])
+    assert seqs(held(warehouse, "BACK"))[-1] == 31
+    assert seqs(held(warehouse)) == list(range(26, 41))
+    again = warehouse.stream("ORDERS").restore(into=new)
+    assert (again.messages, again.already) == (0, 30)
+    with pytest.raises(RefusedError, match="written to before"):
+        warehouse.stream("ORDERS").restore(wanted=Wanted(last=3), into=new)
+
+
+def test_what_is_damaged_is_refused_by_name(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    before = held(warehouse)
+    stream = warehouse.stream("ORDERS")
+    manifest, first = (
+        next(directory(warehouse).rglob(f"*.{kind}")) for kind in ("json", "parquet")
+    )
+    told, whole = manifest.read_text(), first.read_bytes()
+    for damaged in (told.replace("max_age", "max_msg"), told[: len(told) // 2], ""):
+        manifest.write_text(damaged)
+        with pytest.raises(DamagedError, match=manifest.name):
+            stream.restore()
+    manifest.write_text(told)
+    middle = len(whole) // 2
+    for content in (whole[:-1], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
+        first.write_bytes(content)
+        with pytest.raises(DamagedError, match=first.name):
+            stream.restore()
+    # Nothing but its checksum tells that this is another file.
+    first.write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpq"))
+    assert first.read_bytes() != whole
+    with pytest.raises(DamagedError, match="SHA-256"):
+        stream.restore()
+    first.unlink()
+    with pytest.raises(DamagedError, match="is missing"):
+        stream.restore()
+    assert held(warehouse).equals(before)
+    first.write_bytes(whole)
+    assert stream.restore().messages == 25
+
+
+def test_copies_without_a_manifest_are_no_archive(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    next(directory(warehouse).rglob("*.json")).unlink()
+    with pytest.raises(UsageError, match="no archive of ORDERS"):
+        warehouse.stream("ORDERS").restore()
+
+
+def test_sequences_of_another_table_come_back_as_a_new_stream_only(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    gone(warehouse)
+    other = warehouse_with(tmp_path / "other", "delta", NOW)
+    lay(other.stream("ORDERS").opened, even_segments(1, 10))
+    place = str(Path(warehouse.location, "archive"))
+    with pytest.raises(RefusedError, match="another table"):
+        other.stream("ORDERS").restore(place)
+    with pytest.raises(RefusedError, match="another table"):
+        other.stream("ORDERS").restore(str(directory(warehouse)))
+    with pytest.raises(UsageError, match="names no archive"):
+        other.stream("ORDERS").restore()
+    assert other.stream("ORDERS").restore(place, into=other.new_stream("BACK")).messages == 30
+
+
+def test_a_rival_that_comes_first_is_told_of(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    stream = warehouse.stream("ORDERS")
+    done: list[Step] = []
+
+    def rival(step: Step) -> None:
+        if step is Step.HISTORY_BEGUN and not done:
+            done.append(step)
+            opened = stream.opened
+            opened.store.commit(
+                from_nothing(opened.store.snapshot().counters.consumers), opened.store.snapshot()
+            )
+
+    with watched_by(rival), pytest.raises(BusyError):
+        stream.restore()
+    assert seqs(held(warehouse)) == list(range(26, 41))
+    assert stream.restore().messages == 25
+
+
+def from_nothing(count: int) -> Any:
+    from retention.ports import Swap
+    from schemas.files import FILE_STATS, LOGGED_FILES
+
+    nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
+    return Swap(*nothing, {"run": "rival"}, consumers=(count, count + 1))
+
+
+def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> None:
+    with_logs(tmp_path, "delta")
+    place = tmp_path / "retention.yaml"
+    config = json.loads(place.read_text())
+    config["defaults"]["archive"] = "archive"
+    config["topics"] += [{"name": "again", "partitions": 2}, {"name": "small"}]
+    place.write_text(json.dumps(config))
+    warehouse = open_warehouse(place, engine="local", clock=lambda: NOW)
+    import_logs(warehouse, tmp_path)
+    topic, again = warehouse.topic(NAME), warehouse.topic("again")
+    before = pa.concat_tables(topic.messages())
+    topic.delete_segments(0, 1).apply()
+    found = topic.restore(wanted=Wanted(partition=0, first=2))
+    assert found.messages == 8
+    assert found.expires_again == {"message_expiry": 8}
+    assert topic.restore().messages == 2
+    assert pa.concat_tables(topic.messages()).equals(before)
+    with pytest.raises(UsageError, match="no message that is asked for"):
+        topic.restore(wanted=Wanted(partition=1))
+    topic.purge().apply()
+    with pytest.raises(RefusedError, match="before it was purged"):
+        topic.restore()
+    for name, said in (("small", "partitions: 2"), ("stream", "under `topics:`")):
+        with pytest.raises(RefusedError, match=said):
+            topic.restore(into=warehouse.new_stream(name))
+    assert topic.restore(into=again).messages == before.num_rows
+    back = pa.concat_tables(again.messages())
+    assert set(back["subject"].to_pylist()) == {"again"}
+    assert back.drop(["subject"]).equals(before.drop(["subject"]))
+    assert [part["active"] for part in again.state().as_json()["partitions"]] == [30, 10]
+
+
+def test_a_range_on_the_command_line(warehouse: Warehouse) -> None:
+    from typer.testing import CliRunner
+
+    from retention.cli.main import app
+
+    gone(warehouse)
+    config = str(Path(warehouse.location, "retention.yaml"))
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, ["--config", config, "--engine", "local", *words])
+
+    done = run("--format", "json", "restore", "ORDERS", "--seq", "24..")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["messages"] == 2
+    done = run("restore", "ORDERS", "--as", "BACK", "--seq", "..3")
+    assert "3 messages" in done.stdout
+    assert run("restore", "ORDERS", "--seq", "5").exit_code == 2
+    assert run("restore", "ORDERS", "--seq", "5..4").exit_code == 2
+    assert run("restore", "ORDERS", "--offset", "1..2").exit_code == 2
+    done = run("restore", "ORDERS")
+    assert "27 messages" not in done.stdout
+    assert "the next pass takes of them" in done.stdout
+
+
+def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    [applied] = [one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply"]
+    run = warehouse.stream("ORDERS").restore(wanted=Wanted(last=3)).run
+    with pytest.raises(RefusedError, match="back from an archive"):
+        warehouse.undo(applied)
+    with pytest.raises(UsageError, match="removed nothing"):
+        warehouse.undo(str(run))
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: str) -> None:
+    """It was hidden in the file that is archived; the archive knows which sequences those are."""
+    billing = {"durable_name": "billing", "ack_policy": "explicit"}
+    rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "archive": "kept"}
+    warehouse = warehouse_with(tmp_path, format_, NOW, consumers=[billing], **rules)
+    stream = warehouse.stream("ORDERS")
+    lay(stream.opened, even_segments(2, 10))
+    needed = [3, 4, 9, *range(11, 21)]
+    places = {"consumer_seq": 20, "stream_seq": 20}
+    floor = {"consumer_seq": 2, "stream_seq": 2}
+    pending = {str(seq): {"Sequence": seq, "Timestamp": START} for seq in needed}
+    state = from_json({"delivered": places, "ack_floor": floor, "pending": pending})
+    record = ConsumerRecord("billing", billing, state)
+    ConsumerTable(stream.opened.root).update("billing", lambda _: record)
+    stream.plan(AS_OF).apply()
+    assert seqs(held(warehouse)) == needed
+    stream.purge().apply()
+    found = stream.restore()
+    assert (found.messages, found.already) == (len(needed), 0)
+    assert seqs(held(warehouse)) == needed
+    new = warehouse.new_stream("BACK")
+    assert stream.restore(wanted=Wanted(first=4, last=11), into=new).messages == 3
+    assert seqs(held(warehouse, "BACK")) == [4, 9, 11]
+
+
+RANGES = st.lists(st.sets(st.integers(0, 40), min_size=1), min_size=1, max_size=5)
+
+
+@given(
+    copies=RANGES,
+    live=st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=3),
+    data=st.data(),
+)
+def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
+    copies: Sequence[set[int]], live: Sequence[set[int]], data: st.DataObject
+) -> None:
+    first, last = sorted(data.draw(st.tuples(st.integers(0, 40), st.integers(0, 40))))
+    hidden = [data.draw(st.sets(st.sampled_from(sorted(one)))) for one in copies]
+    rows = {f"copy-{at}": sorted(one) for at, one in enumerate(copies)}
+    rows |= {f"live-{at}": sorted(one) for at, one in enumerate(live)}
+    archived = [
+        ArchivedFile(
+            f"copy-{at}",
+            0,
+            0,
+            1,
+            "",
+            len(one - gone_),
+            1,
+            min(one),
+            max(one),
+            0,
+            0,
+            {},
+            [[seq, seq] for seq in sorted(gone_)],
+        )
+        for at, (one, gone_) in enumerate(zip(copies, hidden, strict=True))
+    ]
+    archived = sorted(archived, key=lambda one: (one.min_seq, one.path))
+    there = [
+        There(DataFile(f"live-{at}", 0, 0, "", ""), min(one), max(one))
+        for at, one in enumerate(live)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(select, "_seqs", lambda file: np.array(rows[file.path], dtype=int))
+        found, already = parts("", archived, there, Wanted(first=first, last=last))
+    back: list[int] = []
+    for part in found:
+        own = [seq for seq in rows[part.copy.path] if first <= seq <= last or part.removed is None]
+        if part.removed is None:
+            own = [seq for seq in own if [seq, seq] not in part.copy.hidden]
+        else:
+            own = [
+                seq
+                for seq in rows[part.copy.path]
+                if not any(low <= seq <= high for low, high in part.removed.tolist())
+            ]
+        assert len(own) == part.messages
+        back += own
+    visible = [one - gone_ for one, gone_ in zip(copies, hidden, strict=True)]
+    asked = {seq for one in visible for seq in one if first <= seq <= last}
+    assert sorted(back) == sorted(asked - set().union(*live))
+    assert already >= len(asked & set().union(*live))
+
+
+def test_manifests_say_what_was_removed(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    [manifest] = read_manifests(str(directory(warehouse)))
+    assert sum(one.by_rule["max_age"] for one in manifest.files) == 25
