@@ -14,8 +14,8 @@ from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import UsageError
 from retention.interest.ack_fold import FoldedLog
 from retention.lean import spare_pandas
-from retention.views.folded import folded_entry, folded_lines
-from retention.views.words import lines_text
+from retention.views.ack_fold import folded_entry, folded_lines
+from retention.views.wording import lines_text
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import document
 from retention.ingest.mirror.run import Mirrored
 from retention.lean import spare_pandas
-from retention.views.carried import carried_entry
+from retention.views.mirror import carried_entry
 
 
 def main() -> int:

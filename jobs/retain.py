@@ -11,7 +11,7 @@ from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import Report, document
 from retention.lean import spare_pandas
-from retention.views.entries import report_entry
+from retention.views.json_entries import report_entry
 
 
 def main() -> int:

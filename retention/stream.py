@@ -46,10 +46,10 @@ from retention.restore.run import Restored, restore
 from retention.restore.select import Wanted
 from retention.rules.requests import Request, delete_request, purge_request
 from retention.stream_consumers import StreamConsumers
-from retention.views.display import plan_text
-from retention.views.display_html import plan_html
-from retention.views.shown import ShownExplanation, ShownLatest, ShownReport, ShownState
-from retention.views.words import lines_text
+from retention.views.html import plan_html
+from retention.views.notebook import ShownExplanation, ShownLatest, ShownReport, ShownState
+from retention.views.text import plan_text
+from retention.views.wording import lines_text
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

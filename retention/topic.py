@@ -24,7 +24,7 @@ from retention.planners.topic import refuse_partition
 from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.stream import BoundPlan, Instant, Stream
-from retention.views.shown import ShownExplanation, ShownMessages
+from retention.views.notebook import ShownExplanation, ShownMessages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

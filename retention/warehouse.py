@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from retention.ingest.mirror.run import Mirrored
     from retention.stream import Instant, Stream
     from retention.topic import Topic
-    from retention.views.shown import ShownStats
+    from retention.views.notebook import ShownStats
 
 
 class Warehouse:
@@ -123,7 +123,7 @@ class Warehouse:
         Raises:
             UsageError, RefusedError, DamagedError: one is no topic, or cannot be read.
         """
-        from retention.views.shown import stats_of
+        from retention.views.notebook import stats_of
 
         listed = (one.name for one in self.config.streams if one.topic is not None)
         return stats_of(map(self._known, list(names) or listed))

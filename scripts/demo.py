@@ -25,7 +25,7 @@ from retention.history.report import Report
 from retention.inspect.messages import Selection
 from retention.inspect.state import State
 from retention.stream import Stream
-from retention.views.display import groups_of, plan_headline, segments_text
+from retention.views.text import groups_of, plan_headline, segments_text
 from scripts import demo_clicks, demo_orders, demo_planes
 
 ROOT = Path(__file__).parents[1]

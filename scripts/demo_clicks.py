@@ -13,9 +13,9 @@ from xxhash import xxh3_64_intdigest, xxh32_intdigest
 from retention import open_warehouse
 from retention.core.units import parse_instant
 from retention.topic import Topic
-from retention.views.display import plan_headline
-from retention.views.display_held import held_text
-from retention.views.display_topic import settings_text
+from retention.views.text import plan_headline
+from retention.views.text_protected import held_text
+from retention.views.text_topic import settings_text
 
 FROM = "2014-01-01T01:00:00Z"
 """The first click; the logs of each partition hold an hour each."""

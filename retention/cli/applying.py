@@ -80,8 +80,8 @@ def apply(
         if not yes and not agreed(decided, "Apply?"):
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
-    from retention.views.display import report_text
-    from retention.views.entries import report_entry
+    from retention.views.json_entries import report_entry
+    from retention.views.text import report_text
 
     put_outcomes(settings, outcomes, instant, report_text, report_entry)
     finish(outcomes)
@@ -92,7 +92,7 @@ def undo(
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `history` names it.")],
 ) -> None:
     """Bring back what a run removed, while its files are still there."""
-    from retention.views.words import count
+    from retention.views.wording import count
 
     settings = settings_of(ctx)
     record = settings.open().undo(run)
@@ -129,7 +129,7 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
 
 def agreed(decided: Sequence[Outcome[Plan]], question: str) -> bool:
     """Show plans and ask; nobody is asked about nothing."""
-    from retention.views.display import plan_text
+    from retention.views.text import plan_text
 
     plans = [outcome.value for outcome in decided if outcome.value is not None]
     for one in plans:

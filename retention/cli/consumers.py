@@ -170,7 +170,7 @@ def fold(
     """Fold logs of acks into the consumers' states, each line once."""
     settings = settings_of(ctx)
     found = _of(settings, stream).fold(*logs, name=name)
-    from retention.views.folded import folded_entry, folded_lines
+    from retention.views.ack_fold import folded_entry, folded_lines
 
     if settings.format == "table":
         put_report(line for one in found for line in folded_lines(one))

@@ -68,7 +68,7 @@ def explain(
     settings = settings_of(ctx)
     found = settings.open().stream(stream).explain(seq, as_of, partition or 0)
     if settings.format == "table":
-        from retention.views.display import explanation_text
+        from retention.views.text import explanation_text
 
         put_report(explanation_text(found))
     else:
@@ -150,7 +150,7 @@ def stats(ctx: typer.Context, topics: Topics = None) -> None:
     settings = settings_of(ctx)
     found = settings.open().topic_stats(topics or ())
     if settings.format == "table":
-        from retention.views.display_topic import STATS_HEAD, stats_rows
+        from retention.views.text_topic import STATS_HEAD, stats_rows
 
         put_table(STATS_HEAD, stats_rows(found), STATS_HEAD[2:])
     else:
@@ -158,7 +158,7 @@ def stats(ctx: typer.Context, topics: Topics = None) -> None:
 
 
 def _put_partitions(states: Sequence[State]) -> None:
-    from retention.views.display_topic import PARTITION_HEAD, partition_rows
+    from retention.views.text_topic import PARTITION_HEAD, partition_rows
 
     rows = [
         (one.stream, *row)
@@ -189,7 +189,7 @@ def history(ctx: typer.Context, streams: Streams = None) -> None:
 
 
 def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
-    from retention.views.words import brief_instant
+    from retention.views.wording import brief_instant
 
     undone = record["kind"] in {"undo", "restore"}
     messages, size = (
@@ -211,9 +211,9 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _put_states(states: Sequence[State]) -> None:
-    from retention.views.display import bucket_text, lag_text
-    from retention.views.display_due import due_text
-    from retention.views.words import brief_instant
+    from retention.views.text import bucket_text, lag_text
+    from retention.views.text_forecast import due_text
+    from retention.views.wording import brief_instant
 
     rows = [
         (

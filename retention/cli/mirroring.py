@@ -43,7 +43,7 @@ def mirror(ctx: typer.Context, streams: Targets = None, as_of: StoredAt = None) 
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.ingest.mirror.origin import in_order
-    from retention.views.carried import carried_entry, carried_text
+    from retention.views.mirror import carried_entry, carried_text
 
     names = in_order(warehouse.config.streams, streams or [])
     instant = warehouse.instant(as_of)

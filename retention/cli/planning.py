@@ -59,8 +59,8 @@ def plan(
     _note_refusals(warehouse, outcomes)
     if output is not None:
         _save(output, outcomes)
-    from retention.views.display import plan_text
-    from retention.views.entries import plan_entry
+    from retention.views.json_entries import plan_entry
+    from retention.views.text import plan_text
 
     put_outcomes(settings, outcomes, instant, plan_text, plan_entry)
     finish(outcomes)
@@ -110,8 +110,8 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
     from retention.core.outcomes import one_by_one
     from retention.planners.estimate import estimate
-    from retention.views.display import estimate_text
-    from retention.views.entries import estimate_entry
+    from retention.views.json_entries import estimate_entry
+    from retention.views.text import estimate_text
 
     def act(name: str) -> Estimate:
         return estimate(warehouse.stream(name).opened, instant)

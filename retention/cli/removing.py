@@ -98,8 +98,8 @@ def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_r
     warehouse = settings.open()
     instant = warehouse.clock()
     if dry_run:
-        from retention.views.display import plan_text
-        from retention.views.entries import plan_entry
+        from retention.views.json_entries import plan_entry
+        from retention.views.text import plan_text
 
         plans = _planned(warehouse, name, request)
         put_outcomes(settings, plans, instant, plan_text, plan_entry)
@@ -108,7 +108,7 @@ def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_r
     done = _removed(warehouse, name, request) if yes else _after_asking(warehouse, name, request)
     if done is None:
         return
-    from retention.views.entries import report_entry
+    from retention.views.json_entries import report_entry
 
     def told(report: Report) -> Iterator[str]:
         return _report_lines(report, request)
@@ -164,7 +164,7 @@ def _meant_nothing(report: Report, request: Request) -> str:
 
 def _report_lines(report: Report, request: Request) -> Iterator[str]:
     from retention.rules.requests import Purge
-    from retention.views.display import report_text
+    from retention.views.text import report_text
 
     if report.removed_messages:
         yield from report_text(report)

@@ -74,7 +74,7 @@ def _clock_lines(seen: ClockRepair, grace_ns: int) -> Iterator[str]:
 
 def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
     from retention.core.units import format_duration, format_instant, format_size
-    from retention.views.words import count
+    from retention.views.wording import count
 
     yield f"  run {wrong.run}: {wrong.kind} as of {format_instant(wrong.as_of_ns)}"
     if wrong.removed_messages:
@@ -103,7 +103,7 @@ def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 
 def _sequence_lines(done: SequenceRepair) -> Iterator[str]:
-    from retention.views.words import count
+    from retention.views.wording import count
 
     if not done.is_needed:
         yield f"{done.stream}: nothing to repair: its sequences and sizes are such as messages have"
@@ -144,7 +144,7 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 def _returned_lines(found: RepairedReturned) -> Iterator[str]:
     from retention.core.units import format_size
-    from retention.views.words import count
+    from retention.views.wording import count
 
     if not found.commits:
         yield f"{found.stream}: nothing came back"
@@ -174,7 +174,7 @@ def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
 
 
 def _foreign_lines(found: ForeignRepair) -> Iterator[str]:
-    from retention.views.words import count
+    from retention.views.wording import count
 
     if not found.files:
         yield f"{found.stream}: nothing to repair: every file can be taken in"

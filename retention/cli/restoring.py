@@ -86,7 +86,7 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wante
 
 def _lines(found: Restored) -> Iterator[str]:
     from retention.core.units import format_size
-    from retention.views.words import count
+    from retention.views.wording import count
 
     there = f"; {count(found.already, 'message')} there already" if found.already else ""
     if found.run is None:

@@ -19,7 +19,7 @@ from retention.rules import (
     MSG_TTL,
     WORKQUEUE,
 )
-from retention.views.words import brief_instant
+from retention.views.wording import brief_instant
 
 
 def reason(plan: Plan, rule: str) -> str:

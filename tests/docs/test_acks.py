@@ -15,7 +15,7 @@ from retention.consumers.state import new_state
 from retention.formats.ack.log import TAIL_LINES, parse_slice
 from retention.formats.ack.sources import open_log
 from retention.interest.ack_fold import PIECE_ROWS
-from retention.views.folded import MOST_RANGES
+from retention.views.ack_fold import MOST_RANGES
 from tests.support.consumer_model import Line, lines_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "semantics" / "consumer-acks.md").read_text()

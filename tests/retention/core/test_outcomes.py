@@ -15,7 +15,7 @@ from retention.core.outcomes import (
 from retention.core.policy import UNLIMITED
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.plan.plan import empty_plan
-from retention.views.entries import failed_entry, plan_entry, report_entry
+from retention.views.json_entries import failed_entry, plan_entry, report_entry
 
 
 def act(name: str) -> str:

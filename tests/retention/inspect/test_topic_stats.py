@@ -8,7 +8,7 @@ import pytest
 
 from retention.apply.guards import Guards
 from retention.errors import UsageError
-from retention.views.display_topic import MOST_PARTITIONS
+from retention.views.text_topic import MOST_PARTITIONS
 from retention.warehouse import Warehouse, open_warehouse
 from tests.conformance.test_topic_rules import DERIVED
 from tests.retention.test_topic_settings import FORMATS, NOW, Lake

@@ -21,7 +21,7 @@ from retention.planners.explain import explain
 from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from retention.stream import Stream
-from retention.views.display import plan_text, report_text
+from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left
 from tests.support.laws import law
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with

@@ -16,7 +16,7 @@ from retention.rules import MESSAGE_EXPIRY, RULES
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset
 from retention.stream import BoundPlan
-from retention.views.display_held import MOST_READERS, held_text
+from retention.views.text_protected import MOST_READERS, held_text
 from schemas.files import FILE_STATS
 from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at
 from tests.support.topic_crashes import NAME

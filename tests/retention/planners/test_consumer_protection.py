@@ -29,7 +29,7 @@ from retention.planners.consumer_protection import HeldBack, hold_back, hold_of,
 from retention.planners.explain import explain
 from retention.planners.retention import plan_stream
 from retention.rules.jetstream.interest import Interest
-from retention.views.display import plan_text, report_text
+from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left, progress, stand
 from tests.support import holds
 from tests.support.interests import interests_of

@@ -15,7 +15,7 @@ from retention.plan.plan import Plan
 from retention.planners.retention import Planned, plan_pass
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
-from retention.views.entries import plan_entry
+from retention.views.json_entries import plan_entry
 from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 

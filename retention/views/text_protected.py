@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from retention.core.units import format_size
-from retention.views.words import brief_instant, count
+from retention.views.wording import brief_instant, count
 
 MOST_READERS = 12
 """How many lines about readers are shown before the rest is counted."""

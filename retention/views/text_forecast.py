@@ -9,7 +9,7 @@ from retention.core.units import format_size
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
-from retention.views.words import between, brief_duration, brief_instant
+from retention.views.wording import between, brief_duration, brief_instant
 
 
 def due_text(ahead: Forecast) -> str:

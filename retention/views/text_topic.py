@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from retention.core.units import MICROSECOND, format_duration, format_size
 from retention.inspect.topic_state import SettingsState, TopicState
 from retention.inspect.topic_stats import StatsRow, TopicStats
-from retention.views.words import count
+from retention.views.wording import count
 
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
 STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])

@@ -15,23 +15,23 @@ from retention.inspect.topic_messages import HEAD, TopicMessages, topic_rows
 from retention.inspect.topic_stats import TopicStats
 from retention.plan.plan import Plan
 from retention.planners.explain import Explanation
-from retention.views.display import (
+from retention.views.reasons import reason
+from retention.views.text import (
     MOST_GROUPS,
     bucket_text,
     groups_of,
     lag_text,
 )
-from retention.views.display_due import due_text, plan_due_text
-from retention.views.display_held import held_text
-from retention.views.display_topic import (
+from retention.views.text_forecast import due_text, plan_due_text
+from retention.views.text_protected import held_text
+from retention.views.text_topic import (
     PARTITION_HEAD,
     STATS_HEAD,
     partition_rows,
     settings_text,
     stats_rows,
 )
-from retention.views.reasons import reason
-from retention.views.words import brief_instant, count
+from retention.views.wording import brief_instant, count
 
 # Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
 _LINE = "rgba(128,128,128,.35)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome, failed
-from retention.views.words import count
+from retention.views.wording import count
 
 if TYPE_CHECKING:
     from retention.ingest.mirror.pull import Taken

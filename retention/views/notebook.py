@@ -11,8 +11,7 @@ from retention.inspect.state import State
 from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
 from retention.planners.explain import Explanation
-from retention.views.display import explanation_text, report_text, state_text
-from retention.views.display_html import (
+from retention.views.html import (
     explanation_html,
     latest_html,
     messages_html,
@@ -20,8 +19,9 @@ from retention.views.display_html import (
     state_html,
     stats_html,
 )
-from retention.views.display_topic import stats_text
-from retention.views.words import lines_text
+from retention.views.text import explanation_text, report_text, state_text
+from retention.views.text_topic import stats_text
+from retention.views.wording import lines_text
 
 
 class ShownReport(Report):

@@ -17,11 +17,11 @@ from retention.plan.plan import Plan
 from retention.planners.explain import Explanation
 from retention.rules import MAX_AGE, RULES
 from retention.rules.requests import Request
-from retention.views.display_due import due_text, plan_due_text
-from retention.views.display_held import held_text
-from retention.views.display_topic import topic_text
 from retention.views.reasons import reason
-from retention.views.words import between, brief_duration, brief_instant, count, go
+from retention.views.text_forecast import due_text, plan_due_text
+from retention.views.text_protected import held_text
+from retention.views.text_topic import topic_text
+from retention.views.wording import between, brief_duration, brief_instant, count, go
 
 MOST_GROUPS = 12
 """How many lines about segments a plan shows before it sums up the rest."""

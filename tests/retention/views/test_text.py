@@ -14,7 +14,8 @@ from retention.plan.estimate_ranges import Bounds
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
 from retention.planners.explain import Explanation
-from retention.views.display import (
+from retention.views.html import explanation_html, plan_html, report_html, state_html
+from retention.views.text import (
     MOST_GROUPS,
     estimate_text,
     explanation_text,
@@ -23,9 +24,8 @@ from retention.views.display import (
     report_text,
     state_text,
 )
-from retention.views.display_due import due_text
-from retention.views.display_html import explanation_html, plan_html, report_html, state_html
-from retention.views.words import brief_duration, brief_instant
+from retention.views.text_forecast import due_text
+from retention.views.wording import brief_duration, brief_instant
 from tests.support.worlds import Message, World, plan_of
 
 NOW = 100 * DAY
