@@ -34,7 +34,7 @@ import sys, time
 from pathlib import Path
 from retention.lean import spare_pandas
 spare_pandas()
-import deltalake, retention.warehouse, retention.stores.delta.store, pyarrow.parquet
+import deltalake, retention.api.warehouse, retention.stores.delta.store, pyarrow.parquet
 place, instant = Path(sys.argv[1]), int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
 """
@@ -45,7 +45,7 @@ peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
 print(seconds, processor, peak, dropped)
 """
 PLAN = """
-outcomes = retention.warehouse.open_warehouse(place).plan([], instant)
+outcomes = retention.api.warehouse.open_warehouse(place).plan([], instant)
 for outcome in outcomes:
     assert outcome.error is None, outcome.error
 dropped = sum(outcome.value.segments.dropped for outcome in outcomes)

@@ -19,6 +19,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 
 from benchmarks import iggy_logs, metadata
 from retention import open_warehouse
+from retention.api.topic import Topic
 from retention.apply.guards import Guards
 from retention.core.outcomes import Outcome
 from retention.stores.delta.actions import add_action
@@ -27,7 +28,6 @@ from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, re
 from retention.stores.parquet.listing import COARSE_NS
 from retention.stores.parquet.log import Entry, ParquetLog
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from retention.topic import Topic
 from schemas.files import FILE_STATS
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from retention import open_warehouse
+from retention.api.stream import Stream
 from retention.config.describe import explain_stream
 from retention.core.units import format_instant, format_size
 from retention.history.report import Report
 from retention.inspect.messages import Selection
 from retention.inspect.state import State
-from retention.stream import Stream
 from retention.views.text import groups_of, plan_headline, segments_text
 from scripts import demo_clicks, demo_orders, demo_planes
 

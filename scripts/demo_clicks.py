@@ -11,8 +11,8 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
 from retention import open_warehouse
+from retention.api.topic import Topic
 from retention.core.units import parse_instant
-from retention.topic import Topic
 from retention.views.text import plan_headline
 from retention.views.text_protected import held_text
 from retention.views.text_topic import settings_text

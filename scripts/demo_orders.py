@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from retention import open_warehouse
-from retention.stream import Stream
+from retention.api.stream import Stream
 
 CONFIG = """\
 streams:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import open_warehouse
+from retention.api.stream import Stream
 from retention.core.units import parse_instant
-from retention.stream import Stream
 
 FROM = "2013-12-31T05:00:00Z"
 """The last day of the year, by New York's midnight."""

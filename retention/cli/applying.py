@@ -19,10 +19,10 @@ from retention.core.outcomes import Outcome
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
     from retention.apply.guards import Guards
     from retention.history.report import Report
     from retention.plan.plan import Plan
-    from retention.warehouse import Warehouse
 
 What = Annotated[
     list[str] | None,

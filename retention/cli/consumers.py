@@ -19,8 +19,8 @@ from retention.errors import UsageError
 from retention.storage.checksum import parsed
 
 if TYPE_CHECKING:
+    from retention.api.stream_consumers import StreamConsumers
     from retention.inspect.consumers import ConsumerInfo
-    from retention.stream_consumers import StreamConsumers
 
 consumers = typer.Typer(
     help="Look at those who read a stream, and change them.", no_args_is_help=True

@@ -25,9 +25,9 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from retention.api.warehouse import Warehouse
     from retention.inspect.consumers import ConsumerInfo
     from retention.inspect.state import State
-    from retention.warehouse import Warehouse
 
 _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 

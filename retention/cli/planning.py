@@ -17,9 +17,9 @@ from retention.core.outcomes import Outcome
 from retention.errors import BusyError, RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
     from retention.plan.estimate_bounds import Estimate
     from retention.plan.plan import Plan
-    from retention.warehouse import Warehouse
 
 PlanFile = Annotated[
     str | None,

@@ -16,10 +16,10 @@ from retention.core.outcomes import Outcome, one_by_one
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
     from retention.history.report import Report
     from retention.plan.plan import Plan
     from retention.rules.requests import Request
-    from retention.warehouse import Warehouse
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would go; change nothing.")]

@@ -56,8 +56,8 @@ def init(
     """Make a sandbox to try things in: a configuration and a sample stream."""
     settings = settings_of(ctx)
     _prepare(directory)
+    from retention.api.warehouse import open_warehouse
     from retention.config.json_schema import json_schema
-    from retention.warehouse import open_warehouse
 
     (directory / _SCHEMA).write_text(json_schema(), encoding="utf-8")
     (directory / CONFIG_NAME).write_text(_CONFIG, encoding="utf-8")

@@ -14,8 +14,8 @@ from retention.errors import UsageError
 from retention.lean import spare_pandas
 
 if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
     from retention.config import Config
-    from retention.warehouse import Warehouse
 
 Format = Literal["table", "json", "jsonl"]
 
@@ -58,7 +58,7 @@ class Settings:
     def open(self) -> Warehouse:
         """Open the warehouse."""
         spare_pandas()
-        from retention.warehouse import open_warehouse
+        from retention.api.warehouse import open_warehouse
 
         return open_warehouse(self.place, engine=self.engine, clock=time.time_ns)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from retention.api.warehouse import Warehouse
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.doctor.machine import check_machine
 from retention.doctor.place import check_names, check_place
 from retention.doctor.streams import check_stream
 from retention.errors import RetentionError
 from retention.storage import files
-from retention.warehouse import Warehouse
 
 
 def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iterator[Finding]:

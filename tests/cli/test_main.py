@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from retention import __version__
+from retention.api.warehouse import Warehouse
 from retention.cli.main import app, hoisted
-from retention.warehouse import Warehouse
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from retention.api.warehouse import open_warehouse
 from retention.cli.main import app
 from retention.core.outcomes import Outcome, sentence_of
 from retention.errors import UsageError
 from retention.errors.printable import has_credentials, redacted, visible, visible_json
-from retention.warehouse import open_warehouse
 from tests.support.sandboxes import ORDERS, Commands, commands
 
 NAME = "orders.\x1b[31m\x07\x7f\u009b\u202e\u2066\u200f\u061c\u2028x"

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from retention.api.warehouse import open_warehouse
 from retention.consumers.state import Position
 from retention.context.context import OpenedStream
 from retention.datafile.parquet import stats_table
@@ -25,7 +26,6 @@ from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import incremental
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import Entry, ParquetLog
-from retention.warehouse import open_warehouse
 from schemas.bounds import MAX_SEQ
 from tests.contract.streams import foreign_rows, rows
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines

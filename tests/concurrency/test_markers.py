@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 MAINTAINER = """
 import sys
-from retention.warehouse import open_warehouse
+from retention.api.warehouse import open_warehouse
 for line in sys.stdin:
     instant = int(line)
     [outcome] = open_warehouse(sys.argv[1], engine="local", clock=lambda: instant).apply()

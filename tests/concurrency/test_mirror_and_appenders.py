@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.core.outcomes import Outcome
 from retention.errors import ForeignRowsError
 from retention.ports import Snapshot, Swap
-from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.mirrors import mirror

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.warehouse import open_warehouse
+from retention.api.warehouse import open_warehouse
 from tests.support.laying import SECOND, START, held, warehouse_with
 
 PUBLISHERS, BATCHES, LINES = 3, 4, 3

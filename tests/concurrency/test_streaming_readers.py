@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.errors import RefusedError
-from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.core.message_rows import complete
 from retention.engines.select import Engines
 from retention.formats.nats.backup import RAW_ROWS
 from retention.ingest.import_nats import import_nats_backup
 from retention.planners.retention import look
-from retention.warehouse import Warehouse
 from tests.support import nats_oracle
 from tests.support.laying import NEVER_BLOCK
 from tests.support.nats_oracle import Message, Nats

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.formats.nats.backup import read_backup, write_backup
 from retention.ingest.import_nats import import_nats_backup
-from retention.warehouse import Warehouse
 from tests.support import nats_oracle
 from tests.support.cases import warehouse_with
 from tests.support.deviations import DEVIATIONS, differences, named

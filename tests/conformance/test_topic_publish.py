@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from retention.stream import Stream
-from retention.warehouse import Warehouse, open_warehouse
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
 from tests.conformance.test_topics import FORMATS, logged, stored, topic_of
 from tests.support.iggy_logs import NAMES, ORIGINALS, original
 

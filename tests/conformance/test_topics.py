@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.guards import Guards
 from retention.context.context import OpenedStream
 from retention.datafile import parquet
@@ -18,8 +20,6 @@ from retention.formats.iggy.topic import ERAS, read_topic
 from retention.history.report import Report
 from retention.ports import Swap
 from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
-from retention.stream import Stream
-from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES
 from schemas.messages import FILE_COLUMNS
 from tests.support.cases import lines_of

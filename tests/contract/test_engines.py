@@ -9,13 +9,13 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
+from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
 from retention.planners import subject_shuffle
 from retention.rules.requests import Delete, Purge, Request
-from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.trees import scramble
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.errors import ForeignRowsError, RefusedError, RetentionError
 from retention.plan.plan import Plan
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
-from retention.warehouse import Warehouse
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, sequences
 from tests.support.laying import (

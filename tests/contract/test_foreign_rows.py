@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from retention.api.warehouse import Warehouse
 from retention.errors import ForeignRowsError
 from retention.plan.plan import Plan
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.layout import is_ours
-from retention.warehouse import Warehouse
 from tests.contract.streams import foreign_rows
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 

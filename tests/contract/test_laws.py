@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.warehouse import Warehouse
 from retention.core import headers
 from retention.core.policy import Policy
 from retention.plan.estimate_bounds import Estimate
@@ -21,7 +22,6 @@ from retention.plan.plan import Plan
 from retention.planners.estimate import estimate
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.warehouse import Warehouse
 from tests.support.interests import goes, interests_of, record_of
 from tests.support.laws import law_on_disk
 from tests.support.laying import NEVER_BLOCK, SECOND, START, File, Laid, held, lay, warehouse_with

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.core.message_rows import complete
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.errors import ForeignRowsError
 from retention.ingest.append import append_rows
 from retention.ports import Swap
 from retention.stores.layout import kin_of
-from retention.stream import Stream
-from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, Laid, held, rows_of, warehouse_with

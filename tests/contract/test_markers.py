@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retention.api.stream import Stream
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now
 from retention.apply.undo import undo_run
@@ -17,7 +18,6 @@ from retention.engines.select import Engines
 from retention.errors import StalePlanError
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
-from retention.stream import Stream
 from tests.support.sandboxes import NOW, opened
 
 DEVICES = {

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.stream import Stream
 from retention.apply.run import remove_now
 from retention.engines.select import Engines
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by
-from retention.stream import Stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 COMMITTING = {"delta": Step.DELTA_COMMITTING, "parquet": Step.ENTRY_SYNCED}

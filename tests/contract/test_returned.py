@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from retention.api.warehouse import Warehouse
 from retention.apply.repair.returned import KIND
 from retention.errors import ForeignRowsError, RefusedError
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.delta import foreign_writers, returned
-from retention.warehouse import Warehouse
 from tests.contract.streams import foreign_rows
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.sandboxes import Commands

@@ -7,13 +7,13 @@ import json
 import polars as pl
 import pytest
 
+from retention.api.warehouse import open_warehouse
 from retention.core.inventory import ReadCount
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.ports import Store
 from retention.storage import files
 from retention.stores import StoreSettings, open_store
 from retention.stores.lease import lease
-from retention.warehouse import open_warehouse
 from tests.contract.conftest import NOW_NS
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.errors import DamagedError, StorageError
 from retention.storage import files
 from retention.stores.archive_manifest import read_manifests
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 
 NOW = START + 100 * SECOND

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from retention.api.warehouse import open_warehouse
 from retention.consumers.state import new_state
 from retention.core.inventory import Counters
 from retention.errors import DamagedError
@@ -17,7 +18,6 @@ from retention.storage import files
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.sidecar.versioned_delta import CHECKPOINT_EVERY
 from retention.stores.sidecar.versioned_document import versions_in
-from retention.warehouse import open_warehouse
 from tests.support.consuming import noted, settled_once, start
 from tests.support.sandboxes import NOW, lines
 

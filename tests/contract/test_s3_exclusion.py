@@ -12,10 +12,10 @@ import pytest
 from obstore.exceptions import UnauthenticatedError
 from typer.testing import CliRunner
 
+from retention.api.warehouse import open_warehouse
 from retention.cli.main import app
 from retention.storage import files
 from retention.stores.checks.capability_probe import commits_exclude, trial_place
-from retention.warehouse import open_warehouse
 from tests.support.front import Front, Kind, front_of
 
 ORDERS = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 2, "no_ack": True}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from retention.api.warehouse import open_warehouse
 from retention.storage import files
-from retention.warehouse import open_warehouse
 from tests.support.sandboxes import lines
 
 NOW = 1_780_000_000 * 10**9

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.topic import Topic
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
 from retention.planners.retention import plan_pass
 from retention.stores.offset_table import OffsetTable
-from retention.topic import Topic
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.sandboxes import Commands
 from tests.support.topic_crashes import NAME, with_logs
 
@@ -23,7 +23,7 @@ EACH = 4
 _STORING = """
 import sys
 from pathlib import Path
-from retention.warehouse import open_warehouse
+from retention.api.warehouse import open_warehouse
 topic = open_warehouse(Path(sys.argv[1]), engine="local").topic("clicks")
 for number in range(int(sys.argv[3])):
     topic.store_offset(0, "group", int(sys.argv[2]) + number, 20 + number)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.stores.topic_settings import kept_settings
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
+from retention.api.warehouse import Warehouse
 from retention.errors import RefusedError, RetentionError
 from retention.stores.delta.compatibility import ALLOWED_FEATURES
-from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.trees import tree
 

@@ -26,7 +26,7 @@ QUERY = """
 import sys
 from pathlib import Path
 from retention.engines.spark.session import build_session
-from retention.warehouse import open_warehouse
+from retention.api.warehouse import open_warehouse
 
 folder = Path(sys.argv[1])
 spark = build_session("sink", java_options="-XX:TieredStopAtLevel=1")

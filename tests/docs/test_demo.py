@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.api.warehouse import open_warehouse
 from retention.core.policy import Policy
-from retention.warehouse import open_warehouse
 from scripts import demo_clicks
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"

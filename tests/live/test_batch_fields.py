@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from retention.stream import Stream
-from retention.warehouse import open_warehouse
+from retention.api.stream import Stream
+from retention.api.warehouse import open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 from tests.support.nats_oracle import Message, Nats, server
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.api.stream import Stream
+from retention.api.warehouse import open_warehouse
 from retention.core import headers
 from retention.formats.nats.backup import read_backup
-from retention.stream import Stream
-from retention.warehouse import open_warehouse
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Message, Nats
 from tests.support.sandboxes import configured

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError
-from retention.stream_consumers import StreamConsumers
 from tests.live.test_publish import a_config, contents, our_answer, some_headers, their_answer
 from tests.support.ack_program import AckProgram
 from tests.support.laying import warehouse_with

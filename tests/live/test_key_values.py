@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from nats.js import api
 
+from retention.api.warehouse import open_warehouse
 from retention.inspect.state import Bucket
-from retention.warehouse import open_warehouse
 from tests.support import nats_oracle
 from tests.support.nats_oracle import Nats
 from tests.support.sandboxes import NOW, configured

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from retention.warehouse import Warehouse, open_warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND
 from tests.support.nats_oracle import Json, Nats, server
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.core import headers
 from retention.core.units import HOUR
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.nats_oracle import Message, Nats, server
 
 pytestmark = pytest.mark.live

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.topic import Topic
+from retention.api.warehouse import open_warehouse
 from retention.config import explain_config, load_config
 from retention.config.topic_settings import SETTINGS, TopicSettings, setting_refusals, updated
 from retention.core.iggy_units import UNLIMITED
@@ -17,8 +19,6 @@ from retention.errors import ConfigError, DamagedError, StalePlanError
 from retention.history.report import Report
 from retention.plan.planfile import load_plans
 from retention.stores.topic_settings import kept_settings
-from retention.topic import Topic
-from retention.warehouse import open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9

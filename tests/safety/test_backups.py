@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from retention.api.warehouse import Warehouse
 from retention.doctor.streams import check_stream
 from retention.errors import DamagedError, UsageError
 from retention.history.runs import history_of
 from retention.storage.checksum import checked, unchecked
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import KINDS
-from retention.warehouse import Warehouse
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 FORMATS = ("delta", "parquet")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.errors import RetentionError
 from retention.plan.plan import Plan
-from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.trees import overwrite, tree
 

@@ -13,13 +13,13 @@ from typing import Any
 import boto3
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.orphans import orphans
 from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage import files
 from retention.stores.checks.exclusion import refuse_without_exclusion
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.buckets import BUCKET, object_store
 from tests.support.crashes import AS_OF, NOW, digest
 from tests.support.faults import Call

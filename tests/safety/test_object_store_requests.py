@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.warehouse import open_warehouse
 from retention.storage import files
 from retention.stores.sidecar.stats_cache import MERGE_ABOVE
-from retention.warehouse import open_warehouse
 from tests.support.buckets import BUCKET, object_store
 from tests.support.front import Front, front_of
 from tests.support.laying import SECOND, START

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retention.warehouse import Warehouse, open_warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
 from tests.safety.test_opens_nothing import data_files_of
 from tests.support.inotify import opens_below
 from tests.support.topic_crashes import NAME, import_logs, with_logs

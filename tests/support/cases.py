@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.formats.nats.backup import RAW_ROWS
-from retention.warehouse import Warehouse, open_warehouse
 
 EVERYTHING = os.environ.get("RETENTION_CONFORMANCE") == "all"
 """Whether every engine judges every case on every format."""

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from retention.api.stream import Stream
+from retention.api.warehouse import open_warehouse
 from retention.delivery.consumer import BatchConsumer
 from retention.storage import crash_points
-from retention.stream import Stream
-from retention.warehouse import open_warehouse
 from tests.support.crew import ROOT, serve
 from tests.support.laying import START, even_segments, lay, warehouse_with
 

@@ -21,6 +21,8 @@ import pyarrow.acero
 import pyarrow.dataset
 from deltalake import DeltaTable, TableFeatures
 
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.archive import digest_of
 from retention.apply.orphans import orphans
 from retention.apply.run import remove_now
@@ -52,8 +54,6 @@ from retention.stores.parquet import listing
 from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
 from retention.stores.sidecar.stats_cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.sidecar.versioned_document import KEPT
-from retention.stream import Stream
-from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with

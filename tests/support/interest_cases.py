@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.api.warehouse import Warehouse
 from retention.formats.nats.backup import write_backup
 from retention.ingest.import_nats import import_nats_backup
-from retention.warehouse import Warehouse
 from tests.support.cases import lines_of, rows_of, warehouse_with
 from tests.support.nats_oracle import state_of
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import new_state
 from retention.core.inventory import Counters
 from retention.datafile.parquet import write_messages
@@ -29,7 +30,6 @@ from retention.stores.delta import store as delta
 from retention.stores.layout import Layout
 from retention.stores.parquet import settle_files
 from retention.stores.parquet import store as parquet
-from retention.warehouse import Warehouse, open_warehouse
 from schemas.messages import MESSAGES
 from tests.support.laying import (
     SECOND,

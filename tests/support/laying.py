@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName
 from retention.ports import Swap
-from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import LOGGED_FILES
 
 SECOND = 1_000_000_000

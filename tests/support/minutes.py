@@ -19,8 +19,8 @@ from typing import Any, Self
 import polars as pl
 import pyarrow as pa
 
+from retention.api.stream import Stream
 from retention.errors import BusyError, StalePlanError
-from retention.stream import Stream
 from tests.support.witness import Seen, opened_at, pairs
 
 ROOT = Path(__file__).parents[2]

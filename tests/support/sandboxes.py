@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped]  # noqa: F401
 from typer.testing import CliRunner, Result
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.cli.main import app
 from retention.core.units import DAY, HOUR
-from retention.warehouse import Warehouse, open_warehouse
 
 NOW = 1_800_000_000 * 10**9
 """The clock of these warehouses: 2027-01-15T08:00:00Z."""

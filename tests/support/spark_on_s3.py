@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import stage
 from retention.apply.orphans import orphans
 from retention.datafile.rewrite import Copied, Copy, copy_without
@@ -20,7 +21,6 @@ from retention.errors import RetentionError
 from retention.plan.planfile import save_plans
 from retention.storage import files
 from retention.storage.errors import failure
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay
 
 NOW = START + 1_000 * SECOND

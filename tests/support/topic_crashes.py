@@ -6,7 +6,7 @@ import json
 import struct
 from pathlib import Path
 
-from retention.warehouse import Warehouse, open_warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
 from tests.support import topics
 from tests.support.iggy_logs import Message, log_09, written
 from tests.support.topics import Clock, World, line

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from retention.topic import Topic
-from retention.warehouse import Warehouse, open_warehouse
+from retention.api.topic import Topic
+from retention.api.warehouse import Warehouse, open_warehouse
 
 START = 1_800_000_000_000_000_000
 SECOND = 10**9

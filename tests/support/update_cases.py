@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.api.warehouse import Warehouse
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.ingest.import_nats import import_nats_backup
-from retention.warehouse import Warehouse
 from tests.support.cases import lines_of, rows_of, warehouse_with
 from tests.support.nats_oracle import state_of
 

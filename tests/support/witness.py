@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.warehouse import Warehouse, open_warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
 from tests.support.laying import held
 
 KEPT = 100

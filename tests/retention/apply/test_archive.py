@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import archive
 from retention.errors import DamagedError, RefusedError, StalePlanError, VerificationError
 from retention.plan.planfile import load_plans
 from retention.storage.crash_points import Step, watched_by
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 

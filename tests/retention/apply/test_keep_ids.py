@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.core.message_rows import sizes
 from retention.core.units import MINUTE, SECOND
 from retention.datafile.subject_digest import pack, unpack
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.stores import kept_ids
-from retention.stream import Stream
-from retention.warehouse import Warehouse, open_warehouse
 
 NOW = 1_800_000_000 * SECOND
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError, VerificationError
 from retention.ports import Swap
 from retention.rules.requests import Delete, Purge, Request
-from retention.warehouse import Warehouse
 from schemas.files import LOGGED_FILES
 from tests.support.laying import (
     SECOND,

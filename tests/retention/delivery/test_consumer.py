@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from retention.api.stream import Stream
+from retention.api.warehouse import open_warehouse
 from retention.consumers.ack_result import Answered
 from retention.delivery import record
 from retention.delivery.consumer import BatchConsumer
@@ -14,8 +16,6 @@ from retention.delivery.messages import Messages
 from retention.delivery.upcoming import Upcoming, upcoming
 from retention.errors import RefusedError, UsageError
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.stream import Stream
-from retention.warehouse import open_warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 
 BILLING = {"durable_name": "billing", "ack_policy": "explicit", "ack_wait": 30 * SECOND}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.errors import RefusedError, UsageError
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import START
 
 LISTED = {"durable_name": "audit", "ack_policy": "explicit", "filter_subject": "orders.lost"}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
@@ -18,7 +19,6 @@ from retention.ingest import interest_filter
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.interest_filter import wanted_by_somebody
 from retention.ingest.publish import Published, publish
-from retention.stream_consumers import StreamConsumers
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, warehouse_with
 from tests.support.plain_store import configured, opened_stream

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.stream import Stream
 from retention.core.units import HOUR
 from retention.errors import UsageError
 from retention.inspect import latest as module
 from retention.inspect.latest import LATEST
-from retention.stream import Stream
 from tests.support.sandboxes import NOW, opened
 
 DELETE = {"KV-Operation": "DEL"}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from retention.api.stream import Stream
 from retention.errors import UsageError
 from retention.inspect.messages import Selection, read_messages
-from retention.stream import Stream
 from schemas.messages import MESSAGES
 from tests.support.sandboxes import ORDERS, lines, opened
 

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.api.stream import Stream
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats import tar
 from retention.formats.nats.backup import RAW_ROWS, Backup, read_backup
 from retention.inspect import nats_export
 from retention.inspect.messages import columns_in_order
 from retention.stores.consumer_table import DIRECTORY, IMPORTED
-from retention.stream import Stream
 from tests.retention.ingest.test_import_nats import CONSUMER, messages
 from tests.retention.ingest.test_import_nats import backup as backup_of
 from tests.support.sandboxes import ORDERS, lines, opened

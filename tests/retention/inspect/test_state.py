@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from retention.api.stream import Stream
 from retention.consumers.state import new_state
 from retention.core.units import DAY, HOUR
 from retention.inspect.state import Bucket, Lag, state_of
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.stream import Stream
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
 
 

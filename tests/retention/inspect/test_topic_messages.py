@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.errors import UsageError
 from retention.formats.iggy import user_headers
 from retention.inspect.topic_messages import headers_text, topic_lines, typed_headers
-from retention.warehouse import Warehouse, open_warehouse
 from tests.retention.formats.iggy.test_user_headers import KEY, ROUND_TRIPS, stored
 from tests.support.iggy_logs import NAMES, ORIGINALS, Message, log_09, original, written
 from tests.support.sandboxes import Commands

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.guards import Guards
 from retention.errors import UsageError
 from retention.views.text_topic import MOST_PARTITIONS
-from retention.warehouse import Warehouse, open_warehouse
 from tests.conformance.test_topic_rules import DERIVED
 from tests.retention.test_topic_settings import FORMATS, NOW, Lake
 from tests.support.iggy_logs import NAMES, ORIGINALS, Message, log_08, original, written

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from retention.api.stream import Stream
 from retention.consumers.ack_fold import Before, fold
 from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
@@ -23,7 +24,6 @@ from retention.formats.ack.log import AckLog
 from retention.interest import ack_fold, ack_log_position
 from retention.interest.ack_fold import FoldedLog
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.stream import Stream
 from tests.support.consumer_model import LAST_SEQ, Line, World, lines_of, worlds
 from tests.support.laws import law_on_disk
 from tests.support.sandboxes import lines, opened

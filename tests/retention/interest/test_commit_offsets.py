@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.topic import Topic
+from retention.api.warehouse import open_warehouse
 from retention.apply.execute import carry_out
 from retention.engines.select import Engines
 from retention.errors import DamagedError, StalePlanError, UsageError
@@ -14,8 +16,6 @@ from retention.history.runs import history_of
 from retention.interest.commit_offsets import store_offset
 from retention.planners.retention import plan_pass
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
-from retention.topic import Topic
-from retention.warehouse import open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9

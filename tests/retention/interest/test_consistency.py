@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
@@ -17,7 +18,6 @@ from retention.errors import DamagedError, RefusedError
 from retention.ingest.publish import publish
 from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
-from retention.stream_consumers import StreamConsumers
 from tests.retention.planners.test_interest import left, progress, stand
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

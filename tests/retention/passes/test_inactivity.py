@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.stream import Stream
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.consumers.expiry import in_use, is_over, threshold_of
@@ -20,7 +21,6 @@ from retention.plan.planfile import load_plans, save_plans
 from retention.planners.explain import explain
 from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
-from retention.stream import Stream
 from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left
 from tests.support.laws import law

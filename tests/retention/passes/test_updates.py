@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan, remove_now
 from retention.context.context import OpenedStream
@@ -17,7 +18,6 @@ from retention.ingest.publish import publish
 from retention.planners.retention import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable
-from retention.stream_consumers import StreamConsumers
 from tests.retention.planners.test_interest import keep, progress
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.stream import BoundPlan
 from retention.plan.planfile import load_plans
 from retention.plan.protected import HeldSegments, held_segments_from_json
 from retention.plan.protected_segments import held_segments
 from retention.rules import MESSAGE_EXPIRY, RULES
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset
-from retention.stream import BoundPlan
 from retention.views.text_protected import MOST_READERS, held_text
 from schemas.files import FILE_STATS
 from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.topic import Topic
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.errors import StalePlanError, UsageError
 from retention.plan.planfile import load_plans
 from retention.stores.offset_table import OffsetTable
-from retention.topic import Topic
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.warehouse import open_warehouse
+from retention.api.warehouse import open_warehouse
 from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at
 from tests.support.topic_crashes import NAME
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from retention.api.topic import Topic
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.run import remove_now
 from retention.core.message_rows import complete
 from retention.datafile.parquet import describe, stats_table, write_messages
@@ -22,8 +24,6 @@ from retention.rules.requests import Purge
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.offset_table import OffsetTable
 from retention.stores.parquet.log import LIST_EVERY
-from retention.topic import Topic
-from retention.warehouse import Warehouse, open_warehouse
 from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
 from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
@@ -18,8 +20,6 @@ from retention.planners import requests
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import lease
-from retention.stream import Stream
-from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 
 NOW = START + 100 * SECOND

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.engines.select import Engines
 from retention.plan.forecast import NOTHING_FORETOLD, Due
 from retention.plan.plan import Plan
@@ -16,7 +17,6 @@ from retention.planners.retention import Planned, plan_pass
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
 from retention.views.json_entries import plan_entry
-from retention.warehouse import Warehouse
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 
 NOW = START + 20 * SECOND

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from retention.api.topic import Topic
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.guards import Guards
 from retention.engines.select import Engines
 from retention.plan.plan import Plan
@@ -16,8 +18,6 @@ from retention.planners.topic import look_at_topic
 from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 from retention.stores.parquet import listing
-from retention.topic import Topic
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 SECOND = 10**9

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import from_json
 from retention.core.inventory import DataFile
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
@@ -19,7 +20,6 @@ from retention.restore.select import There, Wanted, parts
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.archive_manifest import ArchivedFile, read_manifests
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.warehouse import Warehouse, open_warehouse
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from retention.api.topic import Topic
+from retention.api.warehouse import open_warehouse
 from retention.stores.delta.log import newest_mark
 from retention.stores.delta.log_diff import changes
 from retention.stores.layout import Layout
-from retention.topic import Topic
-from retention.warehouse import open_warehouse
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9

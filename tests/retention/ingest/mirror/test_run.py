@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.api.warehouse import Warehouse
 from retention.core import headers
 from retention.core.message_rows import complete
 from retention.core.outcomes import Outcome
@@ -20,7 +21,6 @@ from retention.errors import RefusedError, RetentionError, UsageError
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import Mirrored, carry_over
 from retention.ports import Snapshot, Swap
-from retention.warehouse import Warehouse
 from schemas.files import LOGGED_FILES
 from schemas.messages import FILE_COLUMNS, NEVER
 from tests.support.laying import START, File, Laid, lay

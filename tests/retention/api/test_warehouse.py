@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import retention
+from retention.api.warehouse import open_warehouse
 from retention.apply.guards import Guards
 from retention.errors import BusyError, ConfigError, RefusedError, UsageError
-from retention.warehouse import open_warehouse
 from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
 
 OTHER = {"name": "OTHER", "subjects": ["other.>"], "max_msgs": 3}
@@ -146,7 +146,7 @@ def test_saved_plans_apply_as_they_were_made(tmp_path: Path) -> None:
 
 def test_the_package_opens_warehouses_and_knows_its_version() -> None:
     assert retention.open_warehouse is open_warehouse
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert retention.__version__ == project["version"]
     with pytest.raises(AttributeError, match="no attribute 'close_warehouse'"):
         _ = retention.close_warehouse

@@ -37,10 +37,10 @@ from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 
 if TYPE_CHECKING:
+    from retention.api.stream import Instant, Stream
+    from retention.api.topic import Topic
     from retention.delivery.consumer import BatchConsumer
     from retention.ingest.mirror.run import Mirrored
-    from retention.stream import Instant, Stream
-    from retention.topic import Topic
     from retention.views.notebook import ShownStats
 
 
@@ -99,7 +99,7 @@ class Warehouse:
             RefusedError: a symbolic link leads out of the warehouse.
         """
         # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
-        from retention.stream import Stream
+        from retention.api.stream import Stream
 
         opened = self._open(name)
         return Stream(opened, self.engine) if opened.config.topic is None else self.topic(name)
@@ -111,7 +111,7 @@ class Warehouse:
             UsageError: it lists none of that name.
             RefusedError: a symbolic link leads out of the warehouse.
         """
-        from retention.topic import Topic
+        from retention.api.topic import Topic
 
         opened = self._open(name)
         topic_of(opened)
@@ -152,9 +152,9 @@ class Warehouse:
             UsageError: no stream takes the subject, or several do; or the configuration cannot be read.
             RefusedError: a client must not ask that (ADR-15), or a server would refuse the consumer.
         """
+        from retention.api.stream_consumers import parsed
         from retention.consumers.subscription import Subscription
         from retention.delivery.subscribe import subscribe
-        from retention.stream_consumers import parsed
 
         asked = None if config is None else parsed(config)
         wanted = Subscription(subject, stream, consumer, queue, pull, asked)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
 from retention.apply.repair.clock import ClockRepair, look_at_clock, repair_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign, repair_foreign
@@ -45,7 +46,6 @@ from retention.planners.retention import plan_stream
 from retention.restore.run import Restored, restore
 from retention.restore.select import Wanted
 from retention.rules.requests import Request, delete_request, purge_request
-from retention.stream_consumers import StreamConsumers
 from retention.views.html import plan_html
 from retention.views.notebook import ShownExplanation, ShownLatest, ShownReport, ShownState
 from retention.views.text import plan_text

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retention.api.stream import BoundPlan, Instant, Stream
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
@@ -23,7 +24,6 @@ from retention.planners.explain_topic import explain_topic
 from retention.planners.topic import refuse_partition
 from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
-from retention.stream import BoundPlan, Instant, Stream
 from retention.views.notebook import ShownExplanation, ShownMessages
 
 if TYPE_CHECKING:
