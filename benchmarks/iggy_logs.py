@@ -23,7 +23,7 @@ _BATCH_HEADER_BYTES = 256
 _IMPORT = """
 import sys, time
 from pathlib import Path
-from retention.lean import spare_pandas
+from retention.startup import spare_pandas
 spare_pandas()
 from retention import open_warehouse
 import retention.stores.delta.store, retention.ingest.topics.import_rows

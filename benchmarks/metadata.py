@@ -32,7 +32,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 _BEFORE = """
 import sys, time
 from pathlib import Path
-from retention.lean import spare_pandas
+from retention.startup import spare_pandas
 spare_pandas()
 import deltalake, retention.api.warehouse, retention.stores.delta.store, pyarrow.parquet
 place, instant = Path(sys.argv[1]), int(sys.argv[2])

@@ -13,7 +13,7 @@ from retention.core.outcomes import code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import UsageError
 from retention.interest.ack_fold import FoldedLog
-from retention.lean import spare_pandas
+from retention.startup import spare_pandas
 from retention.views.ack_fold import folded_entry, folded_lines
 from retention.views.wording import lines_text
 

@@ -11,7 +11,7 @@ from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import document
 from retention.ingest.mirror.run import Mirrored
-from retention.lean import spare_pandas
+from retention.startup import spare_pandas
 from retention.views.mirror import carried_entry
 
 

@@ -10,7 +10,7 @@ from retention import open_warehouse
 from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import Report, document
-from retention.lean import spare_pandas
+from retention.startup import spare_pandas
 from retention.views.json_entries import report_entry
 
 

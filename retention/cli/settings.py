@@ -11,7 +11,7 @@ import typer
 
 from retention.config.discovery import CONFIG_NAME, config_file, find_config
 from retention.errors import UsageError
-from retention.lean import spare_pandas
+from retention.startup import spare_pandas
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
