@@ -11,7 +11,7 @@ from retention.apply.guards import Guards
 from retention.errors import UsageError
 from retention.views.text_topic import MOST_PARTITIONS
 from tests.conformance.test_topic_rules import DERIVED
-from tests.retention.test_topic_settings import FORMATS, NOW, Lake
+from tests.retention.stores.test_topic_settings import FORMATS, NOW, Lake
 from tests.support.iggy_logs import NAMES, ORIGINALS, Message, log_08, original, written
 from tests.support.topic_crashes import NAME
 

@@ -404,7 +404,7 @@ def test_reading_a_configuration_loads_no_table_library() -> None:
 def test_the_json_schema_that_is_checked_in_is_current() -> None:
     from retention.config.json_schema import json_schema
 
-    kept = Path(__file__).parents[2] / "schemas" / "json" / "retention.schema.json"
+    kept = Path(__file__).parents[3] / "schemas" / "json" / "retention.schema.json"
     assert kept.read_text(encoding="utf-8") == json_schema()
 
 
