@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from retention.config.consumer import ConsumerConfig, resolved
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
+from retention.context.topic import refuse_consumers_of_topic
 from retention.engines.select import EngineName, Engines
 from retention.errors import RefusedError, UsageError
 from retention.formats.ack.sources import open_log
 from retention.inspect.consumers import ConsumerInfo, consumer_infos, stored_consumers
 from retention.interest.ack_fold import FoldedLog, fold_logs
 from retention.interest.edit import delete_consumer, put_consumers
-from retention.planners.topic import refuse_consumers_of_topic
 from retention.stores.consumer_table import ConsumerRecord, no_consumer
 
 

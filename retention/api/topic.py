@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retention.api.stream import BoundPlan, Instant, Stream
+from retention.context.topic import refuse_partition
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
@@ -21,7 +22,6 @@ from retention.inspect.offsets import OffsetInfo, offset_info, offset_infos
 from retention.inspect.topic_messages import newest_messages
 from retention.interest.commit_offsets import delete_offset, store_offset
 from retention.planners.explain_topic import explain_topic
-from retention.planners.topic import refuse_partition
 from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.views.notebook import ShownExplanation, ShownMessages

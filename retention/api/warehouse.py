@@ -17,6 +17,7 @@ from retention.apply.undo import undo_run
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, no_such_stream
 from retention.context.context import OpenedStream
+from retention.context.topic import topic_of
 from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
 from retention.core.run_names import started_ns
 from retention.core.subjects import TABLES, name_of_path, path_name
@@ -28,7 +29,6 @@ from retention.history.report import Report
 from retention.history.runs import history_of
 from retention.plan.plan import Plan
 from retention.planners.retention import plan_stream
-from retention.planners.topic import topic_of
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.stores import StoreSettings, open_store

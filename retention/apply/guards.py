@@ -9,11 +9,9 @@ from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.history.runs import History
 from retention.plan.plan import Plan
-from retention.planners.topic import OFFSETS, topic_of
+from retention.planners.topic import OFFSETS
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
-from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.requests import Delete, MessageRequest, Purge, Request
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.offset_table import OffsetTable
 
@@ -56,60 +54,6 @@ def check_instant(opened: OpenedStream, history: History, as_of_ns: int, guards:
     raise RefusedError(
         f"{opened.name}: as_of {format_instant(as_of_ns)} is earlier than the last applied one "
         f"({format_instant(last)}); give a later instant, or --allow-rewind if you mean it"
-    )
-
-
-def check_allowed(opened: OpenedStream, request: Request) -> None:
-    """Refuse a removal that the server would not carry out on this stream.
-
-    Raises:
-        RefusedError: with the server's error code, if it has one.
-        UsageError: segments are to be deleted, and it is no topic.
-    """
-    config = opened.config
-    if isinstance(request, DeleteSegments):
-        topic_of(opened)
-        return
-    if config.topic is not None:
-        if request != Purge():
-            raise _not_of_topics(opened, request)
-        return
-    if request.erase:
-        _refuse_erasing(opened)
-    if config.sealed:
-        why, setting, code = "invalid operation on sealed stream", "sealed", 10109
-    elif config.deny_purge and isinstance(request, Purge):
-        why, setting, code = "stream purge not permitted", "deny_purge", 10110
-    elif config.deny_delete and isinstance(request, Delete):
-        why, setting, code = "message delete not permitted", "deny_delete", 10057
-    else:
-        return
-    raise RefusedError(
-        f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if "
-        "you mean it, which no server would let you do"
-    )
-
-
-def _refuse_erasing(opened: OpenedStream) -> None:
-    if opened.config.format == "delta":
-        raise RefusedError(
-            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
-            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
-            "delete without --erase, then have VACUUM take the removed files (RETAIN 0 HOURS, when nobody needs them)"
-        )
-    if opened.config.archive is not None:
-        raise RefusedError(
-            f"{opened.name}: what is erased shall be nowhere, and archive: {opened.config.archive} keeps a copy of all "
-            "that goes; nothing was changed; take archive out of the configuration first, and delete there what is "
-            "copied"
-        )
-
-
-def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:
-    why = "only whole segments go" if isinstance(request, Delete) else "a purge takes everything"
-    return RefusedError(
-        f"{opened.name}: is a topic, of which {why}; nothing was changed; remove its oldest segments with `retention "
-        f"delete-segments {opened.name} PARTITION N`, or all that it holds with `retention purge {opened.name}`"
     )
 
 

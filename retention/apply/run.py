@@ -11,7 +11,6 @@ from retention.apply.deletion_vectors import purge_vectors
 from retention.apply.execute import Work, carry_out, pinned, report_of
 from retention.apply.guards import (
     Guards,
-    check_allowed,
     check_archive,
     check_consumers,
     check_instant,
@@ -28,6 +27,7 @@ from retention.history.runs import History, history_of
 from retention.interest.edit import delete_expired, delete_pinned, edit_declared
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
+from retention.planners.request_guards import check_allowed
 from retention.planners.requests import plan_removal
 from retention.planners.retention import Planned, plan_pass, plan_stream
 from retention.rules.iggy.delete_segments import DeleteSegments

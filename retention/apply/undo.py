@@ -17,10 +17,10 @@ from retention.apply.foreign_changes import (
 from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import is_in_force, keep_for_undo, read_record, undo_location
 from retention.context.context import OpenedStream
+from retention.context.topic import was_written_to
 from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import forget_asked
-from retention.planners.topic import was_written_to
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.checks import duplicates, inventory

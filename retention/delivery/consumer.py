@@ -23,13 +23,13 @@ from retention.consumers.delivery_state import (
 from retention.consumers.sampling import sampled_acks, share_of
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
+from retention.context.topic import refuse_consumers_of_topic
 from retention.core.units import parse_duration
 from retention.delivery.messages import Message, Messages, gaps_of, given
 from retention.delivery.record import Recorded
 from retention.delivery.select import answer_request, request_of
 from retention.delivery.upcoming import Upcoming, upcoming
 from retention.interest.edit import delete_consumer
-from retention.planners.topic import refuse_consumers_of_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

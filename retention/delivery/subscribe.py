@@ -8,10 +8,10 @@ from collections.abc import Collection
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
 from retention.context.context import OpenedStream
+from retention.context.topic import refuse_consumers_of_topic
 from retention.delivery.consumer import BatchConsumer
 from retention.errors import RefusedError
 from retention.interest.edit import put_consumers
-from retention.planners.topic import refuse_consumers_of_topic
 from retention.stores.consumer_table import ConsumerTable
 
 

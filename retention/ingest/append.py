@@ -14,6 +14,7 @@ import pyarrow as pa
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import Position, locate
+from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
 from retention.datafile.row_groups import merged, rows_in_order
@@ -29,7 +30,6 @@ from retention.errors import (
 )
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import commit_removal
-from retention.planners.topic import refuse_topic
 from retention.ports import Snapshot, Swap
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings

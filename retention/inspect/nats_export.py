@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.config.server_json import server_config
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import locate, next_seq_without_table
+from retention.context.topic import refuse_topic
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.units import format_instant
@@ -27,7 +28,6 @@ from retention.formats.nats.backup import (
 from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
 from retention.inspect.state import Held, held_by
-from retention.planners.topic import refuse_topic
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerTable
 from schemas.files import FILE_STATS

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import with_floors
+from retention.context.topic import topic_of
 from retention.inspect.partition_counts import PartitionCounts, no_counts, partition_counts
-from retention.planners.topic import segments_of, topic_of
+from retention.planners.topic import segments_of
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.topic import refuse_partition, topic_of
 from retention.core.inventory import Counters
 from retention.errors import UsageError
 from retention.history.runs import history_of
 from retention.interest.edit import count_edit
-from retention.planners.topic import refuse_partition, topic_of
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request
 from retention.storage.crash_points import Step, reached

@@ -8,20 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from retention.context.context import OpenedStream
+from retention.context.topic import refuse_partition, topic_of
 from retention.core.spans import Array
 from retention.plan.build import make_topic_plan
 from retention.plan.plan import empty_plan
 from retention.plan.protected import HeldSegments
 from retention.plan.protected_segments import held_segments
 from retention.planners.retention import Planned
-from retention.planners.topic import (
-    TopicLook,
-    look_at_topic,
-    pins_of,
-    refuse_partition,
-    rules_of_files,
-    topic_of,
-)
+from retention.planners.topic import TopicLook, look_at_topic, pins_of, rules_of_files
 from retention.rules.iggy.delete_segments import DeleteSegments, fates_asked
 from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.context.topic import topic_of
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
 from retention.datafile import parquet
 from retention.errors import UsageError
 from retention.plan.plan import Plan
 from retention.planners.explain import Explanation
-from retention.planners.topic import RULE_OF, TopicLook, look_at_topic, topic_of
+from retention.planners.topic import RULE_OF, TopicLook, look_at_topic
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from retention.apply.guards import check_allowed
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, next_seq_without_table
 from retention.core.inventory import Inventory
@@ -20,6 +19,7 @@ from retention.plan.remaining import untouched
 from retention.planners.delete_segments import plan_delete_segments
 from retention.planners.probe import Rows
 from retention.planners.purge_topic import plan_purge_topic
+from retention.planners.request_guards import check_allowed
 from retention.planners.retention import Planned
 from retention.rules import requests
 from retention.rules.iggy.delete_segments import DeleteSegments

@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retention.config.discovery import CONFIG_NAME
-from retention.config.stream import StreamConfig
-from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import with_floors
 from retention.core.inventory import Inventory
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.errors import UsageError
-from retention.history.runs import history_of
 from retention.layout.topic_segment_roll import is_aged
 from retention.plan.build import make_topic_plan, segment_numbers
 from retention.plan.consumer_snapshot import Pin
@@ -53,68 +48,6 @@ class TopicLook:
     offsets: Offsets
     plan: Plan
     snapshot: Snapshot
-
-
-def topic_of(opened: OpenedStream) -> TopicConfig:
-    """What the configuration says of a topic.
-
-    Raises:
-        UsageError: it lists none of that name.
-    """
-    topic = opened.config.topic
-    if topic is None:
-        raise UsageError(
-            f"{opened.name}: is no topic; list it under `topics:` in {CONFIG_NAME}, with its partitions"
-        )
-    return topic
-
-
-def refuse_partition(opened: OpenedStream, partition: int) -> None:
-    """Refuse a partition that a topic does not have.
-
-    Raises:
-        UsageError: there is none of that number, or it is no topic.
-    """
-    partitions = topic_of(opened).partitions
-    if not 0 <= partition < partitions:
-        raise UsageError(
-            f"{opened.name}: there is no partition {partition}; name one from 0 to {partitions - 1}"
-        )
-
-
-def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
-    """Refuse what cannot be done with a topic.
-
-    Args:
-        config: of what was named.
-        why: what topics are, or have not, a subordinate clause.
-        instead: what to do.
-
-    Raises:
-        UsageError: it is a topic.
-    """
-    if config.topic is not None:
-        raise UsageError(f"{config.name}: is a topic, {why}; nothing was changed; {instead}")
-
-
-def refuse_consumers_of_topic(config: StreamConfig) -> None:
-    """Refuse consumers of a topic: who reads it stores offsets.
-
-    Raises:
-        UsageError: it is a topic.
-    """
-    refuse_topic(
-        config,
-        "whose readers store offsets and are no consumers of a stream",
-        f"`retention offset ls {config.name}` lists them",
-    )
-
-
-def was_written_to(opened: OpenedStream, snapshot: Snapshot) -> bool:
-    """Whether a message was ever put into a topic in the epoch that it is in, as far as anybody knows."""
-    known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
-    counted = (known.get(partition, 0) for partition in range(opened.config.partitions))
-    return bool(snapshot.files.num_rows) or any(counted)
 
 
 def look_at_topic(

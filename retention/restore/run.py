@@ -15,6 +15,7 @@ from retention.apply.undo import RESTORE
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, with_floors
+from retention.context.topic import was_written_to
 from retention.core.inventory import NO_RANGES, Claim, Inventory
 from retention.engines.select import Engines
 from retention.errors import (
@@ -30,7 +31,6 @@ from retention.ingest.append import LEASE_WAIT_S
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import removing
 from retention.planners.retention import plan_pass
-from retention.planners.topic import was_written_to
 from retention.ports import Snapshot, Swap
 from retention.restore.copy_back import staged
 from retention.restore.select import (

@@ -16,6 +16,7 @@ from retention.config import StreamConfig
 from retention.config.nested import StreamSource
 from retention.context.context import OpenedStream
 from retention.context.stream_tail import locate
+from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
@@ -26,7 +27,6 @@ from retention.errors import RefusedError, UsageError
 from retention.ingest.append import refuse_topic_of
 from retention.ingest.mirror.filtered_read import sifted
 from retention.ingest.rollup import asks_to_roll_up
-from retention.planners.topic import refuse_topic
 from schemas.messages import FILE_COLUMNS
 
 Kind = Literal["mirror", "source"]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.context.topic import topic_of
 from retention.context.topic_tail import TopicPosition, locate_topic
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
@@ -24,7 +25,6 @@ from retention.ingest.topics.batches import TopicAttempt, draft_of, rows_of
 from retention.ingest.topics.validate import first_refusal
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.topic_segment_roll import Batch
-from retention.planners.topic import topic_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

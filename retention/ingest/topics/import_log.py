@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
+from retention.context.topic import topic_of
 from retention.datafile import parquet
 from retention.engines.select import Engines
 from retention.errors import (
@@ -26,7 +27,6 @@ from retention.history.runs import history_of
 from retention.ingest.append import LEASE_WAIT_S
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.topics.import_rows import Taken, Taking, taken
-from retention.planners.topic import topic_of
 from retention.ports import Snapshot, Swap
 from retention.storage.crash_points import Step, reached
 from retention.stores.lease import lease

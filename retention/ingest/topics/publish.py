@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.topic import topic_of
 from retention.context.topic_tail import TopicPosition, locate_topic
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
@@ -25,7 +26,6 @@ from retention.ingest.topics.validate import TopicRefusal, first_refusal, sizes_
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.partitioner import addresses
 from retention.layout.topic_segment_roll import with_headers
-from retention.planners.topic import topic_of
 
 
 @dataclass(frozen=True)
