@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from retention.config.load import Config
 from retention.config.stream import StreamConfig
-from retention.config.topic import TopicStream
+from retention.config.topic_stream import TopicStream
 from retention.core.policy import describe
 from retention.core.units import format_size, spell_duration
 

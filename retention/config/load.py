@@ -13,10 +13,12 @@ from pydantic import ConfigDict, Field
 from retention.config.checks.cross_stream import name_mistakes, neighbour_mistakes
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
 from retention.config.error_report import read_model
+from retention.config.keeping import KeepingSettings, StorageSettings
 from retention.config.locations import BAD_LOCATION, Location, is_location, located
-from retention.config.stream import KeepingSettings, StorageSettings, StreamConfig
-from retention.config.topic import TopicConfig, TopicStream
+from retention.config.stream import StreamConfig
+from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
+from retention.config.topic_stream import TopicStream, kept_as
 from retention.config.types import Part
 from retention.errors import ConfigError
 
@@ -135,7 +137,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         streams = {at: _archived_at(stream, beside) for at, stream in streams.items()}
         topics = {at: _archived_at(topic, beside) for at, topic in topics.items()}
         server = head.server_defaults
-        kept = {at: topic.kept_as(topic.settings(server)) for at, topic in topics.items()}
+        kept = {at: kept_as(topic, topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))

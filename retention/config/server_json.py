@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from retention.config.stream import StorageSettings, StreamConfig
+from retention.config.keeping import StorageSettings
+from retention.config.stream import StreamConfig
 
 _OURS = {
     *StorageSettings.model_fields,

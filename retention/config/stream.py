@@ -1,44 +1,22 @@
-"""One stream's configuration: every server field that concerns storage or retention, and ours."""
+"""One stream's configuration: checked, and normalised as the server normalises it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import model_validator
 
 from retention.config.checks.consumer import consumers_refusals
 from retention.config.checks.origins import origin_refusals
 from retention.config.checks.stream import stream_refusals
-from retention.config.consumer import ConsumerConfig, resolved
-from retention.config.locations import Location
-from retention.config.nested import (
-    ConsumerHold,
-    ConsumerLimits,
-    Described,
-    Placement,
-    Republish,
-    StreamSource,
-    SubjectTransform,
-)
+from retention.config.consumer_defaults import resolved
+from retention.config.stream_fields import StreamFields
 from retention.config.types import (
     UNLIMITED,
-    Budget,
-    ByteLimit,
-    Count,
-    Duration,
-    Flag,
-    Grace,
-    Limit,
-    Part,
-    Sequence,
-    Share,
-    Size,
-    SmallByteLimit,
-    Span,
     refused,
 )
-from retention.core.policy import Discard, Policy, Retention, Unmatched
-from retention.core.units import DAY, MINUTE
+from retention.core.policy import Policy
+from retention.core.units import MINUTE
 
 if TYPE_CHECKING:
     from retention.config.topic import TopicConfig
@@ -48,85 +26,11 @@ MOST_FILES = 16
 """With `layout: deadline`, an append or a rewrite divides what goes into one segment among at most so many files."""
 
 
-class KeepingSettings(Part):
-    """How streams and topics are kept here."""
-
-    format: Literal["delta", "parquet"] = "delta"
-    grace: Grace = 7 * DAY
-    engine: Literal["auto", "spark", "local"] = "auto"
-    local_limit: Budget = 64 * 2**20
-    archive: Location | None = None
-    """Where files are copied to before a run removes them; None: nowhere."""
-
-    @property
-    def grace_ns(self) -> int:
-        """How long removed files stay, nanoseconds."""
-        return self.grace
-
-
-class StorageSettings(KeepingSettings):
-    """How a stream is kept here; each of these can also stand under `defaults`."""
-
-    segment_size: Size = 256 * 2**20
-    segment_span: Span = DAY
-    layout: Literal["sequence", "deadline"] = "sequence"
-
-    @property
-    def segment_span_ns(self) -> int | None:
-        """How much younger than a segment's first message a message may be; None: any."""
-        return self.segment_span or None
-
-
-class StreamConfig(StorageSettings, Described):
+class StreamConfig(StreamFields):
     """A stream as STREAM.UPDATE would take it, normalised as the server normalises it.
 
     Durations are nanoseconds (0: off), sizes bytes, limits -1 where there is none.
     """
-
-    name: str
-    subjects: tuple[str, ...] = ()
-    retention: Retention = "limits"
-    max_age: Duration = 0
-    max_msgs: Limit = UNLIMITED
-    max_bytes: ByteLimit = UNLIMITED
-    max_msgs_per_subject: Limit = UNLIMITED
-    max_msg_size: SmallByteLimit = UNLIMITED
-    max_consumers: Limit = UNLIMITED
-    discard: Discard = "old"
-    discard_new_per_subject: Flag = False
-    storage: Literal["file", "memory"] = "file"
-    num_replicas: Count = 1
-    no_ack: Flag = False
-    duplicate_window: Duration = 0
-    first_seq: Sequence = 0
-    sealed: Flag = False
-    deny_delete: Flag = False
-    deny_purge: Flag = False
-    allow_rollup_hdrs: Flag = False
-    allow_msg_ttl: Flag = False
-    subject_delete_marker_ttl: Duration = 0
-    allow_direct: Flag = False
-    mirror_direct: Flag = False
-    compression: Literal["none", "s2"] = "none"
-    persist_mode: Literal["default", "async"] = "default"
-    mirror: StreamSource | None = None
-    sources: tuple[StreamSource, ...] = ()
-    subject_transform: SubjectTransform | None = None
-    republish: Republish | None = None
-    allow_msg_counter: Flag = False
-    allow_atomic: Flag = False
-    allow_msg_schedules: Flag = False
-    allow_batched: Flag = False
-    consumer_limits: ConsumerLimits = ConsumerLimits()
-    placement: Placement | None = None
-
-    whole_segments: Flag = False
-    exclusive: Flag = False
-    quiet: Flag = False
-    unmatched: Unmatched = "keep"
-    release_share: Share = 0
-    hold_for_consumers: ConsumerHold | None = None
-    consumers: tuple[ConsumerConfig, ...] = ()
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:

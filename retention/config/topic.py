@@ -8,14 +8,12 @@ from typing import Self
 
 from pydantic import model_validator
 
-from retention.config.stream import KeepingSettings, StreamConfig
+from retention.config.keeping import KeepingSettings
 from retention.config.topic_settings import (
     LARGEST_SEGMENT,
     SETTINGS,
     ServerDefaults,
     TopicSettings,
-    setting_refusals,
-    updated,
 )
 from retention.config.types import (
     Count,
@@ -29,10 +27,8 @@ from retention.config.types import (
     refused,
 )
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
-from retention.core.policy import Policy
 from retention.core.topic_policy import Profile, TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.errors import ConfigError
 
 MOST_NAME_BYTES = 255
 MOST_PARTITIONS = 1000
@@ -77,21 +73,6 @@ class TopicConfig(KeepingSettings):
         values = {name: getattr(server if name in defaulted else self, name) for name in SETTINGS}
         return TopicSettings(**values, defaulted=defaulted)
 
-    def kept_as(self, settings: TopicSettings) -> TopicStream:
-        """The stream that it is kept as, with these settings: of one subject, without limits of its own."""
-        said = {name: getattr(self, name) for name in KeepingSettings.model_fields}
-        return TopicStream.model_construct(
-            **said,
-            name=self.name,
-            subjects=(self.name,),
-            no_ack=True,
-            segment_size=settings.segment_size,
-            segment_span=self.roll_after,
-            whole_segments=True,
-            of=self.model_copy(update={name: getattr(settings, name) for name in SETTINGS}),
-            settings=settings,
-        )
-
     def policy(self) -> TopicPolicy:
         """What the rules see; what is still left to the server's default is never and unlimited."""
         return TopicPolicy(
@@ -104,46 +85,6 @@ class TopicConfig(KeepingSettings):
             respect_consumer_offsets=self.respect_consumer_offsets,
             roll_after_us=max(self.roll_after // MICROSECOND, 1) if self.roll_after else None,
         )
-
-
-class TopicStream(StreamConfig):
-    """A topic as a stream; its name may be one that no stream can have."""
-
-    of: TopicConfig
-    """With the settings below."""
-    settings: TopicSettings
-
-    @property
-    def topic(self) -> TopicConfig:
-        """The topic."""
-        return self.of
-
-    def policy(self) -> Policy:
-        """What the rules see: those of the topic."""
-        return Policy(topic=self.of.policy(), archive=self.archive)
-
-    def with_kept(self, kept: TopicSettings | None) -> TopicStream:
-        """The same with what the topic keeps where the configuration leaves it alone.
-
-        Args:
-            kept: its settings; None: it is not created yet.
-
-        Raises:
-            ConfigError: the configuration says what cannot be changed, or what a server would not take.
-        """
-        if kept is None:
-            return self
-        said, profile = self.settings, self.of.profile
-        settings = updated(kept, said, profile)
-        refusals = [one.text for one in setting_refusals(settings, profile)]
-        if profile == "modern" and settings.segment_size != kept.segment_size:
-            refusals = [
-                f"it is {kept.segment_size} since the topic was created and cannot be changed to {said.segment_size}; "
-                f"write segment_size: {kept.segment_size}, or remove it, or use a new topic"
-            ]
-        if refusals:
-            raise ConfigError(f"topic {self.name}: {'; '.join(refusals)}")
-        return self.of.kept_as(settings)
 
 
 def _limit(code: int) -> int | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from retention.config.checks.consumer import refusals
 from retention.config.checks.consumer_updates import updated
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.errors import RefusedError
 
 if TYPE_CHECKING:

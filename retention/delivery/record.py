@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from retention.config.topic import TopicConfig, TopicStream
+from retention.config.topic import TopicConfig
+from retention.config.topic_stream import TopicStream
 from retention.context.context import OpenedStream
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND

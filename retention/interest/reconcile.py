@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.consumers.configured import listed_consumers
 from retention.consumers.expiry import in_use
 from retention.consumers.state import ConsumerState

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from retention.core.policy import HoldRule, Policy
 from retention.core.units import format_duration, format_size
-from retention.rules.jetstream.consumer_protection import Hold
 from retention.rules.jetstream.interest import Interest, released
+from retention.rules.jetstream.protection import Hold
 
 
 def needs_of(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> tuple[bool, str]:

@@ -15,9 +15,7 @@ from retention.plan.consumer_snapshot import Audience
 from retention.plan.protected import Held, summed
 from retention.planners.probe import Asks
 from retention.rules.jetstream.consumer_protection import (
-    AT_ANY_AGE,
     Budget,
-    Hold,
     Sizes,
     answer_holding,
     budget_of,
@@ -28,6 +26,7 @@ from retention.rules.jetstream.consumer_protection import (
 )
 from retention.rules.jetstream.evaluate import OnePass
 from retention.rules.jetstream.interest import Interest
+from retention.rules.jetstream.protection import AT_ANY_AGE, Hold
 from retention.rules.row_verdicts import Answer, Question
 
 

@@ -20,7 +20,7 @@ from schemas.messages import RULE_COLUMNS
 from schemas.plan import HELD_RANGES, REMOVED_RANGES
 
 if TYPE_CHECKING:
-    from retention.rules.jetstream.consumer_protection import Hold
+    from retention.rules.jetstream.protection import Hold
 
 STAYS = -1
 """The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or `EITHER`."""

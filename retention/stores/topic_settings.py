@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 
 from retention.config import StreamConfig
-from retention.config.topic import TopicStream
 from retention.config.topic_settings import TopicSettings
+from retention.config.topic_stream import TopicStream
 from retention.core.documents import KeptTopic, judge
 from retention.errors import DamagedError
 from retention.storage import files

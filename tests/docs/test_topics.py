@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from retention.config.stream import KeepingSettings
+from retention.config.keeping import KeepingSettings
 from retention.config.topic import TopicConfig
 from retention.core.iggy_units import parse_expiry, parse_topic_size
 from retention.rules.iggy.delete_segments import MOST_SEGMENTS

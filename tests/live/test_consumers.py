@@ -13,7 +13,8 @@ import pytest
 from retention.config import parse_stream
 from retention.config.checks.consumer import refusals
 from retention.config.checks.consumer_updates import updated
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.consumers.subscription import Subscription, stream_of
 from retention.errors import UsageError
 from tests.support.misconfigured import Json, Row, rows

@@ -14,7 +14,8 @@ from retention.config.checks.consumer_delivery import (
 from retention.config.checks.consumer_filters import filter_refusals, outside_refusals
 from retention.config.checks.consumer_updates import CREATE_FAILED, update_refusals
 from retention.config.checks.workqueue import overlap_refusals, work_queue_refusals
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.config.types import (
     MAX_DESCRIPTION_BYTES,
     MAX_METADATA_BYTES,
@@ -25,7 +26,7 @@ from retention.core.subjects import MAX_NAME_LENGTH, is_valid_name
 from retention.core.units import format_duration
 
 if TYPE_CHECKING:
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 _PATH_SEPARATORS = {"/", "\\"}
 _REQUIRED_LEVEL = "_nats.req.level"
@@ -35,7 +36,7 @@ _REPORTED = {"_nats.ver", "_nats.level"}
 
 def refusals(
     consumer: ConsumerConfig,
-    stream: StreamConfig,
+    stream: StreamFields,
     others: Collection[ConsumerConfig] = (),
     existing: ConsumerConfig | None = None,
 ) -> Iterator[Refusal]:
@@ -69,7 +70,7 @@ def refusals(
 
 
 def consumers_refusals(
-    stream: StreamConfig, consumers: Sequence[ConsumerConfig]
+    stream: StreamFields, consumers: Sequence[ConsumerConfig]
 ) -> Iterator[Refusal]:
     """Everything wrong with the consumers listed for a stream, each created after those before it."""
     for at, consumer in enumerate(consumers):
@@ -104,7 +105,7 @@ def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("durable_name name", text)
 
 
-def _replicas(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+def _replicas(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     count, whole = consumer.num_replicas, stream.num_replicas
     if count > whole:
         yield refusal(
@@ -147,7 +148,7 @@ def _acks_by_flow_control(consumer: ConsumerConfig) -> Iterator[Refusal]:
         yield refusal("max_deliver", f"{policy} knows no redelivery; leave it out", 10222)
 
 
-def _limits(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+def _limits(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     limits = stream.consumer_limits
     if 0 < limits.max_ack_pending < consumer.max_ack_pending:
         text = f"the stream's consumer_limits allow {limits.max_ack_pending} at most; write that"
@@ -174,7 +175,7 @@ def _details(consumer: ConsumerConfig) -> Iterator[Refusal]:
 
 
 def _room(
-    consumer: ConsumerConfig, stream: StreamConfig, others: Collection[ConsumerConfig]
+    consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
 ) -> Iterator[Refusal]:
     count = sum(not other.is_internal for other in others)
     if 0 < stream.max_consumers <= count and not consumer.is_internal:

@@ -12,7 +12,7 @@ from retention.core.subjects import is_literal, is_subset, is_valid_filter
 from retention.core.units import INT64_MAX, MILLISECOND
 
 if TYPE_CHECKING:
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 SHORTEST_HEARTBEAT_NS = 100 * MILLISECOND
 SHORTEST_REQUEST_NS = MILLISECOND
@@ -20,12 +20,12 @@ _GROUP = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _SAMPLE = re.compile(r"\+?([0-9]+)%?|-0+%?", re.ASCII)
 
 
-def mode_refusals(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+def mode_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     """What a resolved consumer has that does not go with being pushed, or asked for."""
     yield from _push(consumer, stream) if consumer.is_push else _pull(consumer, stream)
 
 
-def _push(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+def _push(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     yield from _deliver_subject(consumer.deliver_subject, stream)
     if consumer.max_waiting:
         text = "is about requests, and messages are pushed to deliver_subject; leave it out"
@@ -43,7 +43,7 @@ def _push(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
         yield refusal("deliver_group idle_heartbeat flow_control", text, None)
 
 
-def _deliver_subject(subject: str, stream: StreamConfig) -> Iterator[Refusal]:
+def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
     if not is_literal(subject):
         yield refusal("deliver_subject", f"{subject!r} has wildcards; write one subject", 10079)
     elif not is_valid_filter(subject):
@@ -54,7 +54,7 @@ def _deliver_subject(subject: str, stream: StreamConfig) -> Iterator[Refusal]:
         yield refusal("deliver_subject subjects", text, 10081)
 
 
-def _pull(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+def _pull(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     if consumer.ack_policy == "none" and stream.retention == "workqueue":
         text = "a work queue lets go what is acknowledged; write explicit"
         yield refusal("ack_policy retention", text, 10084)

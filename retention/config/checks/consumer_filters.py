@@ -11,7 +11,7 @@ from retention.config.types import Refusal, refusal
 from retention.core.subjects import is_subset, is_valid_filter, overlap
 
 if TYPE_CHECKING:
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 
 def filters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def has_look_alike(wanted: str) -> bool:
     return any(len(token) > 1 and token[0] in "*>" for token in wanted.split("."))
 
 
-def outside_refusals(consumer: ConsumerConfig, stream: StreamConfig) -> Iterator[Refusal]:
+def outside_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     """Filters that no message of the stream can match, where its subjects say what it stores."""
     if stream.mirror is not None or stream.sources or stream.subject_transform is not None:
         return

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.config.types import Refusal, refusal
 from retention.core.units import format_duration
 
 if TYPE_CHECKING:
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 CREATE_FAILED = 10012
 FIXED = (
@@ -31,7 +32,7 @@ FIXED = (
 
 
 def updated(
-    existing: ConsumerConfig, consumer: ConsumerConfig, stream: StreamConfig
+    existing: ConsumerConfig, consumer: ConsumerConfig, stream: StreamFields
 ) -> ConsumerConfig:
     """The consumer after an update that is not refused: as asked, but paused as before.
 

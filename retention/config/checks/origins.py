@@ -19,12 +19,12 @@ from retention.core.subjects import (
 
 if TYPE_CHECKING:
     from retention.config.nested import StreamSource, SubjectTransform
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 _API_PREFIX = "$JS.API"
 
 
-def origin_refusals(stream: StreamConfig) -> Iterator[Refusal]:
+def origin_refusals(stream: StreamFields) -> Iterator[Refusal]:
     """Everything wrong with where a stream's messages come from and go on to."""
     if stream.mirror is not None:
         yield from _mirror(stream, stream.mirror)
@@ -37,14 +37,14 @@ def origin_refusals(stream: StreamConfig) -> Iterator[Refusal]:
         yield from _republish(stream)
 
 
-def _origins(stream: StreamConfig) -> Iterator[tuple[str, StreamSource]]:
+def _origins(stream: StreamFields) -> Iterator[tuple[str, StreamSource]]:
     if stream.mirror is not None:
         yield "mirror", stream.mirror
     for source in stream.sources:
         yield "sources", source
 
 
-def _mirror(stream: StreamConfig, mirror: StreamSource) -> Iterator[Refusal]:
+def _mirror(stream: StreamFields, mirror: StreamSource) -> Iterator[Refusal]:
     excluded = {
         "first_seq": 10143,
         "subjects": 10034,
@@ -71,7 +71,7 @@ def _mirror(stream: StreamConfig, mirror: StreamSource) -> Iterator[Refusal]:
             yield refusal("mirror", text, 10152)
 
 
-def _sources(stream: StreamConfig) -> Iterator[Refusal]:
+def _sources(stream: StreamFields) -> Iterator[Refusal]:
     if stream.sources and stream.allow_msg_schedules:
         text = "a stream with sources cannot schedule messages; leave it out"
         yield refusal("allow_msg_schedules sources", text, 10187)
@@ -151,7 +151,7 @@ def _external(key: str, origin: StreamSource) -> Iterator[Refusal]:
         yield refusal(key, f"the api prefix must not be this server's own {_API_PREFIX}", 10021)
 
 
-def _republish(stream: StreamConfig) -> Iterator[Refusal]:
+def _republish(stream: StreamFields) -> Iterator[Refusal]:
     republish = stream.republish
     if republish is None:
         return

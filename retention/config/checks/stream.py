@@ -25,7 +25,7 @@ from schemas.bounds import MAX_SEQ
 
 if TYPE_CHECKING:
     from retention.config.nested import ConsumerHold
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 PATH_SEPARATOR_IN_NAME = 10128
 MAX_REPLICAS = 5
@@ -33,7 +33,7 @@ SHORTEST_NS = 100 * MILLISECOND
 """The shortest age and duplicate window that the server takes."""
 
 
-def stream_refusals(stream: StreamConfig) -> Iterator[Refusal]:
+def stream_refusals(stream: StreamFields) -> Iterator[Refusal]:
     """Everything wrong with a stream by itself, its origins aside (server: checkStreamCfg)."""
     yield from _names(stream)
     yield from _durations(stream)
@@ -47,7 +47,7 @@ def stream_refusals(stream: StreamConfig) -> Iterator[Refusal]:
     yield from _ours(stream)
 
 
-def _names(stream: StreamConfig) -> Iterator[Refusal]:
+def _names(stream: StreamFields) -> Iterator[Refusal]:
     if not is_valid_name(stream.name):
         yield refusal(
             "name",
@@ -62,7 +62,7 @@ def _names(stream: StreamConfig) -> Iterator[Refusal]:
         yield refusal("metadata", f"is longer than {MAX_METADATA_BYTES} bytes; shorten it")
 
 
-def _durations(stream: StreamConfig) -> Iterator[Refusal]:
+def _durations(stream: StreamFields) -> Iterator[Refusal]:
     if stream.max_age < 0 or 0 < stream.max_age < SHORTEST_NS:
         yield refusal(
             "max_age",
@@ -82,7 +82,7 @@ def _durations(stream: StreamConfig) -> Iterator[Refusal]:
         )
 
 
-def _replicas(stream: StreamConfig) -> Iterator[Refusal]:
+def _replicas(stream: StreamFields) -> Iterator[Refusal]:
     if stream.num_replicas > MAX_REPLICAS:
         yield refusal(
             "num_replicas", f"{stream.num_replicas} is too many; write at most {MAX_REPLICAS}"
@@ -93,7 +93,7 @@ def _replicas(stream: StreamConfig) -> Iterator[Refusal]:
         yield refusal("placement", "a preferred server cannot be configured; leave it out")
 
 
-def _discard(stream: StreamConfig) -> Iterator[Refusal]:
+def _discard(stream: StreamFields) -> Iterator[Refusal]:
     if not stream.discard_new_per_subject:
         return
     if stream.discard != "new":
@@ -105,7 +105,7 @@ def _discard(stream: StreamConfig) -> Iterator[Refusal]:
         )
 
 
-def _markers(stream: StreamConfig) -> Iterator[Refusal]:
+def _markers(stream: StreamFields) -> Iterator[Refusal]:
     marker_ttl = stream.subject_delete_marker_ttl
     if marker_ttl < 0 or 0 < marker_ttl < SECOND:
         least = "be at least 1 second" if marker_ttl > 0 else "not be negative"
@@ -122,7 +122,7 @@ def _markers(stream: StreamConfig) -> Iterator[Refusal]:
         )
 
 
-def _counters(stream: StreamConfig) -> Iterator[Refusal]:
+def _counters(stream: StreamFields) -> Iterator[Refusal]:
     if not stream.allow_msg_counter:
         return
     if stream.discard == "new":
@@ -148,12 +148,12 @@ def _counters(stream: StreamConfig) -> Iterator[Refusal]:
         )
 
 
-def _schedules(stream: StreamConfig) -> Iterator[Refusal]:
+def _schedules(stream: StreamFields) -> Iterator[Refusal]:
     if stream.allow_msg_schedules and stream.discard == "new":
         yield refusal("allow_msg_schedules discard", "schedules exclude discard: new; write old")
 
 
-def _persistence(stream: StreamConfig) -> Iterator[Refusal]:
+def _persistence(stream: StreamFields) -> Iterator[Refusal]:
     if stream.persist_mode != "async":
         return
     if stream.storage != "file":
@@ -164,7 +164,7 @@ def _persistence(stream: StreamConfig) -> Iterator[Refusal]:
         yield refusal("persist_mode allow_atomic", "async excludes allow_atomic")
 
 
-def _subjects(stream: StreamConfig) -> Iterator[Refusal]:
+def _subjects(stream: StreamFields) -> Iterator[Refusal]:
     valid = [subject for subject in stream.subjects if is_valid_filter(subject)]
     for subject in stream.subjects:
         if subject not in valid:
@@ -197,7 +197,7 @@ def _reserved_subjects(subjects: list[str]) -> Iterator[Refusal]:
                 )
 
 
-def _ours(stream: StreamConfig) -> Iterator[Refusal]:
+def _ours(stream: StreamFields) -> Iterator[Refusal]:
     if stream.first_seq > MAX_SEQ:
         yield refusal(
             "first_seq", f"{stream.first_seq} is too high: sequences end at 2^62; write less", None
@@ -233,7 +233,7 @@ def _ours(stream: StreamConfig) -> Iterator[Refusal]:
         yield from _hold(stream, stream.hold_for_consumers)
 
 
-def _hold(stream: StreamConfig, hold: ConsumerHold) -> Iterator[Refusal]:
+def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:
     """What a hold cannot stand beside."""
     if stream.retention != "limits":
         yield refusal(

@@ -11,11 +11,11 @@ from retention.config.types import Refusal, refusal
 from retention.core.subjects import overlap
 
 if TYPE_CHECKING:
-    from retention.config.stream import StreamConfig
+    from retention.config.stream_fields import StreamFields
 
 
 def work_queue_refusals(
-    consumer: ConsumerConfig, stream: StreamConfig, others: Collection[ConsumerConfig]
+    consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
 ) -> Iterator[Refusal]:
     """Why a new consumer cannot be on a stream with work-queue retention; nothing on others."""
     if stream.retention != "workqueue" or consumer.is_internal:
@@ -38,7 +38,7 @@ def work_queue_refusals(
 
 
 def overlap_refusals(
-    consumer: ConsumerConfig, stream: StreamConfig, others: Collection[ConsumerConfig]
+    consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
 ) -> Iterator[Refusal]:
     """Filters that another consumer of a work queue has too."""
     if stream.retention != "workqueue":

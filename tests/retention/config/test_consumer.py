@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.config import StreamConfig, parse_stream
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.core.units import MINUTE, SECOND
 from tests.support.laws import law
 

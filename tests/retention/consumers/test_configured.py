@@ -6,7 +6,8 @@ import pytest
 
 from retention.config import StreamConfig, parse_stream
 from retention.config.checks.consumer_updates import updated
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.consumers.configured import listed_consumers
 from retention.core.units import SECOND
 from retention.errors import RefusedError

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import given
 
-from retention.config.consumer import ConsumerConfig, resolved
+from retention.config.consumer import ConsumerConfig
+from retention.config.consumer_defaults import resolved
 from retention.config.stream import StreamConfig
 from retention.consumers.ack_result import Answered
 from retention.consumers.delivery_state import (

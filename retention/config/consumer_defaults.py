@@ -1,0 +1,72 @@
+"""What the server makes of what a consumer's configuration leaves out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retention.config.stream_fields import StreamFields
+from retention.config.consumer import (
+    _NEVER_NEGATIVE,
+    DEFAULT_ACK_WAIT_NS,
+    DEFAULT_INACTIVE_THRESHOLD_NS,
+    DEFAULT_MAX_ACK_PENDING,
+    DEFAULT_MAX_WAITING,
+    DEFAULT_PRIORITY_TIMEOUT_NS,
+    FLOW_CONTROL_HEARTBEAT_NS,
+    UNLIMITED,
+    ConsumerConfig,
+)
+
+
+def resolved(consumer: ConsumerConfig, stream: StreamFields) -> ConsumerConfig:
+    """The consumer with the server's values for what it leaves out (server: setConsumerConfigDefaults).
+
+    Resolving again changes nothing.
+    """
+    changes = _floors(consumer)
+    for default in (_waits, _pending, _inactivity, _priorities, _flow):
+        changes |= default(consumer.model_copy(update=changes), stream)
+    return consumer.model_copy(update=changes)
+
+
+def _floors(consumer: ConsumerConfig) -> dict[str, Any]:
+    """What stands for numbers that mean nothing."""
+    floors = {key: max(getattr(consumer, key), 0) for key in _NEVER_NEGATIVE}
+    return floors | {
+        "max_deliver": consumer.max_deliver if consumer.max_deliver > 0 else UNLIMITED,
+        "max_ack_pending": max(consumer.max_ack_pending, UNLIMITED),
+    }
+
+
+def _waits(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
+    waiting = 0 if consumer.is_push else DEFAULT_MAX_WAITING
+    waits_for_acks = consumer.ack_policy in {"explicit", "all"}
+    ack_wait = consumer.ack_wait or (DEFAULT_ACK_WAIT_NS if waits_for_acks else 0)
+    return {
+        "max_waiting": consumer.max_waiting or waiting,
+        "ack_wait": consumer.backoff[0] if consumer.backoff else ack_wait,
+    }
+
+
+def _pending(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, Any]:
+    own = consumer.max_ack_pending or stream.consumer_limits.max_ack_pending
+    default = 0 if consumer.ack_policy == "none" else DEFAULT_MAX_ACK_PENDING
+    return {"max_ack_pending": own or default}
+
+
+def _inactivity(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, Any]:
+    own = consumer.inactive_threshold or stream.consumer_limits.inactive_threshold
+    stays = consumer.is_durable or own > 0
+    return {"inactive_threshold": own if stays else DEFAULT_INACTIVE_THRESHOLD_NS}
+
+
+def _priorities(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
+    default = DEFAULT_PRIORITY_TIMEOUT_NS if consumer.priority_policy == "pinned_client" else 0
+    return {"priority_timeout": consumer.priority_timeout or default}
+
+
+def _flow(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
+    if consumer.ack_policy != "flow_control":
+        return {}
+    return {"flow_control": True, "idle_heartbeat": FLOW_CONTROL_HEARTBEAT_NS}

@@ -1,0 +1,71 @@
+"""A topic as the stream that it is kept as."""
+
+from __future__ import annotations
+
+from retention.config.keeping import KeepingSettings
+from retention.config.stream import StreamConfig
+from retention.config.topic import TopicConfig
+from retention.config.topic_settings import (
+    SETTINGS,
+    TopicSettings,
+    setting_refusals,
+    updated,
+)
+from retention.core.policy import Policy
+from retention.errors import ConfigError
+
+
+class TopicStream(StreamConfig):
+    """A topic as a stream; its name may be one that no stream can have."""
+
+    of: TopicConfig
+    """With the settings below."""
+    settings: TopicSettings
+
+    @property
+    def topic(self) -> TopicConfig:
+        """The topic."""
+        return self.of
+
+    def policy(self) -> Policy:
+        """What the rules see: those of the topic."""
+        return Policy(topic=self.of.policy(), archive=self.archive)
+
+    def with_kept(self, kept: TopicSettings | None) -> TopicStream:
+        """The same with what the topic keeps where the configuration leaves it alone.
+
+        Args:
+            kept: its settings; None: it is not created yet.
+
+        Raises:
+            ConfigError: the configuration says what cannot be changed, or what a server would not take.
+        """
+        if kept is None:
+            return self
+        said, profile = self.settings, self.of.profile
+        settings = updated(kept, said, profile)
+        refusals = [one.text for one in setting_refusals(settings, profile)]
+        if profile == "modern" and settings.segment_size != kept.segment_size:
+            refusals = [
+                f"it is {kept.segment_size} since the topic was created and cannot be changed to {said.segment_size}; "
+                f"write segment_size: {kept.segment_size}, or remove it, or use a new topic"
+            ]
+        if refusals:
+            raise ConfigError(f"topic {self.name}: {'; '.join(refusals)}")
+        return kept_as(self.of, settings)
+
+
+def kept_as(topic: TopicConfig, settings: TopicSettings) -> TopicStream:
+    """The stream that a topic is kept as, with these settings: of one subject, without limits of its own."""
+    keeping = {name: getattr(topic, name) for name in KeepingSettings.model_fields}
+    return TopicStream.model_construct(
+        **keeping,
+        name=topic.name,
+        subjects=(topic.name,),
+        no_ack=True,
+        segment_size=settings.segment_size,
+        segment_span=topic.roll_after,
+        whole_segments=True,
+        of=topic.model_copy(update={name: getattr(settings, name) for name in SETTINGS}),
+        settings=settings,
+    )
