@@ -39,10 +39,10 @@ from retention.inspect.nats_export import Exported, export_nats_backup
 from retention.inspect.state import state_of
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
+from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
 from retention.planners.explain_request import explain_asked
 from retention.planners.requests import plan_removal
-from retention.planners.retention import plan_stream
 from retention.restore.run import Restored, restore
 from retention.restore.select import Wanted
 from retention.rules.requests import Request, delete_request, purge_request

@@ -28,7 +28,7 @@ from retention.errors.printable import visible
 from retention.history.report import Report
 from retention.history.runs import history_of
 from retention.plan.plan import Plan
-from retention.planners.retention import plan_stream
+from retention.planners.cached import plan_stream
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.stores import StoreSettings, open_store

@@ -25,7 +25,7 @@ from retention.history.report import Report
 from retention.history.runs import History
 from retention.interest.commit_offsets import keep_asked
 from retention.plan.plan import Plan
-from retention.planners.retention import Planned
+from retention.planners.cached import Planned
 from retention.ports import Snapshot, Swap
 from retention.rules.requests import as_json
 from schemas.files import FILE_STATS, LOGGED_FILES

@@ -27,9 +27,9 @@ from retention.history.runs import History, history_of
 from retention.interest.edit import delete_expired, delete_pinned, edit_declared
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
+from retention.planners.cached import Planned, plan_pass, plan_stream
 from retention.planners.request_guards import check_allowed
 from retention.planners.requests import plan_removal
-from retention.planners.retention import Planned, plan_pass, plan_stream
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request
 from retention.stores.lease import lease

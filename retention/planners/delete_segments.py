@@ -14,7 +14,7 @@ from retention.plan.build import make_topic_plan
 from retention.plan.plan import empty_plan
 from retention.plan.protected import HeldSegments
 from retention.plan.protected_segments import held_segments
-from retention.planners.retention import Planned
+from retention.planners.cached import Planned
 from retention.planners.topic import TopicLook, look_at_topic, pins_of, rules_of_files
 from retention.rules.iggy.delete_segments import DeleteSegments, fates_asked
 from retention.rules.iggy.evaluate import reached_by

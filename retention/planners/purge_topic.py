@@ -10,7 +10,7 @@ from retention.context.context import OpenedStream
 from retention.context.topic import was_written_to
 from retention.plan.build import make_topic_plan
 from retention.plan.plan import empty_plan
-from retention.planners.retention import Planned
+from retention.planners.cached import Planned
 from retention.rules import PURGE, RULES
 from retention.rules.requests import Purge
 

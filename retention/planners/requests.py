@@ -16,11 +16,11 @@ from retention.errors import UsageError
 from retention.plan.build import make_removal
 from retention.plan.plan import empty_plan
 from retention.plan.remaining import untouched
+from retention.planners.cached import Planned
 from retention.planners.delete_segments import plan_delete_segments
 from retention.planners.probe import Rows
 from retention.planners.purge_topic import plan_purge_topic
 from retention.planners.request_guards import check_allowed
-from retention.planners.retention import Planned
 from retention.rules import requests
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request

@@ -30,7 +30,7 @@ from retention.history.runs import history_of
 from retention.ingest.append import LEASE_WAIT_S
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import removing
-from retention.planners.retention import plan_pass
+from retention.planners.cached import plan_pass
 from retention.ports import Snapshot, Swap
 from retention.restore.copy_back import staged
 from retention.restore.select import (

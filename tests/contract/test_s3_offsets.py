@@ -13,7 +13,7 @@ from retention.api.topic import Topic
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
-from retention.planners.retention import plan_pass
+from retention.planners.cached import plan_pass
 from retention.stores.offset_table import OffsetTable
 from tests.support.sandboxes import Commands
 from tests.support.topic_crashes import NAME, with_logs

@@ -13,7 +13,7 @@ from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.history.runs import history_of
-from retention.planners.retention import plan_stream
+from retention.planners.cached import plan_stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 NOW = START + 100 * SECOND

@@ -15,7 +15,7 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.ingest.publish import publish
-from retention.planners.retention import plan_stream
+from retention.planners.cached import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable
 from tests.retention.planners.test_interest import keep, progress

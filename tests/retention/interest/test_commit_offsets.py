@@ -14,7 +14,7 @@ from retention.engines.select import Engines
 from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.interest.commit_offsets import store_offset
-from retention.planners.retention import plan_pass
+from retention.planners.cached import plan_pass
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from tests.support.topic_crashes import NAME, import_logs, with_logs
 

@@ -25,9 +25,9 @@ from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.plan.protected import Held, HeldFor
 from retention.plan.remaining import untouched
+from retention.planners.cached import plan_stream
 from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
 from retention.planners.explain import explain
-from retention.planners.retention import plan_stream
 from retention.rules.jetstream.interest import Interest
 from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left, progress, stand

@@ -18,8 +18,8 @@ from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
 from retention.history.runs import history_of
 from retention.plan.planfile import load_plans, save_plans
+from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
-from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left

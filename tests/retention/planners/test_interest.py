@@ -19,9 +19,9 @@ from retention.interest.edit import delete_consumer, edit
 from retention.interest.reconcile import edited
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners import retention
+from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
 from retention.planners.probe import read_span
-from retention.planners.retention import plan_stream
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

@@ -24,8 +24,8 @@ from retention.inspect.latest import latest_of
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.state import state_of
 from retention.plan.planfile import load_plans, save_plans
+from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
-from retention.planners.retention import plan_stream
 from retention.rules.requests import Delete, Purge
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laws import law_on_disk

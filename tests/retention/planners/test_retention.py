@@ -13,7 +13,7 @@ from retention.api.warehouse import Warehouse
 from retention.engines.select import Engines
 from retention.plan.forecast import NOTHING_FORETOLD, Due
 from retention.plan.plan import Plan
-from retention.planners.retention import Planned, plan_pass
+from retention.planners.cached import Planned, plan_pass
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
 from retention.views.json_entries import plan_entry

@@ -13,7 +13,7 @@ from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.guards import Guards
 from retention.engines.select import Engines
 from retention.plan.plan import Plan
-from retention.planners.retention import Planned, plan_pass
+from retention.planners.cached import Planned, plan_pass
 from retention.planners.topic import look_at_topic
 from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout

@@ -15,7 +15,7 @@ import pytest
 from retention.datafile.parquet import write_messages
 from retention.engines.select import Engines
 from retention.errors import StorageError
-from retention.planners.retention import plan_pass
+from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
 from retention.stores.layout import Layout
 from retention.stores.parquet import listing
