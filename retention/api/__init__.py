@@ -1,1 +1,1 @@
-"""What a person holds: a warehouse, its streams and topics, and the consumers of a stream."""
+"""The objects that a person holds: a warehouse, its streams and topics, and the consumers of a stream."""

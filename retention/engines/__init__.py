@@ -1,1 +1,1 @@
-"""Where functions run: in this process, or in Spark tasks."""
+"""Places where functions run: in this process, or in Spark tasks."""

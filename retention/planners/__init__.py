@@ -1,1 +1,1 @@
-"""One operation a module: what a pass, a request or an estimate looks at, and the plan that it makes."""
+"""Planning, one operation a module: what a pass, a request or an estimate looks at, and the plan that it makes."""

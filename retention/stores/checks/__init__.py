@@ -1,1 +1,1 @@
-"""What a store asks before it writes: of the object store, of the directory, of a swap."""
+"""Checks before a store writes: of the object store, of the directory, of a swap."""

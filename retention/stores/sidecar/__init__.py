@@ -1,1 +1,1 @@
-"""What is kept beside a table and may be lost: statistics, subject digests, inventories, the next due instant."""
+"""Files beside a table that may be lost: statistics, subject digests, inventories, the next due instant."""
