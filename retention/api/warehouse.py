@@ -16,6 +16,7 @@ from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import undo_run
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, no_such_stream
+from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
@@ -32,7 +33,6 @@ from retention.planners.cached import plan_stream
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.stores import StoreSettings, open_store
-from retention.stores.checks.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 def validate(ctx: typer.Context) -> None:
     """Read the configuration and say what it means."""
     from retention.config import explain_config, explain_stream
-    from retention.stores.checks.shared_directories import refuse_any_shared
+    from retention.config.shared_directories import refuse_any_shared
 
     settings = settings_of(ctx)
     if settings.config_file is None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from retention.config.describe import explain_config, explain_stream
-from retention.config.keeping import StorageSettings
-from retention.config.load import Config, load_config, parse_stream
-from retention.config.stream import StreamConfig
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retention.config.describe import explain_config, explain_stream
+    from retention.config.keeping import StorageSettings
+    from retention.config.load import Config, load_config, parse_stream
+    from retention.config.stream import StreamConfig
 
 __all__ = [
     "Config",
@@ -16,3 +20,21 @@ __all__ = [
     "load_config",
     "parse_stream",
 ]
+
+_HOME = {
+    "Config": "load",
+    "StorageSettings": "keeping",
+    "StreamConfig": "stream",
+    "explain_config": "describe",
+    "explain_stream": "describe",
+    "load_config": "load",
+    "parse_stream": "load",
+}
+"""Models cost a third of a second, which a command that finds its configuration and reads none has no use for."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of the package when somebody asks for it."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from retention.config.shared_directories import shared, shared_directories
 from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, raised, warning
 from retention.errors import RetentionError
@@ -16,7 +17,6 @@ from retention.stores.checks.capability_probe import (
     trial_place,
     write_and_read,
 )
-from retention.stores.checks.shared_directories import shared, shared_directories
 
 _CLOCKS_APART_MS = 5_000
 _LITTLE_ROOM = 1 << 30

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.config.shared_directories import shared
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.errors import DamagedError, RefusedError, VerificationError
@@ -20,7 +21,6 @@ from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
-from retention.stores.checks.shared_directories import shared
 
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""

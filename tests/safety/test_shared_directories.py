@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from retention.cli.main import app
+from retention.config import shared_directories
 from retention.errors import RefusedError
-from retention.stores.checks import shared_directories
 from retention.stores.consumer_table import ConsumerTable
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
