@@ -1,4 +1,4 @@
-"""What the lines of an ack log say of one consumer: which deliveries they tell of, and which of them settle any."""
+"""One consumer's lines of an ack log: the deliveries that they report, and those that they settle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Lines:
     ts_ns: Numbers
 
     def __len__(self) -> int:
-        """How many lines there are."""
+        """Number of lines."""
         return len(self.seq)
 
     def take(self, chosen: Mask | npt.NDArray[np.intp] | slice) -> Lines:
@@ -33,37 +33,42 @@ class Lines:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a log says of one consumer, line by line."""
+    """One consumer's lines of an ack log, each with its effect on the consumer."""
 
     state: ConsumerState
-    """Before the lines."""
+    """State before the lines."""
     lines: Lines
     learned: Mask
-    """Which lines tell of a delivery."""
+    """Mask of the lines that report a delivery."""
     settles: Mask
-    """Which lines settle what had been delivered by then."""
+    """Mask of the lines that settle a message that had been delivered by then."""
     ignored: Mask
-    """Which lines speak of what had not been delivered by then."""
+    """Mask of the lines whose message had not been delivered by then."""
 
 
 def listen(state: ConsumerState, lines: Lines, unseen: Runs) -> Heard:
-    """Tell the lines that speak of deliveries from those that speak of what had not been delivered.
+    """Separate the lines that report deliveries from those whose message had not been delivered.
 
     A consumer sequence belongs to the message that the first line with it names. A message above the last delivery has
-    been delivered if its line's consumer sequence is its own, and was not seen with another before.
+    been delivered if its line's consumer sequence belongs to it, and was not seen with another before. With 39 as the
+    last delivery::
+
+        seq            40  41  40  42
+        consumer_seq    7   8   9   8
+        learned         x   x   x   .    8 belongs to 41, so the line that names 42 is ignored
 
     Args:
-        state: before the lines.
-        lines: in the log's order.
+        state: the consumer's state before the lines.
+        lines: the consumer's lines, in the log's order.
         unseen: the deliveries that the state does not know, up to the highest consumer sequence of the lines.
     """
     new = lines.seq > state.delivered.stream_seq
     possible = ~new | unseen.open_ended().hold(lines.consumer_seq)
     order = np.flatnonzero(possible)
     order = order[np.argsort(lines.consumer_seq[order], kind="stable")]
-    own, seqs = lines.consumer_seq[order], lines.seq[order]
-    begins = np.flatnonzero(np.diff(own, prepend=-1))
-    owners = np.repeat(seqs[begins], np.diff(np.append(begins, len(own))))
+    consumer_seqs, seqs = lines.consumer_seq[order], lines.seq[order]
+    begins = np.flatnonzero(np.diff(consumer_seqs, prepend=-1))
+    owners = np.repeat(seqs[begins], np.diff(np.append(begins, len(consumer_seqs))))
     learned = ~new
     learned[order] |= seqs == owners
     start = state.delivered.stream_seq

@@ -1,4 +1,4 @@
-"""How far a consumer's acks reach: where its floor comes to lie under each policy."""
+"""A consumer's ack floor after some acks, under each ack policy."""
 
 from __future__ import annotations
 
@@ -12,52 +12,54 @@ from retention.consumers.state import Position
 
 _ANYWHERE = Position(2**63 - 1, 2**63 - 1)
 _AT_ONCE = 1 << 12
-"""Acks that are looked at together; an ack that goes back in one count and not in the other costs one more look."""
+"""Acks that are checked together; an ack that goes back in one count and not in the other costs one more check."""
 
 
 def floor_of_all(floor: Position, acks: Lines) -> Position:
-    """Where acks that stand for all before them leave the floor (server: processAckMsg, AckAll).
+    """Compute the floor after acks that stand for all before them (server: processAckMsg, AckAll).
 
-    One counts only where it lies above the floor in both counts, its own reply's and the stream's.
+    An ack counts only where it lies above the floor in both counts, the consumer's and the stream's. From the floor
+    (4, 40) the acks (6, 60), (5, 70), (7, 65) lead to (7, 65): the second goes back in the consumer's count.
     """
     low, high = floor.consumer_seq, floor.stream_seq
     for start in range(0, len(acks), _AT_ONCE):
-        own = acks.consumer_seq[start : start + _AT_ONCE]
+        consumer_seqs = acks.consumer_seq[start : start + _AT_ONCE]
         seqs = acks.seq[start : start + _AT_ONCE]
-        while len(own):
-            above = (own > low) & (seqs > high)
-            own, seqs = own[above], seqs[above]
-            top_own = np.maximum.accumulate(np.append(low, own))[:-1]
+        while len(consumer_seqs):
+            above = (consumer_seqs > low) & (seqs > high)
+            consumer_seqs, seqs = consumer_seqs[above], seqs[above]
+            top_consumer_seq = np.maximum.accumulate(np.append(low, consumer_seqs))[:-1]
             top_seq = np.maximum.accumulate(np.append(high, seqs))[:-1]
-            back = np.flatnonzero((own > top_own) != (seqs > top_seq))
-            end = int(back[0]) if len(back) else len(own)
+            back = np.flatnonzero((consumer_seqs > top_consumer_seq) != (seqs > top_seq))
+            end = int(back[0]) if len(back) else len(consumer_seqs)
             if end:
-                low, high = int(own[:end].max()), int(seqs[:end].max())
-            own, seqs = own[end + 1 :], seqs[end + 1 :]
+                low, high = int(consumer_seqs[:end].max()), int(seqs[:end].max())
+            consumer_seqs, seqs = consumer_seqs[end + 1 :], seqs[end + 1 :]
     return Position(low, high)
 
 
 def floor_of_explicit(
     heard: Heard, delivered: Position, waiting: Waiting, unseen: Runs
 ) -> Position:
-    """Where acks of single messages leave the floor (server: moveAckFloor).
+    """Compute the floor after acks of single messages (server: moveAckFloor).
 
-    Right below the lowest that waits, once anything below was settled after its delivery. At the last delivery when
-    nothing was left to wait for, and there it stays until one that came later is settled; below what nobody saw.
+    The floor lies right below the lowest pending message, once anything below was settled after its delivery. It lies
+    at the last delivery when nothing was pending any more, and stays there until a later message is settled; it lies
+    below deliveries that nobody saw.
 
     Args:
-        heard: the state before, and what the log said.
-        delivered: the last delivery after it.
-        waiting: what waits for its ack after it.
-        unseen: the deliveries that nobody saw, after it.
+        heard: the state before the log, and the log's lines.
+        delivered: the last delivery after the log.
+        waiting: the messages that wait for their ack after the log.
+        unseen: the deliveries that nobody saw, after the log.
     """
     state = heard.state
     was_pending = state.pending["seq"].to_numpy()
     if not len(waiting.seq):
         happened = len(was_pending) or state.unseen.num_rows or delivered != state.delivered
-        seen = unseen.open_ended().first[:1] - 1
-        own = int(seen.min(initial=delivered.consumer_seq))
-        return Position(own, delivered.stream_seq) if happened else state.ack_floor
+        last_seen = unseen.open_ended().first[:1] - 1
+        consumer_seq = int(last_seen.min(initial=delivered.consumer_seq))
+        return Position(consumer_seq, delivered.stream_seq) if happened else state.ack_floor
     lowest = int(waiting.seq[0])
     below = Position(int(waiting.consumer_seq[0]) - 1, lowest - 1)
     if waiting.is_guess[0]:
@@ -67,26 +69,27 @@ def floor_of_explicit(
     return _higher(state.ack_floor, _lower(below, _floor_at_birth(heard, lowest)))
 
 
-def last_delivery(before: Position, told: Lines) -> Position:
-    """The last delivery after one position and what some lines told of."""
-    own, seqs = told.consumer_seq, told.seq
+def last_delivery(before: Position, delivery_lines: Lines) -> Position:
+    """The last delivery, given an earlier one and the lines that report deliveries since."""
+    consumer_seqs, seqs = delivery_lines.consumer_seq, delivery_lines.seq
     return Position(
-        int(own.max(initial=before.consumer_seq)), int(seqs.max(initial=before.stream_seq))
+        int(consumer_seqs.max(initial=before.consumer_seq)),
+        int(seqs.max(initial=before.stream_seq)),
     )
 
 
 def _floor_at_birth(heard: Heard, seq: int) -> Position:
     """The highest that the floor can lie while the new message `seq` is the lowest that waits.
 
-    Where nobody saw it delivered, or something below still waited when it was, that is right below it: anywhere.
+    Where nobody saw `seq` delivered, or a message below still waited when it was, there is no bound but `seq` itself.
     """
     lines, state = heard.lines, heard.state
     births = np.flatnonzero(heard.learned & (lines.seq == seq))
     if lines.verb[births[0]] != DELIVERED:
         return _ANYWHERE
     was_pending = state.pending["seq"].to_numpy()
-    ours = (lines.seq > state.delivered.stream_seq) | np.isin(lines.seq, was_pending)
-    rows = np.flatnonzero(heard.settles & ours & (lines.seq < seq))
+    was_given = (lines.seq > state.delivered.stream_seq) | np.isin(lines.seq, was_pending)
+    rows = np.flatnonzero(heard.settles & was_given & (lines.seq < seq))
     if not len(rows):
         return state.delivered if len(was_pending) else state.ack_floor
     _, firsts = np.unique(lines.seq[rows], return_index=True)
@@ -96,13 +99,13 @@ def _floor_at_birth(heard: Heard, seq: int) -> Position:
     return last_delivery(state.delivered, lines.take(np.flatnonzero(heard.learned[: last + 1])))
 
 
-def _higher(one: Position, other: Position) -> Position:
+def _higher(first: Position, second: Position) -> Position:
     return Position(
-        max(one.consumer_seq, other.consumer_seq), max(one.stream_seq, other.stream_seq)
+        max(first.consumer_seq, second.consumer_seq), max(first.stream_seq, second.stream_seq)
     )
 
 
-def _lower(one: Position, other: Position) -> Position:
+def _lower(first: Position, second: Position) -> Position:
     return Position(
-        min(one.consumer_seq, other.consumer_seq), min(one.stream_seq, other.stream_seq)
+        min(first.consumer_seq, second.consumer_seq), min(first.stream_seq, second.stream_seq)
     )

@@ -1,4 +1,4 @@
-"""From a consumer's state and what a log says of it to its next state, as the server keeps books, in a few passes."""
+"""Fold of an ack log into the states of consumers, as the server keeps its books, in a few passes over arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from retention.errors import RefusedError
 
 @dataclass(frozen=True)
 class Before:
-    """One consumer before a log."""
+    """One consumer before a log is folded in."""
 
     ack_policy: str
     """The server's word: none, all, explicit or flow_control."""
@@ -31,7 +31,7 @@ class Before:
 
 @dataclass(frozen=True)
 class Report:
-    """What a log said of one consumer, in lines."""
+    """Counts of a log's lines about one consumer, and its gaps."""
 
     lines: int = 0
     settling: int = 0
@@ -47,34 +47,34 @@ class Report:
     """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state speak of."""
 
     def then(self, state: ConsumerState, later: Report) -> Report:
-        """What two pieces of a log said together.
+        """The report of two pieces of a log together.
 
         Args:
-            state: between them; the later piece knows of the gaps that it keeps.
-            later: what the piece after it said.
+            state: the state between the pieces; the later piece knows of the gaps that it keeps.
+            later: the report of the later piece.
         """
         known = pc.is_in(self.missing["first"], state.unseen["first"].combine_chunks())
         dropped = self.missing.filter(pc.invert(known))
         missing = pa.concat_tables([dropped, later.missing]).sort_by("first")
         counts = {
-            one.name: getattr(self, one.name) + getattr(later, one.name)
-            for one in fields(self)
-            if one.name != "missing"
+            count.name: getattr(self, count.name) + getattr(later, count.name)
+            for count in fields(self)
+            if count.name != "missing"
         }
         return Report(**counts, missing=missing)
 
 
 @dataclass(frozen=True)
 class Folded:
-    """What a log makes of the consumers of a stream."""
+    """A stream's consumers after a log, and a report for each."""
 
     states: Mapping[str, ConsumerState]
     reports: Mapping[str, Report]
-    """Of every consumer that the log speaks of."""
+    """Report of every consumer that the log names."""
     unknown_consumers: Mapping[str, int]
-    """Consumer → lines that speak of it; the stream has no such consumer."""
+    """Name → number of lines; the stream has no such consumer."""
     other_streams: Mapping[str, int]
-    """Stream → lines that speak of it; the log is another's there."""
+    """Name of another stream → number of lines about it."""
 
 
 def fold_log(
@@ -87,13 +87,13 @@ def fold_log(
     """Fold a log of acks into the states of a stream's consumers.
 
     Each line counts once: what was folded before must not be in `acks`. However a log is cut into folds, the states
-    come out the same, but for the consumer sequence of a floor where lines that tell of deliveries are missing: it is
-    guessed then, and nothing is let go by it.
+    come out the same, but for the consumer sequence of a floor where lines that report deliveries are missing: it is
+    guessed then, and no message is released by it.
 
     Args:
-        consumers: by name.
+        consumers: the stream's consumers, by name.
         acks: shape `ACKS`, in the log's order.
-        stream: whose consumers they are.
+        stream: the name of the stream.
         last_seq: the last sequence that the stream gave out.
 
     Raises:
@@ -106,41 +106,41 @@ def fold_log(
     states = {name: before.state for name, before in consumers.items()}
     reports, unknown = {}, {}
     for code, name in enumerate(names.dictionary.to_pylist()):
-        said = lines.take(slice(starts[code], starts[code + 1]))
+        log_lines = lines.take(slice(starts[code], starts[code + 1]))
         if name in consumers:
             try:
-                states[name], reports[name] = fold(consumers[name], said, last_seq)
+                states[name], reports[name] = fold(consumers[name], log_lines, last_seq)
             except RefusedError as error:
                 raise RefusedError(f"consumer {name} of {stream}: {error}") from error
         else:
-            unknown[name] = len(said)
+            unknown[name] = len(log_lines)
     return Folded(states, reports, unknown, _counts(acks.filter(pc.invert(of_stream))["stream"]))
 
 
-def fold(before: Before, said: Lines, last_seq: int) -> tuple[ConsumerState, Report]:
+def fold(before: Before, log_lines: Lines, last_seq: int) -> tuple[ConsumerState, Report]:
     """Fold one consumer's lines into its state.
 
-    A line tells of the delivery that its reply names, and settles it or not. A reply speaks of nothing delivered where
-    its sequence is above the last delivery and its consumer sequence was another message's; the server ignores it.
+    A line reports the delivery that its reply names, and settles it or not. A reply names nothing delivered where its
+    sequence is above the last delivery and its consumer sequence was another message's; the server ignores it.
 
     Args:
         before: the consumer.
-        said: the lines, in the log's order.
+        log_lines: the lines about it, in the log's order.
         last_seq: the last sequence that the stream gave out.
     """
     state = before.state
-    within = (said.seq >= 1) & (said.seq <= last_seq) & (said.consumer_seq >= 1)
-    lines = said.take(within & (said.deliveries >= 1))
+    within = (log_lines.seq >= 1) & (log_lines.seq <= last_seq) & (log_lines.consumer_seq >= 1)
+    lines = log_lines.take(within & (log_lines.deliveries >= 1))
     heard = listen(state, lines, runs_up_to(state, int(lines.consumer_seq.max(initial=0))))
-    told = lines.take(heard.learned)
-    delivered = last_delivery(state.delivered, told)
-    unseen = _still_unseen(runs_up_to(state, delivered.consumer_seq), told)
+    delivery_lines = lines.take(heard.learned)
+    delivered = last_delivery(state.delivered, delivery_lines)
+    unseen = _still_unseen(runs_up_to(state, delivered.consumer_seq), delivery_lines)
     report = Report(
-        lines=len(said),
-        settling=int(np.isin(said.verb, SETTLING).sum()),
-        naks=int((said.verb == NAK).sum()),
-        unknown_bodies=int((said.verb == UNKNOWN).sum()),
-        beyond=len(said) - len(lines),
+        lines=len(log_lines),
+        settling=int(np.isin(log_lines.verb, SETTLING).sum()),
+        naks=int((log_lines.verb == NAK).sum()),
+        unknown_bodies=int((log_lines.verb == UNKNOWN).sum()),
+        beyond=len(log_lines) - len(lines),
         undelivered=int(heard.ignored.sum()),
         missing=unseen.table(),
     )
@@ -149,7 +149,7 @@ def fold(before: Before, said: Lines, last_seq: int) -> tuple[ConsumerState, Rep
         return ConsumerState(delivered, delivered, **kept), report
     settled, floor = _settlement(before.ack_policy, heard)
     gaps = gaps_of(unseen, delivered.stream_seq, before.matching)
-    waiting = waiting_after(state, told, gaps, settled)
+    waiting = waiting_after(state, delivery_lines, gaps, settled)
     if floor is None:
         floor = floor_of_explicit(heard, delivered, waiting, unseen)
     after = replace(
@@ -157,14 +157,14 @@ def fold(before: Before, said: Lines, last_seq: int) -> tuple[ConsumerState, Rep
         delivered=delivered,
         ack_floor=floor,
         pending=waiting.table(),
-        redelivered=redelivered_after(state, told, waiting, settled),
+        redelivered=redelivered_after(state, delivery_lines, waiting, settled),
         unseen=unseen.lasting(floor.stream_seq).table(),
     )
     return after, report
 
 
 def _by_consumer(acks: pa.Table, names: pa.DictionaryArray) -> tuple[Lines, Numbers]:
-    """The lines consumer by consumer, and where each one's begin."""
+    """The lines sorted by consumer, and the index at which each consumer's begin."""
     codes = names.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     columns = (acks[name].to_numpy()[order] for name in Lines.__dataclass_fields__)
@@ -173,23 +173,23 @@ def _by_consumer(acks: pa.Table, names: pa.DictionaryArray) -> tuple[Lines, Numb
 
 def _counts(names: pa.ChunkedArray) -> dict[str, int]:
     counted = pc.value_counts(names)
-    return {one["values"]: one["counts"] for one in counted.to_pylist()}
+    return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
 
 
-def _still_unseen(unseen: Runs, told: Lines) -> Runs:
-    """What is left of the unseen deliveries once some lines told of theirs."""
-    first = told.take(told.deliveries == 1)
+def _still_unseen(unseen: Runs, delivery_lines: Lines) -> Runs:
+    """The unseen deliveries that remain once the lines that report deliveries are known."""
+    first = delivery_lines.take(delivery_lines.deliveries == 1)
     first = first.take(unseen.admit(first.consumer_seq, first.seq))
     first = first.take(np.argsort(first.consumer_seq, kind="stable"))
     highest = np.maximum.accumulate(np.append(0, first.seq))[:-1]
     first = first.take(first.seq > highest)
-    seen = np.sort(told.consumer_seq, kind="stable")
-    seen = seen[np.diff(seen, prepend=-1) > 0]
-    return unseen.split(seen, first.consumer_seq, first.seq)
+    reported = np.sort(delivery_lines.consumer_seq, kind="stable")
+    reported = reported[np.diff(reported, prepend=-1) > 0]
+    return unseen.split(reported, first.consumer_seq, first.seq)
 
 
 def _settlement(ack_policy: str, heard: Heard) -> tuple[Settled, Position | None]:
-    """What the lines settle, and the floor where it alone decides that."""
+    """The messages that the lines settle; and the floor, where that alone decides it (all but `explicit`)."""
     acks = heard.lines.take(heard.settles)
     if ack_policy == "explicit":
         return (lambda seqs: np.isin(seqs, acks.seq)), None

@@ -1,4 +1,4 @@
-"""Deliveries that no line of an ack log speaks of: which they are, and which messages they may have been."""
+"""Deliveries that no line of an ack log reports: their consumer sequences, and the messages that they may have been."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 MOST_HELD = 1 << 24
-"""How many messages are held at most because nobody saw whether they were delivered: 400 MB of state."""
+"""Most messages that are kept because nobody saw whether they were delivered: 400 MB of state."""
 
 
 @dataclass(frozen=True)
 class Runs:
     """Runs of consumer sequences, ascending and apart, in the shape of `UNSEEN`.
 
-    What a run delivered for the first time lies between two messages whose first delivery is known, for a consumer's
-    first deliveries ascend in both counts::
+    The messages that a run delivered for the first time lie between two whose first delivery is known, because a
+    consumer's first deliveries ascend in both counts::
 
         consumer sequence   4 . . . 8 . . OPEN      . unseen
         stream sequence    40       90              so 5-7 lie above 40 and below 90, what follows 8 above 90
@@ -46,19 +46,19 @@ class Runs:
         return Runs(*(getattr(self, name)[chosen] for name in UNSEEN.names))
 
     def open_ended(self) -> Runs:
-        """Those that nothing known was delivered after for the first time."""
+        """The runs after which no first delivery is known."""
         return self.take(self.before == OPEN)
 
     def lasting(self, floor: int) -> Runs:
-        """Those that may have delivered something above a stream sequence."""
+        """The runs that may have delivered a message above the stream sequence `floor`."""
         return self.take(self.before - 1 > np.maximum(self.after, floor))
 
     def hold(self, consumer_seqs: Numbers) -> Mask:
-        """Which consumer sequences lie in a run."""
+        """Mask of the consumer sequences that lie in a run."""
         return self._at(consumer_seqs) >= 0
 
     def admit(self, consumer_seqs: Numbers, seqs: Numbers) -> Mask:
-        """Which (consumer sequence, stream sequence) could be a first delivery in one of the runs."""
+        """Mask of the (consumer sequence, stream sequence) pairs that can be a first delivery in one of the runs."""
         at = self._at(consumer_seqs)
         inside = at >= 0
         inside[inside] = (self.after[at[inside]] < seqs[inside]) & (
@@ -66,15 +66,17 @@ class Runs:
         )
         return inside
 
-    def split(self, seen: Numbers, first_consumer_seqs: Numbers, first_seqs: Numbers) -> Runs:
-        """What is left once deliveries were seen.
+    def split(
+        self, consumer_seqs: Numbers, first_consumer_seqs: Numbers, first_seqs: Numbers
+    ) -> Runs:
+        """Cut known deliveries out of the runs: 5 to 9 without 7 is 5 to 6 and 8 to 9.
 
         Args:
-            seen: consumer sequences, ascending, each once.
-            first_consumer_seqs: those of first deliveries, ascending.
+            consumer_seqs: the known deliveries, ascending, each once.
+            first_consumer_seqs: the first deliveries among them, ascending.
             first_seqs: the stream sequences of the same deliveries, ascending.
         """
-        cuts = seen[self.hold(seen)]
+        cuts = consumer_seqs[self.hold(consumer_seqs)]
         first = np.sort(np.concatenate([self.first, cuts + 1]), kind="stable")
         last = np.sort(np.concatenate([self.last, cuts - 1]), kind="stable")
         first, last = first[first <= last], last[first <= last]
@@ -86,7 +88,7 @@ class Runs:
         return Runs(first, last, after, np.minimum(self.before[parent], upper))
 
     def _at(self, consumer_seqs: Numbers) -> npt.NDArray[np.intp]:
-        """The run of each consumer sequence, -1 for none."""
+        """The index of the run of each consumer sequence, -1 for none."""
         at = np.searchsorted(self.first, consumer_seqs, side="right") - 1
         at[at >= 0] = np.where(consumer_seqs[at >= 0] <= self.last[at[at >= 0]], at[at >= 0], -1)
         return at
@@ -118,7 +120,7 @@ class Gaps:
     """The sequences that the consumer can have been given, ascending; None: any."""
 
     def hold(self, seqs: Numbers) -> Mask:
-        """Which stream sequences lie in a gap."""
+        """Mask of the stream sequences that lie in a gap."""
         return self._at(seqs) >= 0
 
     def seqs_above(self, floor: int) -> Numbers:
@@ -143,9 +145,10 @@ class Gaps:
         return np.repeat(low - starts, counts) + np.arange(counts.sum())
 
     def consumer_seqs(self, seqs: Numbers) -> Numbers:
-        """The likeliest consumer sequence of stream sequences (ascending) in gaps: the nth in a gap has its nth.
+        """Guess the consumer sequence of each stream sequence (ascending) in gaps: the nth in a gap has the gap's nth.
 
-        The last of a gap's consumer sequences serves for all that are too many.
+        The last of a gap's consumer sequences serves for all that are too many: in a gap of the consumer sequences 5
+        and 6 the stream sequences 41, 42, 43 get 5, 6, 6.
         """
         at = self._at(seqs)
         rank = np.arange(len(seqs)) - np.searchsorted(at, at)
@@ -163,7 +166,7 @@ class Gaps:
 
 
 def gaps_of(runs: Runs, delivered: int, matching: Numbers | None) -> Gaps:
-    """Where the first deliveries of these runs lie, as far as stream sequence `delivered`.
+    """Find the gaps in which the first deliveries of these runs lie, as far as stream sequence `delivered`.
 
     `matching` are the sequences that the consumer can have been given, ascending; None: any.
     """

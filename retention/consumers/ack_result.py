@@ -1,4 +1,4 @@
-"""What became of answers to deliveries, as whoever gave them is told."""
+"""Result of answers to deliveries, as the client gets it that gave them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from retention.consumers.sampling import SAMPLED, advisories
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of answers, in messages."""
+    """Number of answered messages, by the effect of the answer."""
 
     taken: int = 0
-    """They waited for it."""
+    """Messages that waited for the answer."""
     repeated: int = 0
-    """They were settled before."""
+    """Messages that were settled before."""
     undelivered: int = 0
-    """They had never been delivered."""
+    """Messages that had never been delivered."""
     late: int = 0
-    """They wait still: with `ack_policy: all` an ack below the floor in the consumer's own count does nothing."""
+    """Messages that still wait: with `ack_policy: all` an ack below the floor in the consumer's count does nothing."""
     sampled: pa.Table = field(default_factory=SAMPLED.empty_table, repr=False)
-    """Those that `sample_freq` reports, shape `SAMPLED`."""
+    """Acknowledgements that `sample_freq` reports, shape `SAMPLED`."""
 
     def advisories(self) -> list[str]:
-        """What is reported as JSON lines for `Stream.publish`: the messages that a server would send."""
+        """The sampled acknowledgements as JSON lines for `Stream.publish`: the messages that a server would send."""
         return advisories(self.sampled)

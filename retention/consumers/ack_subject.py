@@ -1,4 +1,4 @@
-"""What an ack says: the reply subject that names a delivery (`JSAck`, ADR-15) and the body that settles it or not."""
+"""Acks as bytes: the reply subject that names a delivery (`JSAck`, ADR-15) and the body that settles it or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 DELIVERED, ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN = range(7)
 VERBS = pa.array(["delivered", "ack", "nak", "progress", "term", "next", "unknown"])
-"""What a row of an ack log does, in the order of the codes above; `unknown` does nothing, as for the server."""
+"""Effect of a row of an ack log, in the order of the codes above; `unknown` does nothing, as for the server."""
 SETTLING = (ACK, TERM, NEXT)
 
 ACKS = pa.schema(
@@ -26,9 +26,9 @@ ACKS = pa.schema(
         ("ts_ns", pa.int64()),
     ]
 )
-"""One row per readable line of an ack log, in its order: where in the log it stood, whose delivery it speaks of, its
-verb (a code of `VERBS`), how often the message had been delivered by then, its stream sequence, the delivery's own
-number, and the message's time in nanoseconds since the epoch (the server puts no other into a reply)."""
+"""One row per readable line of an ack log, in its order: its row in the log, the stream and the consumer, its verb
+(a code of `VERBS`), the number of the message's deliveries by then, its stream sequence, the consumer sequence of the
+delivery, and the message's time in nanoseconds since the epoch (the server puts no other into a reply)."""
 
 _PREFIX = "$JS.ACK."
 _PLAIN_TOKENS = 9
@@ -37,7 +37,7 @@ _DOMAIN_TOKENS = 2
 _NUMBERS = ("deliveries", "seq", "consumer_seq", "ts_ns", "pending")
 _LARGEST = str(2**63 - 1)
 _AT_ONCE = 1 << 20
-"""Rows that are taken apart together: a million subjects are some hundred megabytes of tokens."""
+"""Rows that are parsed together: a million subjects are some hundred megabytes of tokens."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ def parse(
         bodies: what was published there, bytes without headers; null where the row is a delivery.
 
     Returns:
-        A table of shape `ACKS`, and what could not be read, by reason.
+        A table of shape `ACKS`, and the replies that cannot be read, by reason.
     """
     parts = [_parse_part(*part) for part in _in_parts(replies, bodies)]
     acks = pa.concat_tables([ACKS.empty_table(), *(table for table, _ in parts)])
-    return acks, together(one for _, faults in parts for one in faults)
+    return acks, together(fault for _, faults in parts for fault in faults)
 
 
 def verbs(bodies: pa.Array) -> pa.Array:
@@ -86,11 +86,11 @@ def verbs(bodies: pa.Array) -> pa.Array:
 
 
 def together(faults: Iterable[Malformed]) -> list[Malformed]:
-    """What several parts of a log say that could not be read, by reason; the first example of each stays."""
+    """Add up the unreadable replies of several parts of a log by reason; the first example of each stays."""
     merged: dict[str, Malformed] = {}
-    for one in faults:
-        before = merged.get(one.why, Malformed(one.why, 0, one.example))
-        merged[one.why] = Malformed(one.why, before.count + one.count, before.example)
+    for fault in faults:
+        before = merged.get(fault.why, Malformed(fault.why, 0, fault.example))
+        merged[fault.why] = Malformed(fault.why, before.count + fault.count, before.example)
     return list(merged.values())
 
 
@@ -129,7 +129,7 @@ def _parse_part(
 
 
 def _numbers(tokens: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Tokens as int64 (0 for what is none), and which are digits within 63 bits."""
+    """Tokens as int64 (0 for what is no number), and the mask of those that are digits within 63 bits."""
     lengths = pc.binary_length(tokens).to_numpy()
     short = lengths < len(_LARGEST)
     fits = short | ((lengths == len(_LARGEST)) & _mask(pc.less_equal(tokens, _LARGEST)))

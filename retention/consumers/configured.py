@@ -1,4 +1,4 @@
-"""The consumers that a configuration lists for a stream, beside those that the stream has: what becomes of them."""
+"""The consumers that a configuration lists for a stream, created or updated beside those that the stream has."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 def listed_consumers(
     stream: StreamConfig, stored: Mapping[str, ConsumerConfig]
 ) -> dict[str, ConsumerConfig]:
-    """What each listed consumer is once it is created or updated, by name, in the order of the list.
+    """Resolve the configuration of each listed consumer, created or updated; by name, in the order of the list.
 
     Args:
-        stream: its `consumers` are the list.
+        stream: the stream whose `consumers` are the list.
         stored: the consumers that the stream has, by name; those that are not listed stay.
 
     Raises:
-        RefusedError: beside those that are there, one cannot be created, or cannot become what is listed.
+        RefusedError: a listed consumer cannot be created beside those that are there, or not updated so.
     """
-    known, listed, told = dict(stored), {}, []
+    known, listed, sentences = dict(stored), {}, []
     for consumer in stream.consumers:
         existing = known.pop(consumer.name, None)
-        found = refusals(consumer, stream, known.values(), existing)
-        told += [f"consumer {consumer.name}: {one.keys[0]}: {one.text}" for one in found]
+        faults = refusals(consumer, stream, known.values(), existing)
+        sentences += [
+            f"consumer {consumer.name}: {fault.keys[0]}: {fault.text}" for fault in faults
+        ]
         new = updated(existing, consumer, stream) if existing else resolved(consumer, stream)
         known[consumer.name] = listed[consumer.name] = new
-    if told:
-        raise RefusedError(f"{stream.name}: {'; '.join(told)}; no consumer was changed")
+    if sentences:
+        raise RefusedError(f"{stream.name}: {'; '.join(sentences)}; no consumer was changed")
     return listed

@@ -20,15 +20,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Terms:
-    """What of a consumer's configuration decides when it is given what."""
+    """Terms of delivery: the part of a consumer's configuration that decides what it is given, and when."""
 
     ack_policy: str
     waits_ns: tuple[int, ...]
-    """How long after each delivery the next one is due; the last one stands for all that follow."""
+    """Nanoseconds from each delivery to the next; the last value stands for all that follow."""
     max_deliver: int
-    """How often a message is delivered; not above 0: any number."""
+    """Most deliveries of a message; not above 0: any number."""
     max_ack_pending: int
-    """How many may wait for their ack before no new one is delivered; not above 0: any number."""
+    """Most messages that wait for their ack before no new one is delivered; not above 0: any number."""
 
 
 def terms_of(config: ConsumerConfig) -> Terms:
@@ -43,16 +43,16 @@ def terms_of(config: ConsumerConfig) -> Terms:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Messages that are delivered, in their order; arrays of one length."""
+    """Deliveries of messages, in their order; arrays of equal length."""
 
     seq: Numbers
     consumer_seq: Numbers
-    """Counts the consumer's deliveries."""
+    """Number of each delivery in the consumer's count."""
     deliveries: Numbers
-    """How often each has been delivered now."""
+    """Number of the message's deliveries, with this one."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of deliveries."""
         return len(self.seq)
 
     def without(self, seqs: Numbers) -> Delivery:
@@ -62,9 +62,9 @@ class Delivery:
 
 
 def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
-    """Let go of what is due and has been delivered as often as may be (server: hasMaxDeliveries).
+    """Give up messages that are due and have been delivered as often as may be (server: hasMaxDeliveries).
 
-    It waits no longer, and stays among the redelivered until somebody settles it.
+    They wait no longer, and stay among the redelivered until somebody settles them.
     """
     if terms.max_deliver <= 0:
         return state
@@ -76,14 +76,14 @@ def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
 
 
 def due(state: ConsumerState, terms: Terms, now_ns: int) -> Numbers:
-    """The sequences that are to be delivered again, the longest due first."""
+    """Stream sequences to deliver again at `now_ns`, the longest due first."""
     at = _due_at(state, terms)
     late = np.flatnonzero(at <= now_ns)
     return state.pending["seq"].to_numpy()[late[np.argsort(at[late], kind="stable")]]
 
 
 def room(state: ConsumerState, terms: Terms, wanted: int) -> int:
-    """How many of so many wanted messages may be delivered for the first time (server: max_ack_pending)."""
+    """Limit a number of wanted messages to those that may be delivered for the first time (server: max_ack_pending)."""
     if terms.max_ack_pending <= 0 or terms.ack_policy == "none":
         return wanted
     return max(min(wanted, terms.max_ack_pending - state.num_ack_pending), 0)
@@ -95,24 +95,24 @@ def deliver(
     """Deliver messages in this order.
 
     Args:
-        state: before.
-        terms: without acks what is delivered is settled at once.
-        seqs: first some that wait, then others above the last delivery, ascending.
-        now_ns: their waits begin then.
+        state: the state before.
+        terms: without acks a delivered message is settled at once.
+        seqs: first messages that wait, then new ones above the last delivery, ascending.
+        now_ns: the begin of their waits.
     """
     if not len(seqs):
         return state, Delivery(seqs, seqs, seqs)
     before = state.delivered
-    own = before.consumer_seq + 1 + np.arange(len(seqs))
+    consumer_seqs = before.consumer_seq + 1 + np.arange(len(seqs))
     is_new = seqs > before.stream_seq
     times = _redeliveries_of(state, seqs) + np.where(is_new, 1, 2)
-    last = Position(int(own[-1]), max(int(seqs.max()), before.stream_seq))
-    delivery = Delivery(seqs, own, times)
+    last = Position(int(consumer_seqs[-1]), max(int(seqs.max()), before.stream_seq))
+    delivery = Delivery(seqs, consumer_seqs, times)
     state = replace(state, lasts=_above(state.lasts, last.stream_seq))
     if terms.ack_policy == "none":
         return replace(state, delivered=last, ack_floor=last), delivery
     waiting = _timed(state.pending, np.isin(state.pending["seq"].to_numpy(), seqs), now_ns)
-    new = [seqs[is_new], own[is_new], np.full(int(is_new.sum()), now_ns)]
+    new = [seqs[is_new], consumer_seqs[is_new], np.full(int(is_new.sum()), now_ns)]
     after = replace(
         state,
         delivered=last,
@@ -128,42 +128,42 @@ def settle(
     """Take acks, or terms, which settle the same (server: processAckMsg).
 
     Args:
-        state: before.
+        state: the state before.
         terms: with `ack_policy: all` an ack stands for all before it.
-        seqs: the messages.
-        consumer_seqs: of the deliveries that are acknowledged; None: of the first ones.
+        seqs: the stream sequences of the messages.
+        consumer_seqs: the consumer sequences of the acknowledged deliveries; None: of the first ones.
     """
     if terms.ack_policy == "explicit":
         after = forget(state, seqs)
     elif terms.ack_policy == "none":
         after = state
     else:
-        own = _own(state, seqs) if consumer_seqs is None else consumer_seqs
-        after = _settled_up_to(state, floor_of_all(state.ack_floor, _acks(state, seqs, own)))
+        acked = _first_consumer_seqs(state, seqs) if consumer_seqs is None else consumer_seqs
+        after = _settled_up_to(state, floor_of_all(state.ack_floor, _acks(state, seqs, acked)))
         after = forget(after, seqs[~np.isin(seqs, state.pending["seq"].to_numpy())])
     return after, _answered(state, seqs, _waiting(state), _waiting(after))
 
 
 def forget(state: ConsumerState, seqs: Numbers) -> ConsumerState:
-    """Wait no longer for these messages: they are settled, or are not in the stream any more."""
-    gone = np.isin(state.redelivered["seq"].to_numpy(), seqs)
+    """Drop messages from what waits: they are settled, or not in the stream any more."""
+    dropped = np.isin(state.redelivered["seq"].to_numpy(), seqs)
     after = _without(state, np.isin(state.pending["seq"].to_numpy(), seqs))
-    if not gone.any():
+    if not dropped.any():
         return after
-    return replace(after, redelivered=state.redelivered.filter(pa.array(~gone)))
+    return replace(after, redelivered=state.redelivered.filter(pa.array(~dropped)))
 
 
 def put_off(
     state: ConsumerState, terms: Terms, seqs: Numbers, due_ns: int
 ) -> tuple[ConsumerState, Answered]:
-    """Take naks: those that wait are due at an instant, whatever their wait is."""
+    """Take naks: those of the messages that wait are due at `due_ns`, whatever their wait is."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     began = np.maximum(due_ns - _waits(state, terms), 1)
     return _timed_and_answered(state, seqs, named, began)
 
 
 def start_over(state: ConsumerState, seqs: Numbers, now_ns: int) -> tuple[ConsumerState, Answered]:
-    """Take word that somebody is still at work: the waits of those messages begin anew."""
+    """Take reports of progress: the waits of these messages begin anew."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     return _timed_and_answered(state, seqs, named, np.full(len(named), now_ns))
 
@@ -177,7 +177,7 @@ def _timed_and_answered(
 
 
 def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbers) -> Answered:
-    """How many of some messages waited before and do not after."""
+    """Count messages by the effect of an answer, from the sequences that waited before and after it."""
     seqs = np.unique(seqs)
     strange = (seqs > state.delivered.stream_seq) | (seqs < 1)
     waited, waits = np.isin(seqs, before), np.isin(seqs, after)
@@ -190,24 +190,24 @@ def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbe
 
 
 def _waiting(state: ConsumerState) -> Numbers:
-    """What waits for its ack, and what was given up."""
+    """Sequences of the messages that wait for their ack, and of those given up."""
     return np.append(state.pending["seq"].to_numpy(), state.redelivered["seq"].to_numpy())
 
 
-def _without(state: ConsumerState, gone: Mask) -> ConsumerState:
-    """Without some of what waits, the floor right below the lowest that is left (server: moveAckFloor)."""
-    if not gone.any():
+def _without(state: ConsumerState, dropped: Mask) -> ConsumerState:
+    """Drop some pending messages, and move the floor right below the lowest that remains (server: moveAckFloor)."""
+    if not dropped.any():
         return state
-    left = state.pending.filter(pa.array(~gone)).combine_chunks()
-    if not left.num_rows:
-        return replace(state, pending=left, ack_floor=state.delivered)
-    lowest, floor = left.slice(0, 1).to_pylist()[0], state.ack_floor
+    remaining = state.pending.filter(pa.array(~dropped)).combine_chunks()
+    if not remaining.num_rows:
+        return replace(state, pending=remaining, ack_floor=state.delivered)
+    lowest, floor = remaining.slice(0, 1).to_pylist()[0], state.ack_floor
     if state.pending["seq"][0].as_py() < lowest["seq"]:
         floor = Position(
             max(lowest["consumer_seq"] - 1, floor.consumer_seq),
             max(lowest["seq"] - 1, floor.stream_seq),
         )
-    return replace(state, pending=left, ack_floor=floor)
+    return replace(state, pending=remaining, ack_floor=floor)
 
 
 def _settled_up_to(state: ConsumerState, floor: Position) -> ConsumerState:
@@ -226,14 +226,16 @@ def _above(table: pa.Table, seq: int) -> pa.Table:
 
 def _acks(state: ConsumerState, seqs: Numbers, consumer_seqs: Numbers) -> Lines:
     known = (seqs <= state.delivered.stream_seq) & (consumer_seqs > 0)
-    seqs, own = seqs[known], consumer_seqs[known]
-    return Lines(np.zeros(len(seqs), np.int8), np.ones_like(seqs), seqs, own, np.zeros_like(seqs))
+    seqs, consumer_seqs = seqs[known], consumer_seqs[known]
+    return Lines(
+        np.zeros(len(seqs), np.int8), np.ones_like(seqs), seqs, consumer_seqs, np.zeros_like(seqs)
+    )
 
 
-def _own(state: ConsumerState, seqs: Numbers) -> Numbers:
-    """The consumer sequences of the first deliveries of what waits; 0 for anything else."""
-    known, own = state.pending["seq"].to_numpy(), state.pending["consumer_seq"].to_numpy()
-    return _looked_up(known, own, seqs)
+def _first_consumer_seqs(state: ConsumerState, seqs: Numbers) -> Numbers:
+    """The consumer sequences of the first deliveries of pending messages; 0 for any other."""
+    known, consumer_seqs = state.pending["seq"].to_numpy(), state.pending["consumer_seq"].to_numpy()
+    return _looked_up(known, consumer_seqs, seqs)
 
 
 def _due_at(state: ConsumerState, terms: Terms) -> Numbers:
@@ -241,7 +243,7 @@ def _due_at(state: ConsumerState, terms: Terms) -> Numbers:
 
 
 def _waits(state: ConsumerState, terms: Terms) -> Numbers:
-    """How long after its last delivery each pending message is due."""
+    """Nanoseconds from the last delivery of each pending message until it is due."""
     waits = np.array(terms.waits_ns, np.int64)
     return waits[np.minimum(_redeliveries(state), len(waits) - 1)]
 
@@ -251,13 +253,13 @@ def _redeliveries(state: ConsumerState) -> Numbers:
 
 
 def _redeliveries_of(state: ConsumerState, seqs: Numbers) -> Numbers:
-    """How often each of some messages was delivered after the first time."""
+    """Number of deliveries of each message after the first."""
     known, counts = state.redelivered["seq"].to_numpy(), state.redelivered["count"].to_numpy()
     return _looked_up(known, counts, seqs)
 
 
 def _looked_up(known: Numbers, values: Numbers, seqs: Numbers) -> Numbers:
-    """The values of some sequences by ascending known ones; 0 where there is none."""
+    """Look up sequences among ascending known ones: their values, 0 where there is none."""
     if not len(known):
         return np.zeros(len(seqs), np.int64)
     at = np.minimum(np.searchsorted(known, seqs), len(known) - 1)
@@ -265,7 +267,7 @@ def _looked_up(known: Numbers, values: Numbers, seqs: Numbers) -> Numbers:
 
 
 def _counted(state: ConsumerState, seqs: Numbers, counts: Numbers) -> pa.Table:
-    """The redelivered with these counts in place of theirs, shape `REDELIVERED`."""
+    """The redelivered messages with new counts for `seqs`, shape `REDELIVERED`."""
     if not len(seqs):
         return state.redelivered
     known, old = state.redelivered["seq"].to_numpy(), state.redelivered["count"].to_numpy()
@@ -276,7 +278,7 @@ def _counted(state: ConsumerState, seqs: Numbers, counts: Numbers) -> pa.Table:
 
 
 def _timed(pending: pa.Table, named: Mask, began: Numbers | int) -> pa.Table:
-    """The pending with another begin of their waits where they are named."""
+    """The pending messages, shape `PENDING`, with another begin of the wait where `named` is true."""
     times = np.where(named, began, pending["ts_ns"].to_numpy())
     columns = [pending["seq"], pending["consumer_seq"], pa.chunked_array([pa.array(times)])]
     return pa.table(columns, schema=PENDING)

@@ -1,4 +1,4 @@
-"""When a consumer that nobody uses is over: ephemeral ones, and others that have an `inactive_threshold`."""
+"""Expiry of consumers that nobody uses: ephemeral ones, and others that have an `inactive_threshold`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from retention.consumers.state import ConsumerState
 
 
 def threshold_of(config: Mapping[str, Any]) -> int:
-    """After how long without use a consumer goes, nanoseconds; 0: never.
+    """Nanoseconds without use after which a consumer expires; 0: never.
 
     Args:
-        config: with the server's JSON names and values.
+        config: the consumer's configuration, with the server's JSON names and values.
     """
-    said: int = config.get("inactive_threshold", 0)
-    return said or (0 if config.get("durable_name") else DEFAULT_INACTIVE_THRESHOLD_NS)
+    configured: int = config.get("inactive_threshold", 0)
+    return configured or (0 if config.get("durable_name") else DEFAULT_INACTIVE_THRESHOLD_NS)
 
 
 def is_over(config: Mapping[str, Any], state: ConsumerState, as_of_ns: int) -> bool:
-    """Whether nobody has used a consumer for too long (server: deleteNotActive); where nobody knows, it is not."""
+    """Whether a consumer was unused for too long (server: deleteNotActive); false where its last use is not known."""
     threshold, last_ns = threshold_of(config), state.last_active_ns
     return threshold > 0 and last_ns is not None and as_of_ns - last_ns >= threshold
 
 
 def in_use(config: Mapping[str, Any], state: ConsumerState, now_ns: int) -> ConsumerState:
-    """The state of a consumer of which somebody has heard just now; of one that never goes, the same."""
+    """The state with `now_ns` as the consumer's last use; unchanged for a consumer that never expires."""
     if not threshold_of(config):
         return state
     return replace(state, last_active_ns=max(now_ns, state.last_active_ns or 0))

@@ -1,4 +1,4 @@
-"""What waits for its ack once a log is folded in, and what of it was delivered again."""
+"""Messages that wait for their ack once a log is folded in, and their redeliveries."""
 
 from __future__ import annotations
 
@@ -14,65 +14,69 @@ from retention.consumers.ack_gaps import Gaps, Mask, Numbers
 from retention.consumers.state import OPEN, PENDING, REDELIVERED, ConsumerState
 
 Settled: TypeAlias = Callable[[Numbers], Mask]
-"""Which of some stream sequences are settled."""
+"""From stream sequences to the mask of those that are settled."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits for its ack, ascending by stream sequence."""
+    """Messages that wait for their ack, ascending by stream sequence; arrays of equal length."""
 
     seq: Numbers
     consumer_seq: Numbers
     ts_ns: Numbers
     is_guess: Mask
-    """Where nobody saw the first delivery, so that `consumer_seq` is the likeliest."""
+    """Mask of the messages whose first delivery nobody saw, so that `consumer_seq` is the likeliest."""
 
     def table(self) -> pa.Table:
-        """It in shape `PENDING`."""
+        """The messages in shape `PENDING`."""
         return pa.table([self.seq, self.consumer_seq, self.ts_ns], schema=PENDING)
 
 
-def waiting_after(state: ConsumerState, told: Lines, gaps: Gaps, settled: Settled) -> Waiting:
-    """What waits after some lines.
+def waiting_after(
+    state: ConsumerState, delivery_lines: Lines, gaps: Gaps, settled: Settled
+) -> Waiting:
+    """Compute the messages that wait after some lines.
 
-    It is what waited before, with what the lines say was delivered, without what is settled. To that comes every
-    sequence of the gaps: one of them may have been delivered there, so that all are held.
+    They are those that waited before and those that the lines report as delivered, without the settled ones; and every
+    sequence of the gaps: any of them may have been delivered there, so that all are kept.
 
     Args:
-        state: before the lines.
-        told: the lines that tell of deliveries.
-        gaps: where the first deliveries that nobody saw lie, now.
-        settled: by the lines.
+        state: the state before the lines.
+        delivery_lines: the lines that report deliveries.
+        gaps: the gaps in which the first deliveries that nobody saw lie, after the lines.
+        settled: the messages that the lines settle.
     """
-    seq, own, ts_ns = (state.pending[name].to_numpy() for name in PENDING.names)
+    seq, consumer_seq, ts_ns = (state.pending[name].to_numpy() for name in PENDING.names)
     was_known = ts_ns > 0
-    new = told.seq > state.delivered.stream_seq
-    fresh = told.take((new | np.isin(told.seq, seq)) & ~settled(told.seq))
+    new = delivery_lines.seq > state.delivered.stream_seq
+    fresh = delivery_lines.take(
+        (new | np.isin(delivery_lines.seq, seq)) & ~settled(delivery_lines.seq)
+    )
     stays = was_known & ~settled(seq)
-    # What was kept of a delivery that nobody had seen is a guess; a line that tells of it knows better.
-    own = np.where(np.isin(seq, fresh.seq[fresh.deliveries == 1]), OPEN, own)
+    # The consumer sequence of a delivery that nobody had seen is a guess; a line that reports it knows better.
+    consumer_seq = np.where(np.isin(seq, fresh.seq[fresh.deliveries == 1]), OPEN, consumer_seq)
     seqs = np.concatenate([seq[stays], fresh.seq])
     order = np.argsort(seqs, kind="stable")
     starts = np.flatnonzero(np.diff(seqs[order], prepend=-1))
     known = seqs[order[starts]]
-    owns = np.concatenate([own[stays], fresh.consumer_seq])[order]
+    consumer_seqs = np.concatenate([consumer_seq[stays], fresh.consumer_seq])[order]
     times = np.concatenate([ts_ns[stays], np.maximum(fresh.ts_ns, 1)])[order]
-    held = _held(seq[~was_known], state.delivered.stream_seq, told, gaps)
+    held = _held(seq[~was_known], state.delivered.stream_seq, delivery_lines, gaps)
     held = held[~settled(held) & ~np.isin(held, known)]
     return _together(
         np.concatenate([known, held]),
-        np.concatenate([_of_groups(np.minimum, owns, starts), np.zeros_like(held)]),
+        np.concatenate([_of_groups(np.minimum, consumer_seqs, starts), np.zeros_like(held)]),
         np.concatenate([_of_groups(np.maximum, times, starts), np.zeros_like(held)]),
         gaps,
     )
 
 
 def redelivered_after(
-    state: ConsumerState, told: Lines, waiting: Waiting, settled: Settled
+    state: ConsumerState, delivery_lines: Lines, waiting: Waiting, settled: Settled
 ) -> pa.Table:
-    """What was delivered more than once and is not settled after some lines, shape `REDELIVERED`."""
+    """Messages delivered more than once and not settled after some lines, shape `REDELIVERED`."""
     seq, count = (state.redelivered[name].to_numpy() for name in REDELIVERED.names)
-    again = told.take(told.deliveries > 1)
+    again = delivery_lines.take(delivery_lines.deliveries > 1)
     again = again.take(np.isin(again.seq, waiting.seq) | np.isin(again.seq, seq))
     seqs = np.concatenate([seq, again.seq])
     counts = np.concatenate([count, again.deliveries - 1])
@@ -82,10 +86,10 @@ def redelivered_after(
     return pa.table([seqs[order], counts[order]], schema=REDELIVERED)
 
 
-def _held(guesses: Numbers, delivered: int, told: Lines, gaps: Gaps) -> Numbers:
-    """The guesses that still lie in gaps, and what of the gaps is new since; not what the lines speak of."""
+def _held(guesses: Numbers, delivered: int, delivery_lines: Lines, gaps: Gaps) -> Numbers:
+    """The guesses that still lie in gaps, and the sequences of the gaps that are new; none that the lines report."""
     more = gaps.seqs_above(delivered)
-    return np.concatenate([guesses[gaps.hold(guesses)], more[~np.isin(more, told.seq)]])
+    return np.concatenate([guesses[gaps.hold(guesses)], more[~np.isin(more, delivery_lines.seq)]])
 
 
 def _together(seq: Numbers, consumer_seq: Numbers, ts_ns: Numbers, gaps: Gaps) -> Waiting:

@@ -22,8 +22,8 @@ SAMPLED = pa.schema(
         ("ts_ns", pa.int64()),
     ]
 )
-"""One acknowledgement a row, with the server's names: `ack_time` is how many nanoseconds after the last delivery it
-came, `deliveries` how many there had been, `ts_ns` when it came, nanoseconds since the epoch."""
+"""One acknowledgement a row, with the server's names: `ack_time` is the number of nanoseconds from the last
+delivery to it, `deliveries` the number of deliveries by then, `ts_ns` its time in nanoseconds since the epoch."""
 
 _TYPE = "io.nats.jetstream.metric.v1.consumer_ack"
 _SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
@@ -31,12 +31,12 @@ _Numbers = npt.NDArray[np.int64]
 
 
 def share_of(sample_freq: str) -> int:
-    """How many acknowledgements of a hundred are reported, from text such as `50%`."""
+    """Parse the number of acknowledgements of a hundred that are reported, from text such as `50%`."""
     return int(sample_freq.removesuffix("%") or 0)
 
 
 def is_sampled(consumer_seqs: _Numbers, share: int) -> npt.NDArray[np.bool_]:
-    """Which deliveries belong to a share of all; each by its number alone, so that asked again the same are."""
+    """Mask of the deliveries in a sample of `share` percent, by the delivery's number alone: always the same sample."""
     mixed = consumer_seqs.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -50,27 +50,27 @@ def sampled_acks(
     now_ns: int,
     names: tuple[str, str],
 ) -> pa.Table:
-    """What is reported of acknowledgements of single messages (server: sampleAck), shape `SAMPLED`.
+    """The sampled ones among acknowledgements of single messages (server: sampleAck), shape `SAMPLED`.
 
     Args:
-        state: before them; only what waits there is reported.
-        acks: the messages, and the consumer's count of the deliveries that are meant; None: of the first ones.
-        share: how many of a hundred.
-        now_ns: when they came.
-        names: of the stream and of the consumer.
+        state: the state before them; only messages that wait there are reported.
+        acks: stream sequences, and the consumer sequences of the acknowledged deliveries; None: of the first ones.
+        share: the number of acknowledgements of a hundred that are reported.
+        now_ns: the time of the acknowledgements.
+        names: the stream's and the consumer's.
     """
     if not share:
         return SAMPLED.empty_table()
-    seqs, own = acks
+    seqs, consumer_seqs = acks
     rows = state.pending.filter(pa.array(np.isin(state.pending["seq"].to_numpy(), seqs)))
     rows = rows.filter(pa.array(is_sampled(rows["consumer_seq"].to_numpy(), share)))
     known, counts = (state.redelivered[name].to_numpy() for name in ("seq", "count"))
     waiting = rows["seq"].to_numpy()
     again = np.append(counts, 0)[np.where(np.isin(waiting, known), known.searchsorted(waiting), -1)]
     meant = rows["consumer_seq"].to_numpy()
-    if own is not None:
+    if consumer_seqs is not None:
         order = np.argsort(seqs, kind="stable")
-        meant = own[order][np.searchsorted(seqs[order], waiting)]
+        meant = consumer_seqs[order][np.searchsorted(seqs[order], waiting)]
     stream, consumer = (np.full(len(waiting), name, object) for name in names)
     columns = [
         stream,
@@ -88,7 +88,7 @@ def sampled_acks(
 def advisories(sampled: pa.Table) -> list[str]:
     """Rows of shape `SAMPLED` as lines that a stream takes, each the message that a server would publish.
 
-    An `id` names the delivery, so that the same one has the same wherever it is told.
+    The `id` names the delivery, so that a delivery has the same `id` wherever it is reported.
     """
     return [_advisory(**row) for row in sampled.to_pylist()]
 

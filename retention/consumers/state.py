@@ -1,4 +1,4 @@
-"""How far a consumer has come: what was delivered, what is settled, and what still waits for its ack."""
+"""A consumer's progress: the messages delivered, settled, and still waiting for their ack."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 from retention.errors import DamagedError
 
 PENDING = pa.schema([("seq", pa.int64()), ("consumer_seq", pa.int64()), ("ts_ns", pa.int64())])
-"""Delivered and not settled, one row per message: its stream sequence, the consumer sequence of its first delivery, the
-nanoseconds since the epoch of its last. 0 nanoseconds: nobody saw it delivered, but it may have been (`UNSEEN`)."""
+"""Messages delivered and not settled, one row each: stream sequence, consumer sequence of the first delivery, time of
+the last in nanoseconds since the epoch; 0: nobody saw a delivery, but there may have been one (`UNSEEN`)."""
 REDELIVERED = pa.schema([("seq", pa.int64()), ("count", pa.int64())])
-"""Delivered more than once and not settled: the stream sequence and how many deliveries came after the first."""
+"""Messages delivered more than once and not settled: stream sequence, number of deliveries after the first."""
 UNSEEN = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("after", pa.int64()), ("before", pa.int64())]
 )
-"""Deliveries that nobody saw, one row per run of consumer sequences `first` to `last`. What they delivered for the
-first time lies above the stream sequence `after` and below `before` (`OPEN`: nobody knows)."""
+"""Deliveries that nobody saw, one row per run of consumer sequences `first` to `last`. The messages that they delivered
+for the first time lie above the stream sequence `after` and below `before` (`OPEN`: nobody knows)."""
 OPEN = 2**63 - 1
 LASTS = pa.schema([("seq", pa.int64())])
 """Messages that were the last of their subjects when a consumer with `last_per_subject` was created."""
@@ -31,7 +31,7 @@ _DELIVERY = pa.struct([("Sequence", pa.int64()), ("Timestamp", pa.int64())])
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in a consumer's own count of deliveries, and the stream sequence that belongs to it."""
+    """A place in a consumer's count of deliveries, and the stream sequence that belongs to it."""
 
     consumer_seq: int = 0
     stream_seq: int = 0
@@ -44,7 +44,7 @@ class ConsumerState:
     delivered: Position = Position()
     """The last delivery."""
     ack_floor: Position = Position()
-    """All at or below are settled."""
+    """Everything at or below is settled."""
     pending: pa.Table = field(default_factory=PENDING.empty_table)
     """Shape `PENDING`, ascending by `seq`."""
     redelivered: pa.Table = field(default_factory=REDELIVERED.empty_table)
@@ -52,28 +52,28 @@ class ConsumerState:
     unseen: pa.Table = field(default_factory=UNSEEN.empty_table)
     """Shape `UNSEEN`, ascending by `first`; no part of the server's stored form, and empty in what came from there."""
     lasts: pa.Table = field(default_factory=LASTS.empty_table)
-    """Shape `LASTS`, ascending: what of all up to `until` is still to come; no part of the server's stored form."""
+    """Shape `LASTS`, ascending: the messages up to `until` that are to come; no part of the server's stored form."""
     until: int = 0
     """New messages come in their order above this stream sequence; up to it there are `lasts`."""
     last_active_ns: int | None = None
-    """The last time that this consumer was heard of, nanoseconds since the epoch; None where nobody knows."""
+    """Time of the consumer's last use, nanoseconds since the epoch; None where nobody knows."""
 
     @property
     def num_ack_pending(self) -> int:
-        """How many deliveries wait for their ack, as the server's `info` shows it."""
+        """Number of deliveries that wait for their ack, as the server's `info` shows it."""
         return int(self.pending.num_rows)
 
     def num_redelivered(self, max_deliver: int = -1) -> int:
-        """How many messages were redelivered, as the server's `info` shows it: none where `max_deliver` is 1."""
+        """Number of redelivered messages, as the server's `info` shows it: none where `max_deliver` is 1."""
         return 0 if max_deliver == 1 else int(self.redelivered.num_rows)
 
     @property
     def lasts_to_come(self) -> int:
-        """How many of `lasts` have not been delivered."""
+        """Number of `lasts` that have not been delivered."""
         return int((self.lasts["seq"].to_numpy() > self.delivered.stream_seq).sum())
 
     def as_json(self) -> dict[str, Any]:
-        """The state as the server stores it in a backup; what is empty is left out."""
+        """The state as the server stores it in a backup, without empty tables."""
         pending = self.pending.rename_columns(["seq", "Sequence", "Timestamp"])
         deliveries = dict(
             zip(_names(self.pending), pending.drop_columns("seq").to_pylist(), strict=True)
@@ -90,18 +90,18 @@ class ConsumerState:
 
 
 def new_state(start_seq: int) -> ConsumerState:
-    """The state of a consumer that begins at `start_seq`: it needs nothing before (jetstream consumer start)."""
+    """The state of a consumer that begins at `start_seq`: it needs no message before (jetstream consumer start)."""
     start = Position(0, start_seq - 1)
     return ConsumerState(delivered=start, ack_floor=start)
 
 
 def with_lasts(state: ConsumerState, lasts: Sequence[int], until: int) -> ConsumerState:
-    """A new state by which of all messages up to `until` these alone are delivered (server: lastSeqSkipList)."""
+    """A new consumer's state that delivers only `lasts` of all messages up to `until` (server: lastSeqSkipList)."""
     return replace(state, lasts=pa.table([sorted(lasts)], schema=LASTS), until=until)
 
 
 def up_to(state: ConsumerState, last_seq: int) -> ConsumerState:
-    """The same without anything that speaks of stream sequences above `last_seq`, which were never given out."""
+    """Cut a state off at the stream sequence `last_seq`, above which none was ever given out."""
 
     def not_above(table: pa.Table) -> pa.Table:
         return table.filter(pc.less_equal(table["seq"], last_seq)).combine_chunks()
@@ -125,7 +125,7 @@ def from_json(stored: Mapping[str, Any]) -> ConsumerState:
     """Read the `state` object of a consumer in the server's stored form (that of backups).
 
     Raises:
-        DamagedError: something is missing, or is no number where one belongs.
+        DamagedError: a value is missing, or is no number where one belongs.
     """
     try:
         return ConsumerState(
@@ -143,16 +143,16 @@ def from_json(stored: Mapping[str, Any]) -> ConsumerState:
 
 
 def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[str]:
-    """What no server's consumer could have come to, one sentence each; none of a sound state.
+    """Describe what no server's consumer could have come to, one sentence each; none for a sound state.
 
     Args:
-        state: the state to look at.
+        state: the state to check.
         last_seq: the last sequence that the stream gave out, where it is known.
     """
     seqs, consumer_seqs = state.pending["seq"], state.pending["consumer_seq"]
     repeated, counts = state.redelivered["seq"], state.redelivered["count"]
     low, high = state.ack_floor, state.delivered
-    found = [
+    faults = [
         _too_high("ack floor", low, "last delivery", high),
         _negative("ack floor", low),
         _beyond_stream(high, last_seq),
@@ -176,28 +176,28 @@ def contradictions(state: ConsumerState, last_seq: int | None = None) -> list[st
         _unordered("pending", seqs),
         _unordered("redelivered", repeated),
     ]
-    return [sentence for sentence in found if sentence]
+    return [fault for fault in faults if fault]
 
 
 def _too_high(lower_name: str, lower: Position, upper_name: str, upper: Position) -> str:
     if lower.stream_seq <= upper.stream_seq and lower.consumer_seq <= upper.consumer_seq:
         return ""
-    return f"the {lower_name} ({_said(lower)}) lies above the {upper_name} ({_said(upper)})"
+    return f"the {lower_name} ({_spell(lower)}) lies above the {upper_name} ({_spell(upper)})"
 
 
 def _negative(name: str, position: Position) -> str:
     is_negative = min(position.stream_seq, position.consumer_seq) < 0
-    return f"the {name} ({_said(position)}) is negative" if is_negative else ""
+    return f"the {name} ({_spell(position)}) is negative" if is_negative else ""
 
 
 def _beyond_stream(delivered: Position, last_seq: int | None) -> str:
     if last_seq is None or delivered.stream_seq <= last_seq:
         return ""
-    return f"the last delivery ({_said(delivered)}) lies above the last sequence of the stream, {last_seq}"
+    return f"the last delivery ({_spell(delivered)}) lies above the last sequence of the stream, {last_seq}"
 
 
 def _odd(what: str, values: pa.ChunkedArray, compare: Callable[..., Any], bound: int) -> str:
-    """How many values compare so with the bound, and the first of them."""
+    """Name the values for which `compare` with the bound holds: their number and the first; empty if there are none."""
     odd = values.filter(compare(values, bound))
     return f"{len(odd)} {what} ({bound}), such as {odd[0]}" if len(odd) else ""
 
@@ -207,7 +207,7 @@ def _unordered(name: str, seqs: pa.ChunkedArray) -> str:
     return "" if (steps > 0).all() else f"the sequences of {name} do not ascend"
 
 
-def _said(position: Position) -> str:
+def _spell(position: Position) -> str:
     return f"stream sequence {position.stream_seq}, consumer sequence {position.consumer_seq}"
 
 

@@ -27,14 +27,14 @@ _PACKED = pa.schema(
     ]
 )
 _LEVEL = 3
-"""Levels below it miss that a step repeats."""
+"""Lowest level of zstd that sees that a step repeats."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=_LEVEL))
 
 
 def packed(state: ConsumerState) -> bytes:
     """The state as an Arrow stream; equal states have equal bytes.
 
-    Sequences that follow each other and times that are the same are one step over and over: next to nothing.
+    Sequences that follow each other and equal times are one step over and over, which compresses to almost nothing.
     """
     columns = [
         pa.array([vars(state.delivered)], _POSITION),
@@ -75,7 +75,7 @@ def unpacked(content: bytes) -> ConsumerState:
 
 
 def _as_steps(table: pa.Table, shape: pa.Schema) -> pa.Array:
-    """The rows of a table as a list array with one element, each number as what it is more than the one before."""
+    """Turn a table into a list array of one element, numbers as steps from the one before: 5, 6, 9 is 5, 1, 3."""
     columns = [pa.array(np.diff(table[name].to_numpy(), prepend=0)) for name in shape.names]
     rows = pa.StructArray.from_arrays(columns, fields=list(shape))
     offsets = pa.array(np.array([0, len(rows)], dtype=np.int32))

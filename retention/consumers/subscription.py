@@ -1,4 +1,4 @@
-"""Subscribing to a consumer: which stream it is on, and what a client must not ask of it (ADR-15)."""
+"""Subscriptions to a consumer: the stream they are for, and requests that a client must not make (ADR-15)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a client asks for; the empty text stands for what it does not say."""
+    """A client's request to subscribe; empty text where it does not say."""
 
     subject: str = ""
     stream: str = ""
     consumer: str = ""
-    """The name of a consumer that is there already."""
+    """The name of an existing consumer."""
     queue: str = ""
     """The group whose members share what is pushed."""
     pull: bool = False
@@ -31,13 +31,13 @@ class Subscription:
 
 
 def stream_of(wanted: Subscription, streams: Collection[StreamConfig]) -> StreamConfig:
-    """The stream that a subscription is for: by its name, or by the subject alone (server: STREAM.NAMES).
+    """Find the stream that a subscription is for: by its name, or by the subject alone (server: STREAM.NAMES).
 
     Raises:
-        UsageError: none is named so, none takes the subject, or several do.
+        UsageError: no stream is named so, none takes the subject, or several do.
     """
     if wanted.stream:
-        found = [stream for stream in streams if stream.name == wanted.stream]
+        matches = [stream for stream in streams if stream.name == wanted.stream]
         what = f"stream {wanted.stream} is not there; name one that is"
     elif not is_valid_filter(wanted.subject):
         what = (
@@ -47,22 +47,22 @@ def stream_of(wanted: Subscription, streams: Collection[StreamConfig]) -> Stream
             f"a subscription names no stream by which to find its consumer, and {what}; name one"
         )
     else:
-        found = [one for one in streams if _takes(one, wanted.subject)]
+        matches = [stream for stream in streams if _takes(stream, wanted.subject)]
         what = (
             f"no stream takes {wanted.subject!r}; subscribe to a subject of one, or name the stream"
         )
-    if not found:
+    if not matches:
         raise UsageError(what)
-    if len(found) > 1:
-        names = ", ".join(stream.name for stream in found)
+    if len(matches) > 1:
+        names = ", ".join(stream.name for stream in matches)
         raise UsageError(
             f"{wanted.subject!r} is taken by several streams: {names}; name one of them"
         )
-    return found[0]
+    return matches[0]
 
 
 def _takes(stream: StreamConfig, subject: str) -> bool:
-    return any(overlap(subject, own) for own in stream.subjects)
+    return any(overlap(subject, pattern) for pattern in stream.subjects)
 
 
 def subscription_refusals(
@@ -70,14 +70,14 @@ def subscription_refusals(
     stream: StreamConfig,
     existing: ConsumerConfig | None = None,
 ) -> Iterator[Refusal]:
-    """Why a client must not subscribe, each key being one of `Subscription`.
+    """Yield the reasons why a client must not subscribe, each key being one of `Subscription`.
 
     Args:
         wanted: the subscription.
-        stream: the one that it is for, of `stream_of`.
+        stream: the stream that it is for, from `stream_of`.
         existing: the consumer of that name, if there is one.
     """
-    yield from _asked(wanted)
+    yield from _request(wanted)
     if existing is None:
         if wanted.consumer and not wanted.pull:
             text = f"{wanted.consumer} is not on stream {stream.name}; name one that is, or none"
@@ -89,7 +89,7 @@ def subscription_refusals(
     yield from _unapplied(wanted, resolved(existing, stream), stream)
 
 
-def _asked(wanted: Subscription) -> Iterator[Refusal]:
+def _request(wanted: Subscription) -> Iterator[Refusal]:
     config = wanted.config
     if config is None:
         return
@@ -139,11 +139,11 @@ def _group(wanted: Subscription, existing: ConsumerConfig) -> Iterator[Refusal]:
 def _unapplied(
     wanted: Subscription, existing: ConsumerConfig, stream: StreamConfig
 ) -> Iterator[Refusal]:
-    """What the client says of a consumer that is otherwise; only where it pushes to may change."""
+    """Refuse a configuration that differs from the existing consumer; only the subject it pushes to may change."""
     if wanted.config is None:
         return
-    asked = resolved(wanted.config, stream)
+    requested = resolved(wanted.config, stream)
     for key in sorted(wanted.config.model_fields_set - {"deliver_subject"}):
-        if getattr(asked, key) != getattr(existing, key):
+        if getattr(requested, key) != getattr(existing, key):
             text = f"{key} of {existing.name} is another, and subscribing changes nothing; leave it out"
             yield refusal("config", text, None)
