@@ -1,1 +1,1 @@
-"""Who still needs what of a stream: its consumers reconciled, edited, and moved on by logs of acks."""
+"""Interest in a stream's messages: its consumers reconciled, edited, and moved on by logs of acks."""

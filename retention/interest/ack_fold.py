@@ -1,4 +1,4 @@
-"""Folding logs of acks into the consumers of a stream: each line once, in pieces of bounded memory."""
+"""Fold of ack logs into the consumers of a stream: each line once, in pieces of bounded memory."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ PIECE_ROWS = 2_000_000
 
 @dataclass(frozen=True)
 class FoldedLog:
-    """What a log came to."""
+    """Result of folding one log, in lines."""
 
     stream: str
     log: str
     rows: int
     """Lines of the log."""
     before: int
-    """Lines that every consumer had folded in before; the numbers below are of the others."""
+    """Lines that every consumer had folded in before; the counts below are of the others."""
     consumers: Mapping[str, Report]
-    """Of every consumer that they speak of."""
+    """Report of every consumer that the lines name."""
     malformed: Sequence[Malformed]
     unknown_consumers: Mapping[str, int]
-    """Consumer → lines that speak of it; the stream has no such consumer."""
+    """Name → number of lines; the stream has no such consumer."""
     other_streams: Mapping[str, int]
 
 
 def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) -> list[FoldedLog]:
     """Fold logs of acks, one after the other, into the consumers of a stream.
 
-    Those that its configuration lists are created first. Each consumer's record says up to where a log is folded in:
+    The consumers that its configuration lists are created first. Each record keeps up to where a log is folded in:
     a log that has grown is folded from there on, the same log again changes nothing, and after a crash the consumers
     that are behind follow.
 
@@ -77,8 +77,8 @@ def _fold(opened: OpenedStream, log: AckLog, engines: Engines) -> FoldedLog:
     folding = _Folding(opened, inventory, log, records)
     for piece in _pieces(opened, log, folding.before, engines):
         folding.take(piece)
-    folding.keep()
-    return folding.outcome()
+    folding.write()
+    return folding.result()
 
 
 @dataclass
@@ -95,7 +95,7 @@ class _Folding:
     reports: dict[str, Report] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin where each consumer is."""
+        """Begin each consumer at the first line that it does not have."""
         self.last_seq = next_seq(self.opened, self.inventory) - 1
         self.states = {record.consumer: record.state for record in self.records}
         self.begins = {record.consumer: rows_folded(record, self.log) for record in self.records}
@@ -114,7 +114,7 @@ class _Folding:
             if begin == self.before:
                 self._count(folded)
 
-    def keep(self) -> None:
+    def write(self) -> None:
         """Write every consumer's record.
 
         Raises:
@@ -129,17 +129,17 @@ class _Folding:
             if self.begins[record.consumer] < self.log.rows:
                 after = replace(
                     record,
-                    state=self._heard_of(record, now_ns),
+                    state=self._state_at_end(record, now_ns),
                     folded={**record.folded, self.log.name: place},
                 )
                 table.update(record.consumer, partial(self._move, record, after))
 
-    def _heard_of(self, record: ConsumerRecord, now_ns: int) -> ConsumerState:
+    def _state_at_end(self, record: ConsumerRecord, now_ns: int) -> ConsumerState:
         state = self.states[record.consumer]
         return in_use(record.config, state, now_ns) if record.consumer in self.reports else state
 
-    def outcome(self) -> FoldedLog:
-        """What it came to."""
+    def result(self) -> FoldedLog:
+        """Report the lines folded, consumer by consumer."""
         return FoldedLog(
             stream=self.opened.name,
             log=self.log.name,
@@ -152,8 +152,8 @@ class _Folding:
         )
 
     def _consumers_at(self, begin: int, acks: pa.Table) -> dict[str, Before]:
-        """Those of whom these lines speak, and who have folded in what comes before `begin`."""
-        spoken_of = set(pc.unique(acks["consumer"]).to_pylist())
+        """The consumers that these lines name and that have folded in exactly the lines before `begin`."""
+        named = set(pc.unique(acks["consumer"]).to_pylist())
         return {
             record.consumer: Before(
                 record.config.get("ack_policy", "none"),
@@ -161,14 +161,14 @@ class _Folding:
                 self._matching_of(record),
             )
             for record in self.records
-            if self.begins[record.consumer] == begin and record.consumer in spoken_of
+            if self.begins[record.consumer] == begin and record.consumer in named
         }
 
     def _matching_of(self, record: ConsumerRecord) -> Numbers | None:
         if record.consumer not in self._matching:
             interest = interest_of(record, self.opened.config.subjects)
-            found = matching_seqs(self.opened, self.inventory, interest)
-            self._matching[record.consumer] = found
+            seqs = matching_seqs(self.opened, self.inventory, interest)
+            self._matching[record.consumer] = seqs
         return self._matching[record.consumer]
 
     def _learn(self, folded: Folded) -> None:
@@ -185,16 +185,16 @@ class _Folding:
             self.others[name] = self.others.get(name, 0) + lines
 
     def _move(
-        self, before: ConsumerRecord, after: ConsumerRecord, found: ConsumerRecord | None
+        self, before: ConsumerRecord, after: ConsumerRecord, current: ConsumerRecord | None
     ) -> ConsumerRecord:
-        if found is not None and _same(found, after):
-            return found
-        if found is None or not _same(found, before) or found.revision != before.revision:
+        if current is not None and _same(current, after):
+            return current
+        if current is None or not _same(current, before) or current.revision != before.revision:
             raise BusyError(
                 f"{self.opened.name}: consumer {before.consumer} was changed while {self.log.name} was folded; what is "
                 "folded into the consumers before it stays, into this one nothing is; run again"
             )
-        return replace(found, state=after.state, folded=after.folded)
+        return replace(current, state=after.state, folded=after.folded)
 
     def _refuse_beyond(self, acks: pa.Table) -> None:
         ours = pc.and_(
@@ -211,36 +211,40 @@ class _Folding:
             )
 
     def _refuse_contradictions(self, name: str, state: ConsumerState) -> None:
-        found = contradictions(state, self.last_seq)
-        if found:
+        faults = contradictions(state, self.last_seq)
+        if faults:
             raise RefusedError(
-                f"{self.opened.name}: with {self.log.name} the state of consumer {name} cannot be: {'; '.join(found)}; "
-                "nothing was changed; import its state from the broker again, or delete that consumer"
+                f"{self.opened.name}: with {self.log.name} the state of consumer {name} cannot be: {'; '.join(faults)}"
+                "; nothing was changed; import its state from the broker again, or delete that consumer"
             )
 
 
-def _same(one: ConsumerRecord, other: ConsumerRecord) -> bool:
-    return (one.state, one.folded, one.deleted) == (other.state, other.folded, other.deleted)
+def _same(first: ConsumerRecord, second: ConsumerRecord) -> bool:
+    return (first.state, first.folded, first.deleted) == (
+        second.state,
+        second.folded,
+        second.deleted,
+    )
 
 
 def _pieces(opened: OpenedStream, log: AckLog, first: int, engines: Engines) -> Iterator[Parsed]:
-    """The lines from `first` on, taken apart by tasks, in order."""
+    """Yield the lines from `first` on, parsed by tasks, in order."""
     slices = log.between(first, log.rows)
     config = opened.config
-    size = sum(one.part.bytes for one in slices)
+    size = sum(log_slice.part.bytes for log_slice in slices)
     engine = engines.pick(config.engine, size, config.local_limit)
     for share in _shares(slices):
-        parsed = engine.map(parse_slice, share, [one.part.bytes for one in share])
-        acks = pa.concat_tables([ACKS.empty_table(), *(one.acks for one in parsed)])
-        yield Parsed(acks, tuple(together(fault for one in parsed for fault in one.malformed)))
+        parsed = engine.map(parse_slice, share, [log_slice.part.bytes for log_slice in share])
+        acks = pa.concat_tables([ACKS.empty_table(), *(piece.acks for piece in parsed)])
+        yield Parsed(acks, tuple(together(fault for piece in parsed for fault in piece.malformed)))
 
 
 def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
     share: list[LogSlice] = []
-    for one in slices:
-        if share and sum(held.rows for held in share) + one.rows > PIECE_ROWS:
+    for log_slice in slices:
+        if share and sum(taken.rows for taken in share) + log_slice.rows > PIECE_ROWS:
             yield share
             share = []
-        share.append(one)
+        share.append(log_slice)
     if share:
         yield share

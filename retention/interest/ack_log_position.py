@@ -1,4 +1,4 @@
-"""Up to where a log of acks is folded into a consumer, and whether it is still the log that it was."""
+"""Position up to which an ack log is folded into a consumer, and the check that it is still the same log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from retention.formats.ack.log import AckLog, tail
 from retention.stores.consumer_table import ConsumerRecord
 
 ROWS, TAIL = "rows", "tail"
-"""Of a place in a log: how many lines come before it, and what tells whether they are still the same."""
+"""Keys of a position in a log: the number of lines before it, and a digest of the last of them."""
 
 
 def place_at_end(log: AckLog) -> dict[str, Any]:
-    """The place behind the last line of a log, as a consumer's record keeps it."""
+    """The position behind the last line of a log, as a consumer's record keeps it."""
     return {ROWS: log.rows, TAIL: tail(log, log.rows)}
 
 
 def rows_folded(record: ConsumerRecord, log: AckLog) -> int:
-    """How many lines of a log are folded into a consumer."""
+    """Number of lines of a log that are folded into a consumer."""
     place = _place(record, log)
     return 0 if place is None else int(place[ROWS])
 
@@ -28,7 +28,7 @@ def refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerRecor
     """Refuse a log that does not begin as it did when it was folded into one of the consumers.
 
     Raises:
-        RefusedError: it is shorter, or the last lines that were folded are others now.
+        RefusedError: the log is shorter, or the last lines that were folded are others now.
     """
     tails: dict[int, str] = {}
     for record in records:
@@ -49,8 +49,8 @@ def refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerRecor
 
 
 def _place(record: ConsumerRecord, log: AckLog) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = record.folded.get(log.name)
-    return found
+    place: Mapping[str, Any] | None = record.folded.get(log.name)
+    return place
 
 
 def _tail_at(log: AckLog, rows: int, known: dict[int, str]) -> str:

@@ -1,4 +1,4 @@
-"""Consumers by which no pass can go: they contradict themselves, their stream, or one another."""
+"""Consistency of consumers: none may contradict itself, its stream, or another consumer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from retention.stores.consumer_table import ConsumerRecord
 
 
 def refuse_unsound(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> None:
-    """Refuse to let go of anything where it cannot be told what consumers need.
+    """Refuse to remove anything where it is not certain what consumers need.
 
     Args:
         opened: the stream.
         records: its consumers.
-        last_seq: the last sequence that it gave out.
+        last_seq: the last sequence that the stream gave out.
 
     Raises:
         RefusedError: naming the first consumer, and what to do.
@@ -30,11 +30,11 @@ def refuse_unsound(opened: OpenedStream, records: Sequence[ConsumerRecord], last
 
 def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> Iterator[str]:
     for record in records:
-        found = contradictions(record.state, last_seq)
-        if found:
+        faults = contradictions(record.state, last_seq)
+        if faults:
             yield (
-                f"the state of consumer {record.consumer} cannot be: {'; '.join(found)}; what it needs cannot be told, "
-                "so nothing was removed; import its state from the broker again, or delete that consumer"
+                f"the state of consumer {record.consumer} cannot be: {'; '.join(faults)}; what it needs cannot be told"
+                ", so nothing was removed; import its state from the broker again, or delete that consumer"
             )
         for wanted in filter(has_look_alike, filters_of(record.config)):
             yield (

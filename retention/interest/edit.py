@@ -1,4 +1,4 @@
-"""Creating, editing and deleting consumers, so that a pass under way that counts on the old ones is refused."""
+"""Edits of consumers: create, change and delete, so that a pass under way that counts on the old ones is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS = 20
 
 
 def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
-    """Change a consumer's record, then have the message table's log count it; the new record.
+    """Change a consumer's record, then count the edit in the message table's log; return the new record.
 
     In that order, and the record says that it is counted only when it is: a release that has read the old record
     finds the counter raised when it commits, or has committed before.
@@ -31,7 +31,7 @@ def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
     Args:
         opened: the stream; its table is created if it does not exist.
         consumer: the consumer's name.
-        change: what becomes of its record; an edit says `counted=False`.
+        change: from the old record to the new one; an edit sets `counted=False`.
 
     Raises:
         BusyError: rivals kept coming first.
@@ -45,10 +45,10 @@ def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
     count_edit(opened, "consumer", consumer)
     reached(Step.CONSUMER_COUNTED)
 
-    def settle(found: ConsumerRecord | None) -> ConsumerRecord:
-        if found is None or found.revision != record.revision:
-            return found or record
-        return replace(found, counted=True)
+    def settle(current: ConsumerRecord | None) -> ConsumerRecord:
+        if current is None or current.revision != record.revision:
+            return current or record
+        return replace(current, counted=True)
 
     return table.update(consumer, settle)
 
@@ -57,8 +57,8 @@ def edit_declared(opened: OpenedStream) -> None:
     """Create or edit the consumers that the stream's configuration lists; the others stay.
 
     Raises:
-        RefusedError: one cannot be created, or cannot become what is listed.
-        DamagedError: as `edit`; or there were consumers, and all their records are gone.
+        RefusedError: a listed consumer cannot be created, or not updated so.
+        DamagedError: as `edit`; or there were consumers, and all their records are lost.
         BusyError: as `edit`.
     """
     if opened.config.consumers:
@@ -68,7 +68,7 @@ def edit_declared(opened: OpenedStream) -> None:
 
 
 def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> None:
-    """Create or edit consumers so that they are as they are listed; the stream is created if it does not exist.
+    """Create or edit consumers so that they match their configurations; the stream is created if it does not exist.
 
     Raises:
         RefusedError, BusyError, DamagedError: as `edit_declared`.
@@ -81,12 +81,12 @@ def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> Non
 
 
 def count_edit(opened: OpenedStream, what: str, name: str) -> None:
-    """Have the message table's log count an edit, so that no pass commits that rests on what was before it.
+    """Count an edit in the message table's log, so that no pass commits that was planned before it.
 
     Args:
         opened: the stream.
         what: the kind of thing that was edited, a word.
-        name: which one.
+        name: the name of the thing.
 
     Raises:
         BusyError: rivals kept coming first.
@@ -112,9 +112,9 @@ def count_edit(opened: OpenedStream, what: str, name: str) -> None:
 
 
 def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
-    """Delete the consumers that nobody has used for too long; they as they were found.
+    """Delete the consumers that nobody has used for too long; return them as they were before.
 
-    None is deleted where `retention` is `limits`: no pass asks them there. Who is used at this moment stays.
+    None is deleted where `retention` is `limits`: no pass needs them there. A consumer that is used meanwhile stays.
 
     Raises:
         BusyError, DamagedError: as `edit`.
@@ -134,10 +134,10 @@ def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
 
 
 def delete_pinned(opened: OpenedStream, pins: Sequence[Pin]) -> None:
-    """Delete consumers that a plan found unused; nothing happens to those that are deleted already.
+    """Delete the consumers that a plan names as unused; those already deleted stay so.
 
     Raises:
-        StalePlanError: one was used or edited since; those before it are deleted.
+        StalePlanError: a consumer was used or edited since; those before it are deleted.
         BusyError, DamagedError: as `edit`.
     """
     for pin in pins:
@@ -145,37 +145,39 @@ def delete_pinned(opened: OpenedStream, pins: Sequence[Pin]) -> None:
 
 
 def _without_expired(
-    opened: OpenedStream, as_of_ns: int, before: ConsumerRecord, found: ConsumerRecord | None
+    opened: OpenedStream, as_of_ns: int, before: ConsumerRecord, current: ConsumerRecord | None
 ) -> ConsumerRecord:
-    record = found or before
+    record = current or before
     return _deleted(record) if is_expired(opened, record, as_of_ns) else record
 
 
-def _without_pinned(opened: OpenedStream, pin: Pin, found: ConsumerRecord | None) -> ConsumerRecord:
-    if found is None or not (found.deleted or pins_of([found]) == (pin,)):
+def _without_pinned(
+    opened: OpenedStream, pin: Pin, current: ConsumerRecord | None
+) -> ConsumerRecord:
+    if current is None or not (current.deleted or pins_of([current]) == (pin,)):
         raise StalePlanError(
             f"{opened.name}: nobody had used consumer {pin.consumer} when this plan was made, and somebody has since; "
             "no message was removed; plan again"
         )
-    return _deleted(found)
+    return _deleted(current)
 
 
 def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
-    """Delete a consumer: nobody waits for what it needed.
+    """Delete a consumer: no message is kept for it any longer.
 
     Raises:
         UsageError: there is no such consumer.
         BusyError, DamagedError: as `edit`.
     """
     table = ConsumerTable(opened.root)
-    found = table.read(consumer)
-    if found is None or (found.deleted and found.counted):
+    stored = table.read(consumer)
+    if stored is None or (stored.deleted and stored.counted):
         raise no_consumer(opened.name, consumer)
 
-    def gone(record: ConsumerRecord | None) -> ConsumerRecord:
-        return _deleted(record or found)
+    def deleted(record: ConsumerRecord | None) -> ConsumerRecord:
+        return _deleted(record or stored)
 
-    return edit(opened, consumer, gone)
+    return edit(opened, consumer, deleted)
 
 
 def _deleted(record: ConsumerRecord) -> ConsumerRecord:

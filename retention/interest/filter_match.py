@@ -1,4 +1,4 @@
-"""Which of a stream's messages a consumer's filters match, from subject digests and narrow columns."""
+"""Messages of a stream that a consumer's filters match, from subject digests and narrow columns."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def matching_seqs(opened: OpenedStream, inventory: Inventory, interest: Interest
         return None
     open_ended = inventory.files.filter(pc.greater(inventory.files["max_seq"], interest.ack_floor))
     counts = opened.store.subject_counts(open_ended)
-    mine = counts.filter(pa.array(interest.matches(counts["subject"])))
-    wanted = open_ended.take(pc.unique(mine["file"]))
-    found = [np.zeros(0, dtype=np.int64)]
+    matching = counts.filter(pa.array(interest.matches(counts["subject"])))
+    wanted = open_ended.take(pc.unique(matching["file"]))
+    parts = [np.zeros(0, dtype=np.int64)]
     for file in opened.store.data_files(wanted):
         rows, _ = read_columns(file, ("seq", "subject"))
-        found.append(rows["seq"].to_numpy()[interest.matches(rows["subject"])])
-    seqs = np.concatenate(found)
+        parts.append(rows["seq"].to_numpy()[interest.matches(rows["subject"])])
+    seqs = np.concatenate(parts)
     return np.sort(seqs[seqs > interest.ack_floor])

@@ -1,4 +1,4 @@
-"""Asking a stream's consumers what they still need: its consumer table, and what its configuration says of it."""
+"""Interest of a stream's consumers, from its consumer table and the consumers that its configuration lists."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 
 def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Audience:
-    """What every consumer of a stream needs; nobody is asked where its policy does not look at consumers.
+    """Take a snapshot of the interest of a stream's consumers; empty where its policy does not consult consumers.
 
     Args:
         opened: the stream.
-        inventory: what it holds, read before: an edit that comes later is one that the commit meets.
-        as_of_ns: the pass's instant: who was not in use for too long by then is not asked.
+        inventory: the stream's files, read before the consumers: the commit detects any later edit.
+        as_of_ns: the pass's instant: consumers that have expired by then have no interest.
 
     Raises:
         RefusedError: consumers contradict themselves, the stream, or one another.
@@ -46,41 +46,41 @@ def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Au
 def is_expired(opened: OpenedStream, record: ConsumerRecord, as_of_ns: int) -> bool:
     """Whether nobody has used a consumer for too long.
 
-    One that the configuration lists is wanted all the same, and where `retention` is `limits` none is ever deleted.
+    A consumer that the configuration lists never expires, and none does where `retention` is `limits`.
     """
     if opened.config.retention == "limits":
         return False
-    listed = any(one.name == record.consumer for one in opened.config.consumers)
+    listed = any(consumer.name == record.consumer for consumer in opened.config.consumers)
     return not listed and is_over(record.config, record.state, as_of_ns)
 
 
 def pins_of(records: Iterable[ConsumerRecord]) -> tuple[Pin, ...]:
-    """What a plan remembers of consumers."""
+    """Pin the revisions of consumers, for a plan."""
     return tuple(Pin(record.consumer, record.revision, record.version) for record in records)
 
 
 def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRecord]:
-    """A stream's consumers by name: the stored ones, and those that its configuration lists as it wants them.
+    """A stream's consumers sorted by name: the stored ones, with those that its configuration lists as it has them.
 
     Raises:
-        DamagedError: a consumer's record cannot be read, or all of them are gone.
-        RefusedError: the configuration lists one that cannot be so.
+        DamagedError: a consumer's record cannot be read, or all of them are lost.
+        RefusedError: a listed consumer cannot be created, or not updated so.
     """
     table = ConsumerTable(opened.root)
     table.refuse_lost(inventory.counters)
     records = table.live(inventory.counters)
-    found = {record.consumer: record for record in records}
+    by_name = {record.consumer: record for record in records}
     for name, change in declared(opened, opened.config.consumers, inventory, records).items():
-        found[name] = change(found.get(name) or table.read(name))
-    return [record for _, record in sorted(found.items())]
+        by_name[name] = change(by_name.get(name) or table.read(name))
+    return [record for _, record in sorted(by_name.items())]
 
 
 def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
-    """What a consumer needs, from its configuration and state.
+    """Derive a consumer's interest from its configuration and state.
 
     Args:
         record: the consumer.
-        subjects: the stream's: a consumer whose filters are the same wants every message.
+        subjects: the stream's subjects: a consumer whose filters are the same wants every message.
     """
     filters = filters_of(record.config)
     state = record.state

@@ -1,4 +1,4 @@
-"""Consumers as somebody wants them: what becomes of their records."""
+"""Reconciliation of consumers with a list of configurations, as changes of their records."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def declared(
     inventory: Inventory,
     records: Sequence[ConsumerRecord],
 ) -> dict[str, Change]:
-    """By name, what makes of each listed consumer's record what the list says; the others stay.
+    """Plan the change of each listed consumer's record, by name; consumers that are not listed stay.
 
     Args:
         opened: the stream.
-        listed: consumers that shall be so.
-        inventory: what it holds: there a new consumer begins.
-        records: the consumers that there are.
+        listed: the wanted configurations.
+        inventory: the stream's files, by which a new consumer's start is found.
+        records: the existing consumers.
 
     Raises:
-        RefusedError: beside those that are there, one cannot be created, or cannot become what is listed.
+        RefusedError: a listed consumer cannot be created beside those that are there, or not updated so.
     """
     if not listed:
         return {}
     stored = {record.consumer: _stored(opened, record) for record in records}
     now_ns = opened.clock()
-    asking = opened.config.model_copy(update={"consumers": tuple(listed)})
+    target = opened.config.model_copy(update={"consumers": tuple(listed)})
     return {
         name: partial(_become, wanted, partial(state_at_start, opened, inventory, wanted), now_ns)
-        for name, wanted in listed_consumers(asking, stored).items()
+        for name, wanted in listed_consumers(target, stored).items()
     }
 
 
 def edited(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
-    """A record whose consumer is configured anew."""
+    """A consumer's record with a new configuration, as an edit that is not counted yet."""
     return replace(record, revision=record.revision + 1, counted=False, config=config)
 
 
@@ -58,20 +58,20 @@ def _become(
     wanted: ConsumerConfig,
     start: Callable[[], ConsumerState],
     now_ns: int,
-    found: ConsumerRecord | None,
+    current: ConsumerRecord | None,
 ) -> ConsumerRecord:
     config = wanted.as_json()
-    if found is None or found.deleted:
-        revision = 1 if found is None else found.revision + 1
-        folded = {} if found is None else found.folded
+    if current is None or current.deleted:
+        revision = 1 if current is None else current.revision + 1
+        folded = {} if current is None else current.folded
         state = in_use(config, start(), now_ns)
         return ConsumerRecord(
             wanted.name, config, state, revision=revision, counted=False, folded=folded
         )
-    known = ConsumerConfig(**found.config)
+    known = ConsumerConfig(**current.config)
     if known.as_json() == config:
-        return found
-    return replace(edited(found, config), state=in_use(config, found.state, now_ns))
+        return current
+    return replace(edited(current, config), state=in_use(config, current.state, now_ns))
 
 
 def _stored(opened: OpenedStream, record: ConsumerRecord) -> ConsumerConfig:

@@ -1,4 +1,4 @@
-"""Where a new consumer begins: what of a stream it is given first (the server's selectStartingSeqNo)."""
+"""Start position of a new consumer: the first message that it is given (the server's selectStartingSeqNo)."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from retention.datafile.parquet import read_columns
 def state_at_start(
     opened: OpenedStream, inventory: Inventory, consumer: ConsumerConfig
 ) -> ConsumerState:
-    """The state of a consumer that is created now: it needs nothing below the sequence where it begins.
+    """The state of a consumer that is created now: it needs nothing below its start sequence.
 
     Raises:
-        DamagedError: a file that tells times or subjects cannot be read.
+        DamagedError: a file with the times or subjects that are needed cannot be read.
     """
     after = next_seq(opened, inventory)
     first_seq = int(pc.min(inventory.files["min_seq"]).as_py() or after)
     lasts: list[int] = []
     match consumer.deliver_policy:
         case "all":
-            wanted = first_seq
+            start = first_seq
         case "new":
-            wanted = after
+            start = after
         case "by_start_sequence":
-            wanted = consumer.opt_start_seq
+            start = consumer.opt_start_seq
         case "by_start_time":
-            wanted = _first_since(opened, inventory, consumer.opt_start_time or 0, after)
+            start = _first_since(opened, inventory, consumer.opt_start_time or 0, after)
         case "last":
-            wanted = max(_last_seqs(opened, inventory, consumer), default=after - 1)
+            start = max(_last_seqs(opened, inventory, consumer), default=after - 1)
         case "last_per_subject":
             lasts = _last_seqs(opened, inventory, consumer)
-            wanted = min(lasts, default=first_seq)
-    state = new_state(min(max(wanted, first_seq), after))
+            start = min(lasts, default=first_seq)
+    state = new_state(min(max(start, first_seq), after))
     return with_lasts(state, lasts, after - 1) if lasts else state
 
 
@@ -49,13 +49,13 @@ def _last_seqs(opened: OpenedStream, inventory: Inventory, consumer: ConsumerCon
     counts = opened.store.subject_counts(inventory.files)
     if consumer.filters:
         counts = counts.filter(matching_mask(counts["subject"], consumer.filters))
-    found = counts.group_by("subject").aggregate([("last_seq", "max")])
-    seqs: list[int] = found["last_seq_max"].to_pylist()
+    lasts = counts.group_by("subject").aggregate([("last_seq", "max")])
+    seqs: list[int] = lasts["last_seq_max"].to_pylist()
     return seqs
 
 
 def _first_since(opened: OpenedStream, inventory: Inventory, since_ns: int, after: int) -> int:
-    """The first message that is not older than an instant."""
+    """The sequence of the first message that is not older than an instant; `after` if there is none."""
     young = inventory.files.filter(pc.greater_equal(inventory.files["max_ts_ns"], since_ns))
     young = young.sort_by("min_seq")
     first = after
