@@ -1,4 +1,4 @@
-"""A batch consumer: what it hands out is recorded before, and an answer is recorded when it returns."""
+"""A batch consumer: a delivery is recorded before it is handed out, an answer when the call returns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Handed: TypeAlias = Messages | Message | Sequence[int] | Numbers
-"""What an answer is about: messages, one of them, or sequences."""
+"""Messages that an answer is about: many, one, or their stream sequences."""
 
 NONE_BEFORE = 0
 _log = logging.getLogger("retention.consuming")
@@ -43,23 +43,23 @@ _log = logging.getLogger("retention.consuming")
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What a request is given, by which configuration."""
+    """Deliveries chosen for a request, and the configuration that they were chosen by."""
 
     config: ConsumerConfig
     delivery: Delivery
     after_seq: int
-    """The last new message before; `NONE_BEFORE`: there was none."""
+    """Stream sequence of the last new message before; `NONE_BEFORE`: there was none."""
 
 
 class BatchConsumer:
-    """One who works on a consumer's messages; of several, in any process, each is given others."""
+    """Client of a consumer that works on its messages; several, in any process, are given different ones."""
 
     def __init__(self, opened: OpenedStream, name: str) -> None:
         """Find the consumer; one that the configuration lists is created.
 
         Raises:
-            UsageError: there is none of that name, or it would be that of a topic.
-            RefusedError: it is none that can be asked for messages.
+            UsageError: there is no such consumer, or the stream is a topic.
+            RefusedError: the consumer cannot be asked for messages.
         """
         refuse_consumers_of_topic(opened.config)
         self._opened = opened
@@ -74,25 +74,25 @@ class BatchConsumer:
 
     @property
     def stream(self) -> str:
-        """The name of its stream."""
+        """The name of the consumer's stream."""
         return self._opened.name
 
     @property
     def state(self) -> ConsumerState:
-        """How far it has come, all who work on it together."""
+        """The consumer's progress, of all clients together."""
         return self._recorded.read().state
 
     def fetch(self, n: int | None = None, max_bytes: int | None = None) -> Messages:
-        """The next messages: first those that are due again, then new ones; none where there is nothing.
+        """Fetch the next messages: first those that are due again, then new ones; none where there are none.
 
-        They are recorded as delivered when this returns; what is not answered within `ack_wait` is delivered again.
+        They are recorded as delivered when this returns; a message not answered within `ack_wait` is delivered again.
 
         Args:
-            n: at most so many; None: 1,000, or the consumer's `max_batch` if that is less.
-            max_bytes: at most so much, by the sizes that the stream counts.
+            n: most messages; None: 1,000, or the consumer's `max_batch` if that is less.
+            max_bytes: most bytes, by the sizes that the stream counts.
 
         Raises:
-            UsageError: it is more than the consumer's `max_batch` or `max_bytes`, or nothing.
+            UsageError: more than the consumer's `max_batch` or `max_bytes` is asked for, or nothing.
             RefusedError: the first message alone has more than `max_bytes`.
             BusyError: rivals kept coming first.
         """
@@ -107,10 +107,10 @@ class BatchConsumer:
     def read(
         self, spark: SparkSession, n: int | None = None, max_bytes: int | None = None
     ) -> DataFrame:
-        """The next messages as a Spark DataFrame, with the columns of the stream; `ack_all` settles them.
+        """Read the next messages as a Spark DataFrame, with the columns of the stream; `ack_all` settles them.
 
         Args:
-            spark: the session; it is left as it is.
+            spark: the session; it is not changed.
             n: as in `fetch`.
             max_bytes: as in `fetch`.
 
@@ -124,7 +124,7 @@ class BatchConsumer:
         return frame.drop("payload") if chosen.config.headers_only else frame
 
     def ack(self, messages: Handed) -> Answered:
-        """Settle messages; what was settled before, or never delivered, is counted and no error.
+        """Settle messages; those settled before, or never delivered, are counted and no error.
 
         Raises:
             BusyError: rivals kept coming first.
@@ -132,27 +132,29 @@ class BatchConsumer:
         return self._answer("ack", *_named(messages))
 
     def ack_all(self) -> Answered:
-        """Settle everything that this object was given and has not answered; as `ack`."""
-        nothing = np.zeros(0, np.int64)
-        seqs = np.concatenate([nothing, *(one.seq for one in self._unanswered)])
-        own = np.concatenate([nothing, *(one.consumer_seq for one in self._unanswered)])
-        return self._answer("ack", seqs, own)
+        """Settle every message that this object was given and has not answered; as `ack`."""
+        empty = np.zeros(0, np.int64)
+        seqs = np.concatenate([empty, *(delivery.seq for delivery in self._unanswered)])
+        consumer_seqs = np.concatenate(
+            [empty, *(delivery.consumer_seq for delivery in self._unanswered)]
+        )
+        return self._answer("ack", seqs, consumer_seqs)
 
     def nak(self, messages: Handed, delay: str | int = 0) -> Answered:
         """Have messages delivered again, at once or after a delay: a duration, or nanoseconds."""
         return self._answer("nak", *_named(messages), delay)
 
     def term(self, messages: Handed, reason: str = "") -> Answered:
-        """Settle messages as what nobody can work on; the reason goes to the log."""
+        """Settle messages that nobody can work on; the reason goes to the log."""
         return self._answer("term", *_named(messages), reason)
 
     def in_progress(self, messages: Handed) -> Answered:
-        """Say that somebody is still at work on messages: `ack_wait` begins anew."""
+        """Report that work on messages goes on: `ack_wait` begins anew."""
         return self._answer("in_progress", *_named(messages))
 
     def _deliver(self, n: int | None, max_bytes: int | None) -> tuple[_Chosen, Upcoming]:
         now_ns = self._opened.clock()
-        # Read before the record is: what rivals deliver meanwhile must not look as if it were gone.
+        # Read before the record is: messages that rivals deliver meanwhile must not look removed.
         self._stream = stream = upcoming(self._opened, self._stream)
 
         def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, _Chosen]:
@@ -196,7 +198,11 @@ class BatchConsumer:
         if verb == "term":
             _log.info("%s > %s: %s: %s", self.stream, self.name, seqs.tolist(), detail)
         if verb != "in_progress":
-            self._unanswered = [left for one in self._unanswered if len(left := one.without(seqs))]
+            self._unanswered = [
+                remaining
+                for delivery in self._unanswered
+                if len(remaining := delivery.without(seqs))
+            ]
         return answered
 
     def __enter__(self) -> Self:
@@ -204,7 +210,7 @@ class BatchConsumer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """A consumer that is not durable was there for this block, and is deleted."""
+        """Delete the consumer unless it is durable: it was there for this block."""
         if not self._recorded.config().is_durable:
             delete_consumer(self._opened, self.name)
 
@@ -213,7 +219,7 @@ class BatchConsumer:
 
 
 def _named(messages: Handed) -> tuple[Numbers, Numbers | None]:
-    """The stream sequences that are meant, and the consumer's where messages tell them."""
+    """The stream sequences of messages, and their consumer sequences where messages have them."""
     if isinstance(messages, Messages):
         return messages.seqs, messages.consumer_seqs
     if isinstance(messages, Message):

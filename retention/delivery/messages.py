@@ -26,8 +26,8 @@ GIVEN = pa.schema(
         pa.field("gap_ns", pa.int64()),
     ]
 )
-"""A delivered message: its row, the consumer's count of deliveries, how often this message was delivered by now, and
-with `replay_policy: original` how many nanoseconds it came after the one before it."""
+"""A delivered message: its row, the delivery's number in the consumer's count, the number of the message's deliveries
+by now, and with `replay_policy: original` the nanoseconds from the message before it."""
 
 Answer = Callable[..., Answered]
 _FIRST_LINE = b"NATS/1.0\r\n"
@@ -38,47 +38,47 @@ class Messages:
     """Messages in the order of their delivery."""
 
     def __init__(self, table: pa.Table, answer: Answer) -> None:
-        """Hold a table of shape `GIVEN`, and who takes answers: `answer(verb, seqs, consumer_seqs, detail)`."""
+        """Take a table of shape `GIVEN`, and a function for answers: `answer(verb, seqs, consumer_seqs, detail)`."""
         self.table = table
         self._answer = answer
 
     @property
     def seqs(self) -> Numbers:
-        """Their sequences in the stream."""
+        """The stream sequences of the messages."""
         seqs: Numbers = self.table["seq"].to_numpy()
         return seqs
 
     @property
     def consumer_seqs(self) -> Numbers:
-        """The consumer's count of their deliveries."""
-        own: Numbers = self.table["consumer_seq"].to_numpy()
-        return own
+        """The number of each delivery in the consumer's count."""
+        numbers: Numbers = self.table["consumer_seq"].to_numpy()
+        return numbers
 
     def ack(self) -> Answered:
-        """Settle them; durable when this returns."""
-        return self._say("ack")
+        """Settle the messages; durable when this returns."""
+        return self._answer_all("ack")
 
     def nak(self, delay: str | int = 0) -> Answered:
-        """Have them delivered again, at once or after a delay: a duration, or nanoseconds."""
-        return self._say("nak", delay)
+        """Have the messages delivered again, at once or after a delay: a duration, or nanoseconds."""
+        return self._answer_all("nak", delay)
 
     def term(self, reason: str = "") -> Answered:
-        """Settle them as what nobody can work on; the reason goes to the log."""
-        return self._say("term", reason)
+        """Settle the messages that nobody can work on; the reason goes to the log."""
+        return self._answer_all("term", reason)
 
     def in_progress(self) -> Answered:
-        """Say that somebody is still at work: `ack_wait` begins anew."""
-        return self._say("in_progress")
+        """Report that work goes on: `ack_wait` begins anew."""
+        return self._answer_all("in_progress")
 
     def filter(self, mask: Mask | pa.Array | pa.ChunkedArray) -> Messages:
-        """Those where a mask is true."""
+        """Select the messages where a mask is true."""
         return Messages(self.table.filter(pa.array(np.asarray(mask))), self._answer)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Their rows as a DataFrame."""
+        """The rows as a pandas DataFrame."""
         return self.table.to_pandas()
 
-    def _say(self, verb: str, detail: Any = None) -> Answered:
+    def _answer_all(self, verb: str, detail: Any = None) -> Answered:
         return self._answer(verb, self.seqs, self.consumer_seqs, detail)
 
     def __len__(self) -> int:
@@ -104,17 +104,17 @@ class Message:
     """One delivered message."""
 
     row: dict[str, Any]
-    """Its columns, shape `GIVEN`."""
+    """Columns of the message, shape `GIVEN`."""
     answer: Answer
 
     @property
     def seq(self) -> int:
-        """Its sequence in the stream."""
+        """The message's sequence in the stream."""
         return int(self.row["seq"])
 
     @property
     def consumer_seq(self) -> int:
-        """The consumer's count of its delivery."""
+        """The number of the delivery in the consumer's count."""
         return int(self.row["consumer_seq"])
 
     @property
@@ -124,58 +124,65 @@ class Message:
 
     @property
     def payload(self) -> bytes:
-        """Its content; empty with `headers_only`."""
+        """The content; empty with `headers_only`."""
         return self.row["payload"] or b""
 
     @property
     def headers(self) -> bytes:
-        """Its header block; empty if there is none."""
+        """The header block; empty if there is none."""
         return self.row["headers"] or b""
 
     @property
     def deliveries(self) -> int:
-        """How often it has been delivered by now."""
+        """The number of the message's deliveries by now."""
         return int(self.row["deliveries"])
 
     @property
     def gap_ns(self) -> int:
-        """With `replay_policy: original`, how long after the message before it this one came; otherwise 0."""
+        """Nanoseconds from the message before to this one, with `replay_policy: original`; otherwise 0."""
         return int(self.row["gap_ns"] or 0)
 
     def ack(self) -> Answered:
-        """As `Messages.ack`."""
+        """Settle the message; as `Messages.ack`."""
         return self.answer("ack")
 
     def nak(self, delay: str | int = 0) -> Answered:
-        """As `Messages.nak`."""
+        """Have the message delivered again; as `Messages.nak`."""
         return self.answer("nak", delay)
 
     def term(self, reason: str = "") -> Answered:
-        """As `Messages.term`."""
+        """Settle a message that nobody can work on; as `Messages.term`."""
         return self.answer("term", reason)
 
     def in_progress(self) -> Answered:
-        """As `Messages.in_progress`."""
+        """Report that work goes on; as `Messages.in_progress`."""
         return self.answer("in_progress")
 
 
 def given(
     rows: pa.Table, delivery: Delivery, gaps: Numbers | None, *, headers_only: bool
 ) -> pa.Table:
-    """Rows of data files as messages that are delivered, shape `GIVEN`."""
+    """Turn rows of data files into delivered messages, shape `GIVEN`."""
     if headers_only:
         rows = _without_payload(rows)
-    told = pa.nulls(len(delivery), pa.int64()) if gaps is None else pa.array(gaps)
-    columns = [*rows.columns, pa.array(delivery.consumer_seq), pa.array(delivery.deliveries), told]
+    gap_ns = pa.nulls(len(delivery), pa.int64()) if gaps is None else pa.array(gaps)
+    columns = [
+        *rows.columns,
+        pa.array(delivery.consumer_seq),
+        pa.array(delivery.deliveries),
+        gap_ns,
+    ]
     return pa.table(columns, names=GIVEN.names).cast(GIVEN)
 
 
 def gaps_of(times: Numbers, delivery: Delivery, before_ns: int | None) -> Numbers:
-    """How long after the one before it each message was stored (server: ReplayOriginal); 0 for what comes again.
+    """Compute the time from the message before to each one, nanoseconds (server: ReplayOriginal); 0 for redeliveries.
+
+    The times 100, 130, 190 after 90 are the gaps 10, 30, 60.
 
     Args:
-        times: of the messages of the delivery, nanoseconds since the epoch.
-        delivery: new messages in their order, behind those that come again.
+        times: the times of the delivered messages, nanoseconds since the epoch.
+        delivery: new messages in their order, behind redelivered ones.
         before_ns: the time of the new message before them; None: nobody knows.
     """
     is_new = delivery.deliveries == 1

@@ -1,4 +1,4 @@
-"""One consumer's record as those who work on its messages change it: each change once, whatever rivals do."""
+"""One consumer's record as its clients change it: each change once, whatever rivals do."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from retention.stores.lease import held
 
 Outcome = TypeVar("Outcome")
 Work = Callable[[ConsumerState, ConsumerConfig], tuple[ConsumerState, Outcome]]
-"""From a state to the next one, and what whoever asked is told."""
+"""From a state to the next one, with the outcome for the caller."""
 
 PATIENCE_S = 5.0
 REMEMBERED = 64
-"""So many of the newest changes are named in the record: whoever made one finds it there, under those of rivals."""
+"""Number of the newest changes that a record names, so that a change finds itself there under those of rivals."""
 
 
 class Recorded:
-    """Reads and changes the record of one consumer."""
+    """Reader and writer of one consumer's record."""
 
     def __init__(self, opened: OpenedStream, name: str) -> None:
         """Find the record; a consumer that the configuration lists is created.
 
         Raises:
             UsageError: there is no such consumer.
-            RefusedError: it is none that can be asked for messages.
+            RefusedError: the consumer cannot be asked for messages.
         """
         self.name = name
         self._opened = opened
         self._table = ConsumerTable(opened.root)
         self._place = files.join(opened.root, "_retention", f"consumer-{path_name(name)}.lease")
-        if not self._is_there() and name in {one.name for one in opened.config.consumers}:
+        if not self._is_there() and name in {consumer.name for consumer in opened.config.consumers}:
             edit_declared(opened)
         if not self._is_there():
             raise no_consumer(opened.name, name)
@@ -53,46 +53,46 @@ class Recorded:
 
         Raises:
             UsageError: the consumer is not there any more.
-            DamagedError: it is not what was written.
+            DamagedError: the record is not what was written.
         """
         return self._alive(self._table.read(self.name))
 
     def config(self) -> ConsumerConfig:
-        """What the consumer is now, with the server's values for what it leaves out."""
+        """The consumer's configuration, with the server's values for what it leaves out."""
         return self._config(self.read())
 
     def change(self, work: Work[Outcome], now_ns: int) -> Outcome:
-        """Let work change the state, and record it; what work tells of the state that it changed.
+        """Let work change the state, record it, and return the outcome of the change that was recorded.
 
-        Work that changes nothing writes nothing, unless the consumer goes when nobody uses it.
+        Work that changes nothing writes nothing, unless the consumer expires when nobody uses it.
 
         Args:
-            work: tried again on the record of a rival who came first.
-            now_ns: the consumer was in use then.
+            work: the change; tried again on the record of a rival who came first.
+            now_ns: the instant, which becomes the consumer's last use.
 
         Raises:
             UsageError: the consumer is not there any more.
             BusyError: rivals kept coming first.
         """
-        own = uuid.uuid4().hex
-        told: list[Outcome] = []
+        change_id = uuid.uuid4().hex
+        outcomes: list[Outcome] = []
 
-        def once(found: ConsumerRecord | None) -> ConsumerRecord:
-            record = self._alive(found)
-            if own in record.changes:
+        def apply_once(current: ConsumerRecord | None) -> ConsumerRecord:
+            record = self._alive(current)
+            if change_id in record.changes:
                 return record
             config = self._config(record)
             state, outcome = work(record.state, config)
-            told.append(outcome)
+            outcomes.append(outcome)
             if state == record.state and not config.inactive_threshold:
                 return record
             active_ns = max(now_ns, state.last_active_ns or 0)
-            newest = dict([*record.changes.items(), (own, now_ns)][-REMEMBERED:])
+            newest = dict([*record.changes.items(), (change_id, now_ns)][-REMEMBERED:])
             return replace(record, state=replace(state, last_active_ns=active_ns), changes=newest)
 
         with self._turn():
-            self._table.update(self.name, once)
-        return told[-1]
+            self._table.update(self.name, apply_once)
+        return outcomes[-1]
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -107,7 +107,7 @@ class Recorded:
         if not self._opened.store.exists():
             return False
         counters = self._opened.store.snapshot().counters
-        return self.name in {one.consumer for one in self._table.live(counters)}
+        return self.name in {record.consumer for record in self._table.live(counters)}
 
     def _alive(self, record: ConsumerRecord | None) -> ConsumerRecord:
         if record is None or record.deleted:
@@ -119,7 +119,7 @@ class Recorded:
 
 
 def _refuse_others(stream: str, config: ConsumerConfig) -> None:
-    """Refuse what no batch can be asked of."""
+    """Refuse consumers that no batch can be asked of: push, flow control, priorities."""
     why = None
     if config.is_push:
         why = f"pushes its messages to {config.deliver_subject}, and a batch is asked for"

@@ -1,4 +1,4 @@
-"""Which messages one request is given, and what of the consumer's state that changes."""
+"""Selection of the messages for one request, and the consumer's state after it."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ DEFAULT_BATCH = 1000
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asks a consumer for."""
+    """A client's request to a consumer: at most so many messages and bytes, at an instant."""
 
     count: int
     bytes: int
-    """By the sizes that the stream counts."""
+    """Most bytes, by the sizes that the stream counts."""
     now_ns: int
 
 
 def request_of(
     config: ConsumerConfig, n: int | None, max_bytes: int | None, now_ns: int
 ) -> Request:
-    """What is asked, within what the consumer allows.
+    """Make a request within the limits of the consumer; `n` and `max_bytes` as in `BatchConsumer.fetch`.
 
     Raises:
-        UsageError: it is more than `max_batch` or `max_bytes` of the consumer, or nothing.
+        UsageError: more than the consumer's `max_batch` or `max_bytes` is asked for, or nothing.
     """
     allowed = config.max_batch or n or DEFAULT_BATCH
     count = min(DEFAULT_BATCH, allowed) if n is None else n
@@ -66,13 +66,13 @@ def request_of(
 def answer_request(
     state: ConsumerState, config: ConsumerConfig, stream: Upcoming, request: Request
 ) -> tuple[ConsumerState, Delivery]:
-    """Deliver what is due again, then what is new; nothing while the consumer is paused.
+    """Deliver messages that are due again, then new ones; none while the consumer is paused.
 
     Args:
-        state: before.
-        config: resolved.
-        stream: at a version that was read before the state was.
-        request: what is asked.
+        state: the state before.
+        config: the consumer's configuration, resolved.
+        stream: the stream at a version that was read before the state was.
+        request: the request.
 
     Raises:
         RefusedError: the first message alone has more bytes than are asked for.
@@ -93,9 +93,9 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count: int) -> pa.Table:
-    """What has not been delivered, in order: the last messages that a consumer began with, then all above them.
+    """The next undelivered messages: the last ones of subjects that a consumer began with, then all above them.
 
-    What was given out after this version of the stream was read may be there, and is left for later.
+    A message published after this version of the stream was read may be in it, and stays for a later request.
     """
     known, delivered = state.lasts["seq"].to_numpy(), state.delivered.stream_seq
     lasts = stream.among(known[(known > delivered) & (known < stream.end)], count)
@@ -106,9 +106,10 @@ def _next(state: ConsumerState, config: ConsumerConfig, stream: Upcoming, count:
 def _due_again(
     state: ConsumerState, terms: Terms, stream: Upcoming, now_ns: int
 ) -> tuple[ConsumerState, Numbers, Numbers]:
-    """What is due and in the stream, with its sizes; what the stream has lost is not waited for any longer.
+    """The state without lost messages, and the messages due again with their sizes.
 
-    What was given out after this version of the stream was read may be there, and keeps waiting.
+    A message that the stream has lost is not waited for any longer. One published after this version of the stream was
+    read may be there, and keeps waiting.
     """
     seqs = due(state, terms, now_ns)
     if not len(seqs):
@@ -120,7 +121,7 @@ def _due_again(
 
 
 def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: Request) -> int:
-    """How many of some messages, from the first on, a request takes."""
+    """Number of messages, from the first on, that fit into a request."""
     fitting = int(np.searchsorted(np.cumsum(sizes), request.bytes, side="right"))
     if len(seqs) and not fitting:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""What a consumer may be given at one version of a stream: what comes next, what is there, and the rows of it."""
+"""Messages that a consumer may be given at one version of a stream: the next ones, their sizes and rows."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Upcoming:
-    """One version of a stream; what was read of its spans of files is kept."""
+    """One version of a stream, with the sequences that were read of its spans of files."""
 
     opened: OpenedStream
     inventory: Inventory
     spans: Spans
     kept: dict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=dict)
-    """Sequences and sizes of what filters match, by a span's first row in the inventory and the filters."""
+    """Sequences and sizes of matching messages, by a span's first row in the inventory and the filters."""
 
     @property
     def end(self) -> int:
-        """Every sequence below it was given out at this version."""
+        """The end of the sequences given out at this version, exclusive."""
         highest = pc.max(self.inventory.files["max_seq"]).as_py() or 0
         return max(self.inventory.counters.next_seq.get(PARTITION, 1), highest + 1)
 
     def after(self, seq: int, filters: tuple[str, ...], count: int) -> pa.Table:
-        """At most so many matching messages above a sequence, ascending: `seq` and `size`."""
-        found, missing = [_NARROW.empty_table()], count
+        """The next matching messages above a sequence, at most `count`, ascending: `seq` and `size`."""
+        tables, missing = [_NARROW.empty_table()], count
         for span in np.flatnonzero(self.spans.max_seq > seq).tolist():
             if missing <= 0:
                 break
             rows = self._matching(span, filters)
-            found.append(rows.slice(int(np.searchsorted(rows["seq"], seq, "right")), missing))
-            missing -= found[-1].num_rows
-        return pa.concat_tables(found)
+            tables.append(rows.slice(int(np.searchsorted(rows["seq"], seq, "right")), missing))
+            missing -= tables[-1].num_rows
+        return pa.concat_tables(tables)
 
     def among(self, seqs: Numbers, count: int) -> pa.Table:
-        """At most so many of some ascending messages, of those that are there: `seq` and `size`."""
-        found, missing = [_NARROW.empty_table()], count
+        """The first of some ascending messages that are in the stream, at most `count`: `seq` and `size`."""
+        tables, missing = [_NARROW.empty_table()], count
         for start in range(0, len(seqs), _AT_ONCE):
             if missing <= 0:
                 break
             piece = seqs[start : start + _AT_ONCE]
             sizes = self.sizes(piece)
             there = np.flatnonzero(sizes >= 0)[:missing]
-            found.append(pa.table([piece[there], sizes[there]], schema=_NARROW))
+            tables.append(pa.table([piece[there], sizes[there]], schema=_NARROW))
             missing -= len(there)
-        return pa.concat_tables(found)
+        return pa.concat_tables(tables)
 
     def sizes(self, seqs: Numbers) -> Numbers:
-        """The sizes of some messages; -1 where one is not there."""
+        """The sizes of messages, in bytes; -1 for one that is not in the stream."""
         rows = self._picked(np.sort(seqs), _NARROW.names)
         known = rows["seq"].to_numpy()
         if not len(known):
@@ -73,15 +73,15 @@ class Upcoming:
         return np.where(known[at] == seqs, rows["size"].to_numpy()[at], -1)
 
     def rows(self, seqs: Numbers) -> pa.Table:
-        """The messages with these sequences, all columns of a data file, in this order."""
+        """The messages with these sequences, in this order, with all columns of a data file."""
         order = np.argsort(seqs)
         rows = self._picked(seqs[order], FILE_COLUMNS.names)
         return rows.take(np.argsort(order)).combine_chunks()
 
     def time(self, seq: int) -> int | None:
-        """When a message was stored, nanoseconds since the epoch; None: it is not there."""
-        found = self._picked(np.array([seq]), ["seq", "ts_ns"])["ts_ns"]
-        return int(found[0].as_py()) if len(found) else None
+        """The time of a message, nanoseconds since the epoch; None: it is not in the stream."""
+        times = self._picked(np.array([seq]), ["seq", "ts_ns"])["ts_ns"]
+        return int(times[0].as_py()) if len(times) else None
 
     def _picked(self, seqs: Numbers, columns: list[str]) -> pa.Table:
         shape = pa.schema(
@@ -107,17 +107,17 @@ class Upcoming:
         return rows.select(_NARROW.names).sort_by("seq").cast(_NARROW)
 
     def _may_match(self, span: int, filters: tuple[str, ...]) -> bool:
-        """Whether subject digests leave it open that something matches."""
+        """Whether a message of the span may match, by its files' subject digests."""
         first, end = (int(number) for number in self.spans.first_file[span : span + 2])
         counts = self.opened.store.subject_counts(self.inventory.files.slice(first, end - first))
         return bool(pc.any(matching_mask(counts["subject"], filters)).as_py())
 
 
 def upcoming(opened: OpenedStream, before: Upcoming | None = None) -> Upcoming:
-    """The stream at its newest version; the one that was read before, if nothing was committed since.
+    """Open the stream at its newest version; `before` itself, if nothing was committed since.
 
     Raises:
-        DamagedError: its log cannot be read.
+        DamagedError: the stream's log cannot be read.
     """
     snapshot = opened.store.snapshot()
     if before is not None and before.inventory.version == snapshot.version:
