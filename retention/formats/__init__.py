@@ -1,1 +1,1 @@
-"""Bytes from elsewhere and our rows: NATS backups, S2 streams, JSON lines."""
+"""Foreign formats to and from our rows: Iggy logs, NATS backups, ack logs, S2 streams, JSON lines."""

@@ -23,7 +23,7 @@ PUBLISHED = pa.schema(
         pa.field("line", pa.int64(), nullable=False),
     ]
 )
-"""One row per message to publish: what `retention.core.message_rows.complete` takes, and its line's number."""
+"""One row per message to publish: the columns of `retention.core.message_rows.complete`, and the line's number."""
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
 _INT64 = range(-(2**63), 2**63)
@@ -34,7 +34,7 @@ _PRINTED = [
 
 
 def parse_messages(lines: Iterable[bytes | str], now_ns: int) -> pa.Table:
-    """The messages that JSON lines describe, shape `PUBLISHED`, in their order.
+    """Parse JSON lines into messages to publish, shape `PUBLISHED`, in their order.
 
     A line is an object with `subject`; `data` (text) or `data_b64` (any bytes), neither for an empty
     payload; `headers`, pairs or an object of texts and lists of texts; `ts_ns`, by default `now_ns`.
@@ -55,12 +55,12 @@ def table_of_lines(
     read: Callable[[dict[str, Any]], tuple[Any, ...]],
     schema: pa.Schema,
 ) -> pa.Table:
-    """The objects that JSON lines describe, one a row; empty lines are passed over.
+    """Read the objects of JSON lines into a table, one a row; empty lines are passed over.
 
     Args:
         lines: text, or bytes in UTF-8.
-        read: makes a row of an object, all its columns but the last; says with a ValueError what is wrong.
-        schema: that of the rows; the last column is the line's number.
+        read: makes a row of an object, all its columns but the last; raises a ValueError for a wrong object.
+        schema: the schema of the table; the last column is the line's number.
 
     Raises:
         UsageError: a line is no such object; the message names the line's number.
@@ -82,7 +82,7 @@ def table_of_lines(
 
 
 def message_lines(messages: pa.Table) -> Iterator[str]:
-    """One JSON object per message of shape `MESSAGES`, without line ends, in the order given."""
+    """Yield one JSON object per message of shape `MESSAGES`, without line ends, in the order given."""
     for batch in messages.select(_PRINTED).to_batches():
         operations = kv.operations(batch["headers"]).to_pylist()
         for row, operation in zip(batch.to_pylist(), operations, strict=True):
@@ -112,7 +112,7 @@ def refuse_unknown(message: dict[str, Any], known: frozenset[str]) -> None:
     """Refuse keys that an object cannot have.
 
     Raises:
-        ValueError: naming them.
+        ValueError: there are such keys; the message names them.
     """
     if not message.keys() <= known:
         unknown = ", ".join(sorted(message.keys() - known))
@@ -135,7 +135,7 @@ def payload_of(message: dict[str, Any]) -> bytes:
     """The payload that an object gives as `data` (text) or `data_b64` (any bytes); empty without either.
 
     Raises:
-        ValueError: it gives both, or one that cannot be read.
+        ValueError: the object gives both, or one that cannot be read.
     """
     return octets_of(message, "data") or b""
 
@@ -144,7 +144,7 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
     """The bytes that an object gives as a text, or under `<name>_b64` in base64; None if it gives none.
 
     Raises:
-        ValueError: it gives both, or one that cannot be read.
+        ValueError: the object gives both, or one that cannot be read.
     """
     encoded = f"{name}_b64"
     if encoded not in message:
@@ -158,10 +158,10 @@ def octets_of(message: dict[str, Any], name: str) -> bytes | None:
 
 
 def from_base64(encoded: Any, name: str) -> bytes:
-    """The bytes of a text in base64.
+    """Decode a text in base64.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the value is no text in base64.
     """
     if not isinstance(encoded, str):
         raise ValueError(f"{name} must be a text")  # noqa: TRY004
@@ -195,11 +195,11 @@ def _is_pair(given: Any) -> bool:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"key {max(names, key=names.count)} stands in one object twice")
-    return found
+    return fields
 
 
 def _json_problem(error: json.JSONDecodeError) -> str:
@@ -209,10 +209,10 @@ def _json_problem(error: json.JSONDecodeError) -> str:
 def opened_lines(
     lines: Iterable[bytes | str] | Path,
 ) -> AbstractContextManager[Iterable[bytes | str]]:
-    """Lines as they are, or those of a file, opened.
+    """Open lines: those given, or those of a file.
 
     Raises:
-        UsageError: it cannot be.
+        UsageError: the file cannot be opened.
     """
     if not isinstance(lines, Path):
         return nullcontext(lines)

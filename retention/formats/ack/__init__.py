@@ -1,1 +1,1 @@
-"""Logs of acks, and where they lie."""
+"""Logs of acks: their lines, and the files that hold them."""

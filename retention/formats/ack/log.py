@@ -1,4 +1,4 @@
-"""Logs of acks as lines: what was published under replies, and what was delivered with them."""
+"""Logs of acks as lines: acks published under replies, and deliveries that came with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.s
 
 _TEXT = pa.schema([LOG.field("subject"), pa.field("data", pa.string()), LOG.field("reply")])
 TAIL_LINES = 1000
-"""So many lines tell whether a log begins as it did."""
+"""Number of lines whose digest shows whether a log begins as it did."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class LogPart:
     rows: int
     bytes: int
     begin: int = 0
-    """Where it begins in a JSON file, in bytes."""
+    """First byte of the part in a JSON file."""
     row_group: int | None = None
-    """None: JSON lines."""
+    """Number of the row group; None: JSON lines."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class AckLog:
 
     @property
     def rows(self) -> int:
-        """How many lines it has."""
+        """Number of lines."""
         return sum(part.rows for part in self.parts)
 
     def between(self, first: int, end: int) -> list[LogSlice]:
         """The lines from `first` to before `end`, as slices of the parts that hold them."""
-        found, begin = [], 0
+        slices, begin = [], 0
         for part in self.parts:
             low, high = max(first, begin), min(end, begin + part.rows)
             if low < high:
-                found.append(LogSlice(part, low - begin, high - low, low))
+                slices.append(LogSlice(part, low - begin, high - low, low))
             begin += part.rows
-        return found
+        return slices
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class LogSlice:
 
     part: LogPart
     offset: int
-    """Of the first of them in the part."""
+    """Index of the first line in the part."""
     rows: int
     row: int
-    """Of the first of them in the log."""
+    """Index of the first line in the log."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What some lines of a log say."""
+    """Acks of some lines of a log, and the replies that cannot be read."""
 
     acks: pa.Table
     """Shape `ACKS`; `row` counts from the log's beginning."""
@@ -81,13 +81,13 @@ class Parsed:
 
 
 def read_slice(wanted: LogSlice) -> pa.Table:
-    """Some lines of a log in their order, shape `LOG`.
+    """Read lines of a log in their order, shape `LOG`.
 
     A line of JSON is an object with `subject` and perhaps `data`, a text, for an ack, or with `reply` for a delivery.
     A Parquet file has columns of these names, `data` binary or text; those that it lacks are empty.
 
     Raises:
-        UsageError: the file cannot be read as that; the message says why.
+        UsageError: the file cannot be read as a log of acks; the message says why.
     """
     part = wanted.part
     try:
@@ -99,10 +99,10 @@ def read_slice(wanted: LogSlice) -> pa.Table:
 
 
 def parse_slice(wanted: LogSlice) -> Parsed:
-    """What some lines of a log say.
+    """Parse lines of a log into acks.
 
     Raises:
-        UsageError: they cannot be read, or one of them is neither an ack nor a delivery.
+        UsageError: the lines cannot be read, or one of them is neither an ack nor a delivery.
     """
     replies, bodies = replies_and_bodies(read_slice(wanted), wanted.part.location, wanted.row)
     acks, malformed = parse(replies, bodies)
@@ -118,8 +118,8 @@ def replies_and_bodies(
 
     Args:
         log: some lines.
-        where: the file that they are from.
-        row: of the first of them in the log.
+        where: the file of the lines.
+        row: the index of the first line in the log.
 
     Raises:
         UsageError: a line has both a subject and a reply, or neither, or a delivery has data.
@@ -139,10 +139,10 @@ def replies_and_bodies(
 
 
 def tail(log: AckLog, end: int) -> str:
-    """What tells whether the lines before `end` are those that they were: a digest of the last of them.
+    """Digest of the last lines before `end`, which shows whether the log still begins as it did.
 
     Raises:
-        UsageError: they cannot be read.
+        UsageError: the lines cannot be read.
     """
     slices = log.between(max(0, end - TAIL_LINES), end)
     lines = [line for wanted in slices for line in read_slice(wanted).to_pylist()]

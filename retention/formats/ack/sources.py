@@ -1,4 +1,4 @@
-"""Finding the parts of a log of acks: a file, a directory of files, or a Delta table, and how many lines each has."""
+"""Parts of a log of acks in a file, a directory of files, or a Delta table, with their numbers of lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = (_PARQUET, ".json", ".jsonl")
 
 
 def open_log(location: str, name: str | None = None) -> AckLog:
-    """Find a log's parts; no line is taken apart.
+    """Find a log's parts; no line is parsed.
 
     The lines of a directory come in the order of its files' names, those of a Delta table in that in which its files
     were written. A last line of a JSON file that is not whole yet is left for later.
@@ -29,10 +29,10 @@ def open_log(location: str, name: str | None = None) -> AckLog:
     Args:
         location: a file (Parquet if its name ends so, else JSON lines), a directory of them, or a Delta table; local or
             `s3://`.
-        name: what the log is called wherever it lies; its location, if not given.
+        name: the log's name wherever it lies; its location, if not given.
 
     Raises:
-        UsageError: there is none, or a file of it cannot be read.
+        UsageError: there is no log, or a file of it cannot be read.
     """
     place = location if files.is_remote(location) else str(Path(location).absolute())
     parts = [part for file in _files(place) for part in _parts(file)]
@@ -77,8 +77,8 @@ def _delta_files(place: str) -> list[str]:
         raise unreadable(place, error) from error
     if hidden:
         raise unreadable(place, "rows of it are deleted, and a log only grows")
-    found = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
-    return [files.join(place, unquote(path)) for path in found["path"].to_pylist()]
+    ordered = actions.sort_by([("modification_time", "ascending"), ("path", "ascending")])
+    return [files.join(place, unquote(path)) for path in ordered["path"].to_pylist()]
 
 
 def _parts(file: str) -> Iterator[LogPart]:
@@ -97,7 +97,7 @@ def _row_groups(file: str) -> Iterator[LogPart]:
 
 
 def _blocks(file: str) -> Iterator[LogPart]:
-    """Whole lines, some megabytes at a time."""
+    """Yield the parts of a JSON file: whole lines, some megabytes each."""
     begin, rest = 0, b""
     with files.open_input(file) as source:
         while content := source.read(PART_BYTES):

@@ -1,4 +1,4 @@
-"""Signs that a server encrypted what it stored, which no log says."""
+"""Detection of encrypted messages, which no log marks as such."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 from retention.formats.iggy import user_headers
 
 LEAST_MESSAGES = 8
-"""Fewer messages with user headers prove nothing."""
+"""Least number of messages with user headers that proves anything."""
 _MOST_MESSAGES = 64
 _ADDED_BYTES = 12 + 16
-"""AES-256-GCM puts a nonce before and a tag behind what it encrypts."""
+"""Bytes that AES-256-GCM adds: a nonce before the content and a tag behind it."""
 _LEAST_HEADERS_BYTES = _ADDED_BYTES + 12
-"""A pair has at least a byte of key and of value, and five before each."""
+"""Least bytes of one pair: a byte of key and of value, and five before each."""
 
 
 def is_encrypted(rows: pa.RecordBatch) -> bool:
-    """Whether the messages of a log (shape `ROWS`) are encrypted, as far as their user headers tell.
+    """Whether the messages of a log (shape `ROWS`) are encrypted, judged by their user headers.
 
     A server encrypts payloads and user headers and computes the checksums afterwards, so that all checks hold. User
     headers have a form, random bytes have none: messages are taken for encrypted if at least 8 have user headers, none

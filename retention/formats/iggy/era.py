@@ -1,4 +1,4 @@
-"""What reading a log needs to know of the server that wrote it: its era."""
+"""Era of a log: the format of the servers that wrote it, as far as reading needs it."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ CHECKSUM = "its checksum is wrong"
 
 @dataclass(frozen=True)
 class Taken:
-    """The whole records at the beginning of a window, up to the first that is not right or not all there."""
+    """The whole records at the beginning of a window, up to the first that is wrong or incomplete."""
 
     messages: Messages
     end: int
-    """Where they end in the window."""
+    """End of the records in the window."""
     problem: str | None = None
-    """What is wrong with the record that follows."""
+    """Problem of the record that follows; None: none is known."""
     wants: int = 0
-    """How long the record is that follows, where the window ends within it."""
+    """Bytes of the record that follows, where the window ends within it; else 0."""
 
 
 class Era(Protocol):
-    """How the servers of one era write logs: one record behind the other, a message or a batch of them each."""
+    """Log format of the servers of one era: one record behind the other, a message or a batch of messages each."""
 
     @property
     def name(self) -> EraName:
-        """As `--era` takes it."""
+        """Name, as `--era` takes it."""
 
     @property
     def header_bytes(self) -> int:
-        """How much of a record tells its length and its offset."""
+        """Bytes of a record's header, which has its length and its offset."""
 
     @property
     def is_gapless(self) -> bool:
-        """Whether the offsets of a log have no gaps, so that the place of a record tells its offset."""
+        """Whether the offsets of a log have no gaps, so that the place of a record determines its offset."""
 
     def take(self, window: bytes, left: int) -> Taken:
-        """The records at the beginning of a window, with their checksums compared.
+        """Take the records at the beginning of a window, and compare their checksums.
 
         Args:
             window: bytes of the log from the beginning of a record on.
-            left: bytes from there to the end of the log, which may lie behind the window.
+            left: number of bytes from there to the end of the log, which may lie behind the window.
         """
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
-        """What a record's header says, true or not; None where there can be none."""
+        """Read length and offset in a record's header, true or not; None where there can be no record."""
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """Where a record with an offset from `low` to before `high` may begin, rising: few places, and all that do."""
+        """Find the places, rising, of all records with an offset from `low` to before `high`, and few others."""
 
     def is_sound(self, record: bytes) -> bool:
         """Whether the checksum of a record holds; in 0.9 that of the batch."""

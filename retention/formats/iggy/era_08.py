@@ -36,7 +36,7 @@ class Era08:
     is_gapless = False
 
     def take(self, window: bytes, left: int) -> Taken:
-        """The messages at the beginning of a window up to the first whose checksum is wrong."""
+        """Take the messages at the beginning of a window up to the first whose checksum is wrong."""
         cuts = np.array(LAYOUT.cuts(window, 0, len(window)))
         starts, ends = cuts[:-1], cuts[1:]
         headers = messages.headers_at(window, LAYOUT, starts)
@@ -49,7 +49,7 @@ class Era08:
         return Taken(_messages(headers, cuts), end, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
-        """Of a message; None for zeros."""
+        """Read length and offset of a message; None for zeros."""
         if len(header) < self.header_bytes or not any(header):
             return None
         return LAYOUT.length(header, 0), int.from_bytes(header[_OFFSET_AT:][:8], "little")
@@ -63,8 +63,8 @@ class Era08:
         places = np.flatnonzero(likely)
         headers = messages.headers_at(window, LAYOUT, places)
         lengths = headers["payload_length"].astype(np.int64) + headers["user_headers_length"]
-        found: np.ndarray = places[lengths <= MOST_MESSAGE_BYTES]
-        return found
+        fitting: np.ndarray = places[lengths <= MOST_MESSAGE_BYTES]
+        return fitting
 
     def is_sound(self, record: bytes) -> bool:
         """Whether the message's checksum holds."""
@@ -72,7 +72,7 @@ class Era08:
 
 
 def _next(window: bytes, end: int, left: int) -> tuple[str | None, int]:
-    """What is wrong with the message at `end`, or how long it is, if the window ends within it."""
+    """The problem of the message at `end`; or its length in bytes, if the window ends within it."""
     if left < LAYOUT.header_bytes:
         return (TORN if left else None), 0
     if len(window) - end < LAYOUT.header_bytes:

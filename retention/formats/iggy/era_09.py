@@ -1,4 +1,4 @@
-"""Logs of Iggy 0.9: batch behind batch, each with a header of its own and a checksum over those of its messages."""
+"""Logs of Iggy 0.9: batch behind batch, each with a header and a checksum over the checksums of its messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BATCH = Layout(
     lengths_at=32,
 )
 MOST_BATCH_BYTES = 1 << 30
-"""A log is rolled at 1 GiB at the latest."""
+"""Most bytes of a batch: a log is rolled at 1 GiB at the latest."""
 _OFFSET = struct.Struct("<Q")
 _FRAMING = struct.Struct("<QQI")
 _OFFSET_AT, _LENGTH_AT, _CHECKSUM_AT, _COUNT_AT, _RESERVED_AT = 8, 32, 40, 48, 52
@@ -51,10 +51,10 @@ _CONTRADICTION = "the lengths of its messages do not add up to the batch"
 
 
 class _Framing(NamedTuple):
-    """What the header of a batch says of its extent."""
+    """Extent of a batch, as its header has it."""
 
     length: int
-    """In bytes, with those of the header."""
+    """Bytes of the batch, with its header."""
     checksum: int
     message_count: int
 
@@ -67,7 +67,7 @@ class Era09:
     is_gapless = True
 
     def take(self, window: bytes, left: int) -> Taken:
-        """The batches at the beginning of a window up to the first that is malformed or whose checksum is wrong."""
+        """Take the batches at the beginning of a window up to the first that is malformed or has a wrong checksum."""
         batches: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -90,13 +90,13 @@ class Era09:
                 starts += cuts[:-1]
                 ends += cuts[1:]
                 at += length
-        found = _messages(
+        whole = _messages(
             window, np.array(batches, int), np.array(starts, int), np.array(ends, int)
         )
-        return Taken(found, at, problem, wants)
+        return Taken(whole, at, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
-        """Of a batch; None where it would be shorter than its own header."""
+        """Read length and offset of a batch; None where it would be shorter than its header."""
         if len(header) < BATCH_HEADER_BYTES:
             return None
         length = _framing(header, 0).length
@@ -128,7 +128,7 @@ def _is_header(window: bytes, at: int) -> bool:
 
 
 def _impossible(framing: _Framing, left: int) -> str | None:
-    """Why no batch can have this extent, or why not here."""
+    """The reason why no batch can have this extent, or not with `left` bytes to the end; None: it can."""
     length, _, count = framing
     if length < BATCH_HEADER_BYTES + count * LAYOUT.header_bytes:
         return f"a batch of {count} messages claims {length} bytes"
@@ -140,7 +140,7 @@ def _impossible(framing: _Framing, left: int) -> str | None:
 
 
 def _wrong(window: bytes, at: int, framing: _Framing, cuts: list[int]) -> str | None:
-    """What is wrong with a batch that begins at `at` and whose messages lie between `cuts`."""
+    """The problem of a batch that begins at `at` and whose messages lie between `cuts`; None: it is sound."""
     if cuts[-1] != at + framing.length or len(cuts) != framing.message_count + 1:
         return _CONTRADICTION
     fields = window[at : at + _CHECKSUM_AT] + window[at + _COUNT_AT : at + _RESERVED_AT]
@@ -170,6 +170,6 @@ def _messages(window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.n
 
 
 def _saturated(numbers: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    """Sums of u64, their maximum where they would wrap."""
+    """Add u64 without wrapping: the largest u64 where a sum would be above it."""
     sums = numbers + deltas
     return np.where(sums < numbers, np.uint64(2**64 - 1), sums)

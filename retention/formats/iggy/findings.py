@@ -1,4 +1,4 @@
-"""What reading a topic's directory brings to light besides its messages: damage, tears, holes, skipped directories."""
+"""Findings in a topic's directory besides its messages: damage, tears, holes, skipped directories."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class Damage:
     """Messages of a log that are not what the server wrote; they are left out."""
 
     location: str
-    """Of the log."""
+    """Path of the log."""
     offset: int
-    """Of the damaged message, or of the first message of a damaged batch."""
+    """Offset of the damaged message, or of the first message of a damaged batch."""
     problem: str
     last: int | None = None
-    """The last offset that may be gone with it, where the log does not tell how many are."""
+    """Last offset that may be lost with it, where the log does not have their number."""
 
     @property
     def sentence(self) -> str:
-        """Which file, which offset, and what is wrong."""
+        """The file, the offset or offsets, and the problem."""
         several = self.last is not None and self.last > self.offset
         where = f"offsets {self.offset} to {self.last}" if several else f"offset {self.offset}"
         return f"{self.location}: {where}: {self.problem}"
@@ -32,28 +32,28 @@ class Tear:
 
     location: str
     offset: int
-    """The first one that is not there."""
+    """First offset that is not there."""
     at: int
-    """The byte up to which the log is whole."""
+    """Byte up to which the log is whole."""
 
     @property
     def sentence(self) -> str:
-        """Which file, and up to where it is read."""
+        """The file, and the byte and the offset up to which it is read."""
         return f"{self.location}: torn at byte {self.at}: read up to there, before offset {self.offset}"
 
 
 @dataclass(frozen=True)
 class Hole:
-    """Offsets that nothing holds, though later ones are there."""
+    """Offsets that are missing, though later ones are there."""
 
     location: str
-    """Of the partition's directory, or of the log, where all logs of its era go on without a gap."""
+    """Path of the partition's directory; or of the log, where the logs of its era have no gaps."""
     first: int
     last: int
 
     @property
     def sentence(self) -> str:
-        """Where, and the first and the last missing offset."""
+        """The place, and the first and the last missing offset."""
         return f"{self.location}: offsets {self.first} to {self.last} are missing"
 
 
@@ -65,7 +65,7 @@ class Skipped:
 
     @property
     def sentence(self) -> str:
-        """Which directory."""
+        """The directory, and why it is skipped."""
         return f"{self.directory}: skipped, for its name is not all digits"
 
 

@@ -31,7 +31,7 @@ SENT = pa.schema(
 )
 """One row per message to publish.
 
-`partition` or `key` say where it goes, at most one of them; both null: to the partition whose turn it is. The id is of
+`partition` or `key` determine the partition, at most one of them; both null: the partition whose turn it is. The id has
 128 bits, 0 if the server is to give one. `headers` are user headers as they are stored, null for none. `line` is the
 number of its line.
 """
@@ -48,11 +48,11 @@ _LOW = 2**64 - 1
 
 
 def parse_sent(lines: Iterable[bytes | str], topic: str, now_ns: int) -> pa.Table:
-    """The messages that JSON lines describe, shape `SENT`, in their order (docs/semantics/topics.md).
+    """Parse JSON lines into messages to publish, shape `SENT`, in their order (docs/semantics/topics.md).
 
     Args:
         lines: text, or bytes in UTF-8.
-        topic: its name, the only subject that a line may have.
+        topic: the topic's name, the only subject that a line may have.
         now_ns: the producer's time of messages without one, nanoseconds since the epoch.
 
     Raises:
@@ -62,12 +62,12 @@ def parse_sent(lines: Iterable[bytes | str], topic: str, now_ns: int) -> pa.Tabl
 
 
 def user_headers_of(given: Any) -> bytes:
-    """The block of user headers that JSON describes: an object, or pairs.
+    """Build the block of user headers that JSON describes: an object, or pairs.
 
     Keys and values are texts, truths, numbers, or `{"kind": "uint32", "value": base64}`, as Iggy's own JSON has them.
 
     Raises:
-        ValueError: it describes none.
+        ValueError: the JSON describes no user headers.
     """
     pairs = list(given.items()) if isinstance(given, dict) else given
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
@@ -81,7 +81,7 @@ def halves(number: int) -> tuple[int, int]:
 
 
 def with_ids(given: np.ndarray, generated: np.ndarray) -> np.ndarray:
-    """Ids, shape (messages, 2), those that are 0 replaced by the generated ones."""
+    """Replace the ids that are 0 by generated ones, shape (messages, 2)."""
     return np.where((given == 0).all(axis=1)[:, None], generated, given)
 
 

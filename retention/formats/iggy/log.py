@@ -28,32 +28,32 @@ class Log:
     location: str
     partition: int
     segment: int
-    """The number in its name: no offset in it is lower."""
+    """Number in the log's name: no offset in the log is lower."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     end: int | None
-    """The number in the name of the next log; None: this is the active one."""
+    """Number in the name of the next log; None: this is the active one."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of what a log holds, and what was found there."""
+    """A part of a log's messages, and the findings among them."""
 
     rows: pa.RecordBatch
     """Shape `ROWS`, in order of offset; perhaps none."""
     findings: tuple[Finding, ...]
     next_offset: int
-    """The first offset after those that were read, damaged ones included."""
+    """First offset after those that were read, damaged ones included."""
 
 
 def read_log(log: Log, era: Era) -> Iterator[Part]:
-    """What a log holds, in parts of at most 65,536 rows or 16 MiB, or one window or record more; one at least.
+    """Read a log in parts of at most 65,536 rows or 16 MiB, or one window or record more; at least one part.
 
     Every checksum is compared. Damaged messages and batches are left out and named, and reading goes on with the next
     record that is sound. The active log may end torn or in zeros.
 
     Raises:
-        BusyError: the file is gone, or became shorter while it was read.
+        BusyError: the file disappeared, or became shorter while it was read.
         StorageError: the storage failed.
     """
     return _pooled(_parts(log, era), log.segment)
@@ -80,65 +80,67 @@ class _Trouble:
     at: int
     problem: str
     before: int
-    """The highest offset before it."""
+    """Highest offset before the trouble."""
 
 
-def _sound_part(log: Log, era: Era, window: bytes, found: Messages, before: int) -> Part:
-    """The messages of whole records, but for those that cannot be rows."""
+def _sound_part(log: Log, era: Era, window: bytes, messages: Messages, before: int) -> Part:
+    """The part of whole records; messages that cannot be rows are damage."""
     end = END_OF_OFFSETS if log.end is None else log.end
-    told = rows.problems(found, before, end)
-    fit = np.ones(len(found), dtype=bool)
-    fit[list(told)] = False
-    seen = np.where(found.sound, found.offsets, found.places)
-    damages = [Damage(log.location, int(seen[nth]), problem) for nth, problem in told.items()]
-    counted = seen[(fit | ~found.sound) & (seen < np.uint64(end))].astype(np.int64)
+    problems = rows.problems(messages, before, end)
+    fit = np.ones(len(messages), dtype=bool)
+    fit[list(problems)] = False
+    offsets = np.where(messages.sound, messages.offsets, messages.places)
+    damages = [
+        Damage(log.location, int(offsets[nth]), problem) for nth, problem in problems.items()
+    ]
+    counted = offsets[(fit | ~messages.sound) & (offsets < np.uint64(end))].astype(np.int64)
     holes = _holes(log, before, counted) if era.is_gapless else []
-    kept = found.only(fit) if told else found
+    kept = messages.only(fit) if problems else messages
     batch = rows.rows(window, kept, log.partition, log.segment) if len(kept) else _NO_ROWS
     return Part(batch, (*damages, *holes), max([before, *counted.tolist()]) + 1)
 
 
 def _holes(log: Log, before: int, offsets: np.ndarray) -> list[Hole]:
-    """Where offsets, of which `before` is the one before the first, leave some out."""
+    """Find the holes in ascending offsets that follow `before`: after 4 the offsets 5 and 8 have the hole 6 to 7."""
     lows, highs = np.concatenate([[before], offsets[:-1]]), offsets
     gaps = np.flatnonzero(highs - lows > 1)
     return [Hole(log.location, int(lows[nth]) + 1, int(highs[nth]) - 1) for nth in gaps]
 
 
 def _damaged_part(log: Log, source: Source, era: Era, trouble: _Trouble) -> tuple[int, Part]:
-    """Where the log goes on after a record that is not right, and what is said of those left out."""
+    """Find the byte where the log goes on after a wrong record, and the findings for the records left out."""
     at, before = trouble.at, trouble.before
     if log.end is None and repair.is_zeros(source, at):
         return log.size, Part(_NO_ROWS, (), before + 1)
     end = END_OF_OFFSETS if log.end is None else log.end
-    found = repair.first_sound(source, era, at + 1, before + 1, end)
-    if found is None and log.end is None and trouble.problem == TORN:
+    sound = repair.first_sound(source, era, at + 1, before + 1, end)
+    if sound is None and log.end is None and trouble.problem == TORN:
         return log.size, Part(_NO_ROWS, (Tear(log.location, before + 1, at),), before + 1)
-    stop, high = (found.at, found.offset) if found else (log.size, log.end)
-    said = repair.offsets_between(source, era, at, stop)
-    if said is None:
+    stop, high = (sound.at, sound.offset) if sound else (log.size, log.end)
+    claimed = repair.offsets_between(source, era, at, stop)
+    if claimed is None:
         last = before + 1 if high is None else high - 1
         damage = Damage(log.location, before + 1, trouble.problem, last)
         return stop, Part(_NO_ROWS, (damage,), last + 1)
-    named = repair.names(said, before, high, first_is_next=era.is_gapless)
-    reasons = [trouble.problem] + [_AS_WELL] * (len(said) - 1)
-    damages = [Damage(log.location, *one) for one in zip(named, reasons, strict=True)]
+    named = repair.names(claimed, before, high, first_is_next=era.is_gapless)
+    reasons = [trouble.problem] + [_AS_WELL] * (len(claimed) - 1)
+    damages = [Damage(log.location, *fields) for fields in zip(named, reasons, strict=True)]
     following = damages[-1].offset + 1 if high is None else high
     return stop, Part(_NO_ROWS, tuple(damages), following)
 
 
 def _pooled(parts: Iterable[Part], next_offset: int) -> Iterator[Part]:
-    """Parts joined to larger ones."""
-    held: list[Part] = []
+    """Join parts to larger ones."""
+    buffered: list[Part] = []
     count = size = 0
     for part in parts:
-        held.append(part)
+        buffered.append(part)
         next_offset = part.next_offset
         count, size = count + part.rows.num_rows, size + part.rows.nbytes
         if count >= _PART_ROWS or size >= _PART_BYTES:
-            yield _joined(held, next_offset)
-            held, count, size = [], 0, 0
-    yield _joined(held, next_offset)
+            yield _joined(buffered, next_offset)
+            buffered, count, size = [], 0, 0
+    yield _joined(buffered, next_offset)
 
 
 def _joined(parts: list[Part], next_offset: int) -> Part:

@@ -1,4 +1,4 @@
-"""Messages in a window of an Iggy log: where they begin, what their headers say, and whether their checksums hold."""
+"""Messages in a window of an Iggy log: their places, headers, bodies and checksums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 _LENGTHS = struct.Struct("<II")
 _CHECKSUM_BYTES = 8
 MOST_MESSAGE_BYTES = 64 << 20
-"""No message is longer: the server takes 64,000,000 bytes of payload and 100,000 of user headers."""
+"""Most bytes of a message: the server takes 64,000,000 bytes of payload and 100,000 of user headers."""
 
 
 @dataclass(frozen=True)
@@ -23,32 +23,33 @@ class Layout:
 
     header: np.dtype[Any]
     lengths_at: int
-    """Of the length of the user headers (u32), which that of the payload (u32) follows."""
+    """Byte in the header of the length of the user headers (u32), which the payload's length (u32) follows."""
 
     @property
     def header_bytes(self) -> int:
-        """How long the header is."""
+        """Bytes of the header."""
         return self.header.itemsize
 
     def length(self, window: bytes, at: int) -> int:
-        """The bytes of the message that begins at `at`, as its header says."""
+        """Bytes of the message that begins at `at`, as its header has it."""
         user_headers, payload = _LENGTHS.unpack_from(window, at + self.lengths_at)
         return self.header_bytes + int(user_headers) + int(payload)
 
     def cuts(self, window: bytes, begin: int, end: int) -> list[int]:
-        """Where the messages between `begin` and `end` begin, one behind the other, and where the last whole one ends.
+        """Find the begins of the messages between `begin` and `end`, one behind the other, and the last one's end.
 
-        Only a message's own header tells where the next one begins, so they are walked one by one.
+        Only a message's own header has the length to the next one, so they are walked one by one. Two whole messages of
+        80 and 100 bytes and a part of a third, from 0 on, have the cuts 0, 80, 180.
         """
-        found = [begin]
+        cuts = [begin]
         lengths_at, header_bytes, unpack = self.lengths_at, self.header_bytes, _LENGTHS.unpack_from
         while begin + header_bytes <= end:
             user_headers, payload = unpack(window, begin + lengths_at)
             begin += header_bytes + user_headers + payload
             if begin > end:
                 break
-            found.append(begin)
-        return found
+            cuts.append(begin)
+        return cuts
 
 
 @dataclass(frozen=True)
@@ -57,25 +58,25 @@ class Messages:
 
     offsets: np.ndarray
     places: np.ndarray
-    """The offsets that the messages have by their place in the log, which name those with a wrong checksum."""
+    """Offsets of the messages by their place in the log, which name those with a wrong checksum."""
     timestamps: np.ndarray
-    """The broker's, in microseconds."""
+    """Times of the broker, in microseconds."""
     origin_timestamps: np.ndarray
-    """The producer's, in microseconds."""
+    """Times of the producer, in microseconds."""
     ids: np.ndarray
     """Shape (messages, 2): the low and the high half."""
     bodies: np.ndarray
-    """Shape (messages, 3), int64: where payload and user headers begin in the window, and where they end."""
+    """Shape (messages, 3), int64: begin of payload and of user headers in the window, and their end."""
     sizes: np.ndarray
-    """Bytes of the log, int64."""
+    """Bytes of each message in the log, int64."""
     sound: np.ndarray
-    """Whether the checksum holds."""
+    """Mask of the messages whose checksum holds."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def only(self, chosen: np.ndarray) -> Messages:
-        """Those of them that a mask chooses."""
+        """Select the messages that a mask chooses."""
         columns = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
         return Messages(**columns)
 
@@ -90,7 +91,7 @@ def headers_at(window: bytes, layout: Layout, starts: np.ndarray) -> np.ndarray:
 
 
 def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """XXH3-64 of each message but for the checksum that it begins with."""
+    """XXH3-64 of each message without the checksum that it begins with."""
     if not len(starts):
         return np.empty(0, np.uint64)
     contents = _cut(window, np.stack([starts + _CHECKSUM_BYTES, ends], axis=1)).to_pylist()[::2]
@@ -98,17 +99,23 @@ def digests(window: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def bodies(layout: Layout, headers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Where payload and user headers begin and end, shape (messages, 3)."""
+    """Find the three places of each message's body, shape (messages, 3).
+
+    ::
+
+    | header | payload | user headers |
+             0         1              2
+    """
     payload = starts + layout.header_bytes
     user_headers = payload + headers["payload_length"]
     return np.stack([payload, user_headers, user_headers + headers["user_headers_length"]], axis=1)
 
 
 def texts(window: bytes, places: np.ndarray) -> tuple[pa.Array, pa.Array]:
-    """Payloads, and user headers with null for none, of messages whose `bodies` are given."""
+    """Payloads, and user headers with null for none, of messages with their bodies at `places` (see `bodies`)."""
     if not len(places):
         return pa.array([], pa.binary()), pa.array([], pa.binary())
-    # Payload, user headers, and what lies before the next payload.
+    # Payload, user headers, and the bytes before the next payload.
     parts = _cut(window, places)
     nth = np.arange(0, places.size, 3)
     without = places[:, 1] == places[:, 2]
@@ -122,7 +129,7 @@ def _cut(window: bytes, places: np.ndarray) -> pa.Array:
 
 
 def decimals(ids: np.ndarray) -> pa.Array:
-    """Numbers of 128 bits, given as (low, high), in decimal."""
+    """Write numbers of 128 bits, given as (low, high), in decimal."""
     words = np.zeros((len(ids), 4), dtype="<u8")
     words[:, :2] = ids
     buffers = [None, pa.py_buffer(words)]
@@ -133,13 +140,13 @@ def halves_of(ids: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
     """The low and the high 64 bits of numbers in decimal, none of them null.
 
     Raises:
-        ValueError: one is no whole number of 128 bits.
+        ValueError: an id is no whole number of 128 bits.
     """
     if not pc.all(pc.match_substring_regex(ids, r"\A[0-9]{1,39}\z"), min_count=0).as_py():
         raise ValueError("an id is a whole number in decimal")
     numbers = ids.cast(pa.decimal256(39, 0)).combine_chunks()
     words = np.frombuffer(numbers.buffers()[1], dtype="<u8").reshape(-1, 4)
-    found = words[numbers.offset : numbers.offset + len(numbers)]
-    if found[:, 2:].any():
+    halves = words[numbers.offset : numbers.offset + len(numbers)]
+    if halves[:, 2:].any():
         raise ValueError("an id has 128 bits at most")
-    return pa.array(found[:, 0]), pa.array(found[:, 1])
+    return pa.array(halves[:, 0]), pa.array(halves[:, 1])

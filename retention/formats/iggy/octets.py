@@ -8,10 +8,10 @@ _WORD = 8
 
 
 def numbers(window: bytes, shift: int, span: int) -> np.ndarray:
-    """The little-endian u64 at `shift` bytes behind each place that has `span` bytes before the window's end."""
+    """Read the little-endian u64 at `shift` bytes behind each place that has `span` bytes before the window's end."""
     places = max(0, len(window) - span + 1)
-    found = np.empty(places, dtype=np.uint64)
+    words = np.empty(places, dtype=np.uint64)
     for first in range(min(_WORD, places)):
         count = (places - first + _WORD - 1) // _WORD
-        found[first::_WORD] = np.frombuffer(window, "<u8", count, shift + first)
-    return found
+        words[first::_WORD] = np.frombuffer(window, "<u8", count, shift + first)
+    return words

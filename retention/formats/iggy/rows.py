@@ -1,4 +1,4 @@
-"""Messages of an Iggy log as rows of a table, and which of them a table cannot hold."""
+"""Messages of an Iggy log as rows of a table, and the reasons why a table cannot hold some."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ producer's, in nanoseconds. `headers` are the user headers as stored, null for n
 """
 
 END_OF_OFFSETS = MAX_SEQ + 1
-"""The largest offset of a row is below, so that there is a next one."""
+"""End of the offsets of rows, exclusive, so that the largest has a next one."""
 _TOO_LARGE = "its offset is larger than a table can hold"
 _NS = 1_000
 _LATEST_US = (2**63 - 1) // _NS
 
 
-def problems(found: Messages, before: int, end: int) -> dict[int, str]:
-    """Which messages, by their place in `found`, cannot be rows, and why.
+def problems(candidates: Messages, before: int, end: int) -> dict[int, str]:
+    """Find the messages that cannot be rows: index in `candidates` → reason.
 
     Args:
-        found: in their order.
+        candidates: messages in their order.
         before: the highest offset before them.
-        end: the offset that all must be below: the number of the next log, or `END_OF_OFFSETS`.
+        end: the end of their offsets, exclusive: the number of the next log, or `END_OF_OFFSETS`.
     """
-    holdable = (found.timestamps <= _LATEST_US) & (found.origin_timestamps <= _LATEST_US)
-    below = found.offsets < np.uint64(end)
-    fine = found.sound & holdable & below
-    offsets = np.where(fine, found.offsets, np.uint64(0)).view(np.int64)
+    holdable = (candidates.timestamps <= _LATEST_US) & (candidates.origin_timestamps <= _LATEST_US)
+    below = candidates.offsets < np.uint64(end)
+    fine = candidates.sound & holdable & below
+    offsets = np.where(fine, candidates.offsets, np.uint64(0)).view(np.int64)
     highest = np.maximum.accumulate(np.concatenate([[before], np.where(fine, offsets, before)]))
     rising = offsets > highest[:-1]
-    told: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for nth in np.flatnonzero(~(fine & rising)).tolist():
-        if not found.sound[nth]:
-            told[nth] = CHECKSUM
+        if not candidates.sound[nth]:
+            reasons[nth] = CHECKSUM
         elif not below[nth]:
-            told[nth] = _TOO_LARGE if end == END_OF_OFFSETS else f"the next log begins at {end}"
+            reasons[nth] = _TOO_LARGE if end == END_OF_OFFSETS else f"the next log begins at {end}"
         elif not holdable[nth]:
-            told[nth] = "its time is later than a table can hold"
+            reasons[nth] = "its time is later than a table can hold"
         else:
-            told[nth] = f"it follows offset {highest[nth]}, but offsets must rise"
-    return told
+            reasons[nth] = f"it follows offset {highest[nth]}, but offsets must rise"
+    return reasons
 
 
-def rows(window: bytes, found: Messages, partition: int, segment: int) -> pa.RecordBatch:
-    """The messages of a window as rows of shape `ROWS`; all of them must be fit to be rows."""
-    payloads, user_headers = messages.texts(window, found.bodies)
-    count = len(found)
+def rows(window: bytes, fit: Messages, partition: int, segment: int) -> pa.RecordBatch:
+    """Turn messages of a window into rows of shape `ROWS`; none of them may have a problem (see `problems`)."""
+    payloads, user_headers = messages.texts(window, fit.bodies)
+    count = len(fit)
     columns = [
         np.full(count, partition, dtype=np.int32),
         np.full(count, segment, dtype=np.int64),
-        found.offsets.astype(np.int64),
-        found.timestamps.astype(np.int64) * _NS,
+        fit.offsets.astype(np.int64),
+        fit.timestamps.astype(np.int64) * _NS,
         user_headers,
         payloads,
-        found.sizes,
-        messages.decimals(found.ids),
-        found.origin_timestamps.astype(np.int64) * _NS,
+        fit.sizes,
+        messages.decimals(fit.ids),
+        fit.origin_timestamps.astype(np.int64) * _NS,
     ]
     return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=ROWS)

@@ -1,4 +1,4 @@
-"""Bytes of a log file by their place, read without keeping more than is asked for."""
+"""Bytes of a log file by their place, read without keeping more than one piece."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retention.storage import files
 from retention.storage.errors import telling
 
 WINDOW_BYTES = 1 << 20
-"""Logs are read in pieces of this size, or of one record where that is longer."""
+"""Size of the pieces in which logs are read, or that of one record where it is longer."""
 _GONE = "it is gone since the directory was listed"
 
 
@@ -26,7 +26,7 @@ class Source:
     file: pa.NativeFile
 
     def read(self, at: int, length: int) -> bytes:
-        """The bytes from `at` on, fewer at the end.
+        """Read the bytes from `at` on, fewer at the end.
 
         Raises:
             BusyError: the file has become shorter since it was listed.
@@ -40,7 +40,7 @@ class Source:
         return content
 
     def windows(self, at: int, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """Pieces from `at` to the end with their places; each begins `overlap` bytes before the last one's end."""
+        """Yield pieces from `at` to the end with their places; each begins `overlap` bytes before the last ends."""
         while at < self.size:
             window = self.read(at, WINDOW_BYTES)
             yield at, window
@@ -52,7 +52,7 @@ def opened(location: str, size: int) -> Iterator[Source]:
     """Open a log for reading.
 
     Raises:
-        BusyError: it is gone since it was listed.
+        BusyError: the log disappeared since it was listed.
         StorageError: the storage failed.
     """
     try:
@@ -64,10 +64,10 @@ def opened(location: str, size: int) -> Iterator[Source]:
 
 
 def size_of(location: str) -> int:
-    """The bytes of a log.
+    """Size of a log in bytes.
 
     Raises:
-        BusyError: it is gone since it was listed.
+        BusyError: the log disappeared since it was listed.
         StorageError: the storage failed.
     """
     size = files.length(location)

@@ -1,4 +1,4 @@
-"""Offsets that consumers and groups stored in an Iggy partition: how far each has read."""
+"""Offsets that consumers and groups stored in an Iggy partition: the last message that each has read."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ class StoredOffset:
 
     kind: Kind
     id: int
-    """A named consumer's is the XXH32 of its name."""
+    """Number of the consumer or group; of a named consumer the XXH32 of its name."""
     offset: int
 
 
 def read_stored_offsets(partition: str) -> tuple[StoredOffset, ...]:
-    """The stored offsets below a partition's directory, consumers first, in order of id.
+    """Read the stored offsets below a partition's directory, consumers first, in order of id.
 
-    A file holds a little-endian u64, alone or with its XXH3-64 behind it (0.9). What is not named by a number of 32
-    bits is no stored offset.
+    A file holds a little-endian u64, alone or with its XXH3-64 behind it (0.9). A file whose name is not a
+    number of 32 bits is no stored offset.
 
     Raises:
-        DamagedError: a file of another length, or its checksum is wrong, or no message can have the offset.
+        DamagedError: a file has another length or a wrong checksum, or no message can have its offset.
     """
-    found = []
+    offsets = []
     for directory, kind in _DIRECTORIES:
         where = files.join(partition, "offsets", directory)
         ids = sorted(int(name) for name in files.names(where) if _is_id(name))
-        found += [StoredOffset(kind, one, _offset(files.join(where, str(one)))) for one in ids]
-    return tuple(found)
+        offsets += [
+            StoredOffset(kind, number, _offset(files.join(where, str(number)))) for number in ids
+        ]
+    return tuple(offsets)
 
 
 def _is_id(name: str) -> bool:

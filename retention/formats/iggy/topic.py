@@ -1,4 +1,4 @@
-"""A topic's directory as an Iggy server leaves it: its partitions, their logs, and what is not there."""
+"""A topic's directory as an Iggy server leaves it: its partitions, their logs, and the holes in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ERAS: dict[EraName, Era] = {"0.8": Era08(), "0.9": Era09()}
 _LOG = re.compile(r"([0-9]{20})\.log")
 _PARTITION = re.compile(r"[0-9]+")
 _MOST_PARTITION = 2**31 - 1
-_MOST_TOLD = 20
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,22 @@ class Partition:
     number: int
     directory: str
     logs: tuple[Log, ...]
-    """In their order; the last one is active, also when it has no bytes."""
+    """Logs in their order; the last one is active, also when it has no bytes."""
     stored_offsets: tuple[StoredOffset, ...]
 
     @property
     def first_offset(self) -> int:
-        """Where its first log begins; 0 of a partition without any."""
+        """First offset of the first log; 0 of a partition without logs."""
         return self.logs[0].segment if self.logs else 0
 
     def missing(self, next_offset: int, log: Log) -> tuple[Finding, ...]:
-        """The hole before a log, where what comes before it ends below; there may be none."""
+        """The hole between `next_offset` and a log's first offset; empty if there is none."""
         if next_offset >= log.segment:
             return ()
         return (Hole(self.directory, next_offset, log.segment - 1),)
 
     def parts(self, era: Era) -> Iterator[Part]:
-        """What the logs hold, one log behind the other; a hole is told before what follows it.
+        """Read the logs, one after the other; a hole is found in the part that follows it.
 
         The `next_offset` of the last part is the partition's.
         """
@@ -70,19 +70,19 @@ class Topic:
 
     directory: str
     partitions: tuple[Partition, ...]
-    """In order of their numbers."""
+    """Partitions in order of their numbers."""
     skipped: tuple[Skipped, ...]
 
     @property
     def logs(self) -> list[Log]:
-        """Those of all partitions, in order."""
+        """Logs of all partitions, in order."""
         return [log for partition in self.partitions for log in partition.logs]
 
     def parts(self, era: Era) -> Iterator[Part]:
-        """Every message of the topic in order of partition and offset, in bounded memory, and what was found.
+        """Read every message of the topic in order of partition and offset, in bounded memory, with the findings.
 
         Raises:
-            BusyError: a log is gone, or became shorter while it was read.
+            BusyError: a log disappeared, or became shorter while it was read.
             RefusedError: the messages are encrypted.
             StorageError: the storage failed.
         """
@@ -96,9 +96,9 @@ def read_topic(directory: str) -> Topic:
     """List the directory of one topic (`streams/<id>/topics/<id>`) of a server's data directory.
 
     Raises:
-        UsageError: it is no such directory.
+        UsageError: `directory` is no such directory.
         DamagedError: a stored offset is not what the server wrote.
-        BusyError: a log is gone since the directory was listed.
+        BusyError: a log disappeared since the directory was listed.
         StorageError: the storage failed.
     """
     above = files.join(directory, "partitions")
@@ -123,7 +123,7 @@ def read_topic(directory: str) -> Topic:
 
 
 def era_of(topic: Topic) -> EraName | None:
-    """The era of the servers that wrote the logs; None if nothing in them is sound in either.
+    """The era of the servers that wrote the logs; None if no record in them is sound in either.
 
     A checksum of 64 bits decides: of the first record of each log, and if all of those are damaged, of any record.
     """
@@ -144,12 +144,12 @@ def refuse_other_era(topic: Topic, era: EraName) -> None:
     """Refuse a topic that servers of another era wrote.
 
     Raises:
-        UsageError: they did.
+        UsageError: the logs are of another era.
     """
-    found = era_of(topic)
-    if found not in (era, None):
+    actual = era_of(topic)
+    if actual not in (era, None):
         raise UsageError(
-            f"{topic.directory}: its logs are of Iggy {found}, not {era}; nothing was imported; say --era {found}"
+            f"{topic.directory}: its logs are of Iggy {actual}, not {era}; nothing was imported; say --era {actual}"
         )
 
 
@@ -157,7 +157,7 @@ def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
     """Refuse messages (shape `ROWS`) that the server encrypted.
 
     Raises:
-        RefusedError: naming the place.
+        RefusedError: the messages are encrypted; the message names the place.
     """
     if is_encrypted(rows):
         raise RefusedError(
@@ -167,24 +167,24 @@ def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
 
 
 def refuse_damage(findings: Sequence[Finding]) -> None:
-    """Refuse what is damaged.
+    """Refuse findings of damage.
 
     Raises:
         DamagedError: there is damage; the message names up to 20, by log and offset.
     """
-    damages = [one.sentence for one in findings if isinstance(one, Damage)]
+    damages = [finding.sentence for finding in findings if isinstance(finding, Damage)]
     if not damages:
         return
-    more = len(damages) - _MOST_TOLD
+    more = len(damages) - _MOST_NAMED
     others = f"; and {more} more" if more > 0 else ""
     raise DamagedError(
-        f"{'; '.join(damages[:_MOST_TOLD])}{others}; nothing was imported;"
+        f"{'; '.join(damages[:_MOST_NAMED])}{others}; nothing was imported;"
         " copy the log again, or leave out what is damaged with --allow-damaged"
     )
 
 
 def refusing_damage(parts: Iterator[Part]) -> Iterator[Part]:
-    """The same parts, up to the first with damage.
+    """Yield the same parts, up to the first with damage.
 
     Raises:
         DamagedError: there is damage.
@@ -196,10 +196,10 @@ def refusing_damage(parts: Iterator[Part]) -> Iterator[Part]:
 
 def _begins_soundly(log: Log, era: Era) -> bool:
     with opened(log.location, log.size) as source:
-        told = era.length_and_offset(source.read(0, era.header_bytes))
-        if told is None or told[0] > log.size:
+        extent = era.length_and_offset(source.read(0, era.header_bytes))
+        if extent is None or extent[0] > log.size:
             return False
-        return era.is_sound(source.read(0, told[0]))
+        return era.is_sound(source.read(0, extent[0]))
 
 
 def _partition(number: int, directory: str) -> Partition:
@@ -207,17 +207,17 @@ def _partition(number: int, directory: str) -> Partition:
         raise UsageError(
             f"{directory}: a partition's number is at most {_MOST_PARTITION}; name the directory of one topic"
         )
-    found = [
+    names = [
         (int(match[1]), match[0]) for match in map(_LOG.fullmatch, files.names(directory)) if match
     ]
-    if found and found[-1][0] >= END_OF_OFFSETS:
+    if names and names[-1][0] >= END_OF_OFFSETS:
         raise DamagedError(
-            f"{files.join(directory, found[-1][1])}: no offset can be as large as the name of this log says, for they "
+            f"{files.join(directory, names[-1][1])}: no offset can be as large as the name of this log says, for they "
             "end at 2^62; nothing was imported; copy the log again, or move it away if it is none"
         )
     logs = []
-    for nth, (segment, name) in enumerate(found):
+    for nth, (segment, name) in enumerate(names):
         location = files.join(directory, name)
-        end = found[nth + 1][0] if nth + 1 < len(found) else None
+        end = names[nth + 1][0] if nth + 1 < len(names) else None
         logs.append(Log(location, number, segment, size_of(location), end))
     return Partition(number, directory, tuple(logs), read_stored_offsets(directory))

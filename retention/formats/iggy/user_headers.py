@@ -18,12 +18,12 @@ class Typed:
     """A key or a value as it is stored."""
 
     kind: str
-    """By Iggy's name: `raw`, `string`, `bool`, `int8` to `int128`, `uint8` to `uint128`, `float32`, `float64`."""
+    """Iggy's name: `raw`, `string`, `bool`, `int8` to `int128`, `uint8` to `uint128`, `float32`, `float64`."""
     content: bytes
 
     @property
     def value(self) -> Value:
-        """What the bytes stand for."""
+        """The content as a value of its kind."""
         return _READ[self.kind](self.content)
 
     @property
@@ -34,42 +34,42 @@ class Typed:
 
 
 def parse(block: bytes) -> list[tuple[Typed, Typed]]:
-    """The pairs of a block in their order; servers of both eras store them in the same way.
+    """Parse a block into pairs in their order; servers of both eras store them in the same way.
 
     Raises:
-        ValueError: the block is none: it ends within a pair, or a kind, a length or a value cannot be.
+        ValueError: the block ends within a pair, or a kind, a length or a value is impossible.
     """
-    found, at = [], 0
+    items, at = [], 0
     while at < len(block):
-        found.append(_typed(block, at))
-        at += _PREFIX_BYTES + len(found[-1].content)
-    if len(found) % 2:
+        items.append(_typed(block, at))
+        at += _PREFIX_BYTES + len(items[-1].content)
+    if len(items) % 2:
         raise ValueError(
-            f"the user headers end with the key {found[-1].text!r}, which has no value"
+            f"the user headers end with the key {items[-1].text!r}, which has no value"
         )
-    return list(zip(found[::2], found[1::2], strict=True))
+    return list(zip(items[::2], items[1::2], strict=True))
 
 
 def built(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
-    """The block of some pairs, in their order; empty without any.
+    """Build the block of pairs, in their order; empty without pairs.
 
     Raises:
-        ValueError: a key or a value cannot be, or a key comes twice.
+        ValueError: a key or a value is impossible, or a key comes twice.
     """
     given = list(pairs)
     keys = [key for key, _ in given]
     if len(set(keys)) < len(keys):
         raise ValueError(f"the user header {max(keys, key=keys.count).text!r} comes twice")
-    block = b"".join(_packed(one) for pair in given for one in pair)
+    block = b"".join(_packed(item) for pair in given for item in pair)
     parse(block)
     return block
 
 
 def typed_of(value: Value) -> Typed:
-    """A value with the kind that it has in JSON or Python: text, truth, whole number (of 64 bits, if they do), or not.
+    """Give a value its kind: raw, string, bool, int64 (int128 where 64 bits do not suffice), or float64.
 
     Raises:
-        ValueError: it is a number of more than 128 bits.
+        ValueError: the value is a whole number of more than 128 bits.
     """
     match value:
         case bytes():
@@ -119,10 +119,10 @@ def _typed(block: bytes, at: int) -> Typed:
     return Typed(name, content)
 
 
-def _packed(one: Typed) -> bytes:
-    if one.kind not in _CODES:
-        raise ValueError(f"{one.kind!r} is no kind; known are {', '.join(_CODES)}")
-    return bytes([_CODES[one.kind]]) + _LENGTH.pack(len(one.content)) + one.content
+def _packed(item: Typed) -> bytes:
+    if item.kind not in _CODES:
+        raise ValueError(f"{item.kind!r} is no kind; known are {', '.join(_CODES)}")
+    return bytes([_CODES[item.kind]]) + _LENGTH.pack(len(item.content)) + item.content
 
 
 def _signed(content: bytes) -> int:
@@ -147,7 +147,7 @@ _KINDS: dict[int, tuple[str, int | None]] = {
     14: ("float32", 4),
     15: ("float64", 8),
 }
-"""The byte of a kind, its name, and how long its values are."""
+"""Code of a kind → its name, and the bytes of its values (None: any number)."""
 _CODES = {name: code for code, (name, _) in _KINDS.items()}
 _READ: dict[str, Callable[[bytes], Value]] = {
     "raw": bytes,

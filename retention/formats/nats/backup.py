@@ -28,11 +28,11 @@ RAW_ROWS = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row per message of a backup: what `retention.core.message_rows.complete` takes."""
+"""One row per message of a backup: the columns that `retention.core.message_rows.complete` takes."""
 
 DIRECTORY_CONFIG = "backup.json"
 DIRECTORY_ARCHIVE = "stream.tar.s2"
-"""What `nats stream backup` writes into its directory, and `nats stream restore` reads."""
+"""Names of the files that `nats stream backup` writes into its directory, and `nats stream restore` reads."""
 
 _STORAGES: tuple[Storage, ...] = ("file", "memory")
 _STATE = "state.json"
@@ -55,7 +55,7 @@ class Backup:
     """A v2 archive whose state and consumers are read, and whose messages can be."""
 
     path: Path
-    """The archive itself."""
+    """Path of the archive."""
     name: str
     state: Mapping[str, Any]
     """The server's `state.json`: messages, bytes, first_seq, last_seq, times, consumer_count."""
@@ -65,12 +65,12 @@ class Backup:
     """The stream's configuration, if a `backup.json` lies beside the archive."""
 
     def batches(self, rows: int = 65_536, storage: Storage | None = None) -> Iterator[pa.Table]:
-        """The messages in order of sequence, shape `RAW_ROWS`, checked against the state at the end.
+        """Read the messages in order of sequence, shape `RAW_ROWS`, checked against the state at the end.
 
         Args:
-            rows: how many a table holds at least, the last one aside; 64 MiB end a table earlier.
-            storage: whose byte accounting the state must agree with; by default the configuration's, and
-                without one either.
+            rows: least number of rows of a table, the last one aside; 64 MiB end a table earlier.
+            storage: the storage whose byte accounting the state must agree with; by default the
+                configuration's, and without one either.
 
         Raises:
             DamagedError: the archive is cut off or malformed, or disagrees with its state.
@@ -81,8 +81,8 @@ class Backup:
         for table in self._messages():
             totals.add(table)
             pending.append(table)
-            held = sum(one.num_rows for one in pending), sum(one.nbytes for one in pending)
-            if held[0] >= rows or held[1] >= _BATCH_BYTES:
+            buffered = sum(part.num_rows for part in pending), sum(part.nbytes for part in pending)
+            if buffered[0] >= rows or buffered[1] >= _BATCH_BYTES:
                 yield pa.concat_tables(pending)
                 pending = []
         self._check(totals, storage or (self.config or {}).get("storage"))
@@ -107,7 +107,7 @@ class Backup:
             yield self._raw_rows(messages)
 
     def _refuse_beyond(self, seqs: pa.ChunkedArray) -> None:
-        """The server's sequences have 64 bits without a sign; as a table's the higher half of them is negative."""
+        """Refuse sequences above a table's: the server's are u64, the higher half of which is negative as int64."""
         beyond = seqs.filter(pc.or_(pc.less(seqs, 0), pc.greater(seqs, MAX_SEQ)))
         if len(beyond):
             raise DamagedError(
@@ -132,7 +132,7 @@ class Backup:
 
     def _check(self, totals: Totals, storage: Storage | None) -> None:
         state = self.state
-        counted = [totals.bytes[one] for one in _STORAGES if storage in (None, one)]
+        counted = [totals.bytes[kind] for kind in _STORAGES if storage in (None, kind)]
         compared = (
             ("messages", state["messages"], totals.messages),
             ("first_seq", state["first_seq"] if totals.messages else 0, totals.first_seq),
@@ -140,13 +140,13 @@ class Backup:
             ("bytes", state["bytes"], state["bytes"] if state["bytes"] in counted else counted[0]),
         )
         wrong = [
-            f"{name} is {said} in {_STATE} and {found} in the archive"
-            for name, said, found in compared
-            if said != found
+            f"{name} is {stated} in {_STATE} and {actual} in the archive"
+            for name, stated, actual in compared
+            if stated != actual
         ]
         if wrong:
-            others = [one for one in _STORAGES if storage not in (None, one)]
-            fits = [one for one in others if totals.bytes[one] == state["bytes"]]
+            others = [kind for kind in _STORAGES if storage not in (None, kind)]
+            fits = [kind for kind in others if totals.bytes[kind] == state["bytes"]]
             hint = f"; the bytes fit storage: {fits[0]}, set that for the stream" if fits else ""
             raise DamagedError(f"{self.path}: {'; '.join(wrong)}; {_AGAIN}{hint}")
 
@@ -156,7 +156,7 @@ def read_backup(path: Path | str) -> Backup:
 
     Raises:
         UsageError: there is no such file, or the directory holds no archive or several.
-        DamagedError: it is no v2 archive, or is cut off or malformed.
+        DamagedError: the file is no v2 archive, or is cut off or malformed.
     """
     given = Path(path)
     if not given.exists():
@@ -187,7 +187,7 @@ def write_backup(
     """Write a v2 archive, which nats-server 2.15 or later restores: whole, or not at all if `batches` raises.
 
     Args:
-        location: where; an existing file is overwritten.
+        location: the file; an existing one is overwritten.
         state: the server's stream state: messages, bytes, first_seq, last_seq; the count of consumers
             is put in.
         consumers: consumer name → `config` and `state`.
@@ -201,13 +201,13 @@ def write_backup(
 
 @dataclass
 class Totals:
-    """What the messages of a backup amount to."""
+    """Totals of the messages of a backup."""
 
     messages: int = 0
     first_seq: int = 0
     last_seq: int = 0
     bytes: dict[Storage, int] = field(default_factory=lambda: dict.fromkeys(_STORAGES, 0))
-    """By the accounting of either storage."""
+    """Bytes by the accounting of either storage."""
 
     def add(self, rows: pa.Table) -> None:
         """Count one more table with the columns of `RAW_ROWS`, which holds at least one row."""
@@ -234,15 +234,15 @@ def _documents(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _count_documents(entries: pa.Table) -> int:
-    """How many entries without a sequence stand before the first message."""
+    """Number of entries without a sequence before the first message."""
     return int(np.argmax(np.append(entries["seq"].to_numpy() != 0, True)))
 
 
 def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
     beside = directory / DIRECTORY_CONFIG
-    archives = sorted(one for one in directory.iterdir() if one.is_file() and one != beside)
+    archives = sorted(path for path in directory.iterdir() if path.is_file() and path != beside)
     if len(archives) != 1:
-        names = ", ".join(one.name for one in archives) or "no file"
+        names = ", ".join(path.name for path in archives) or "no file"
         raise UsageError(f"{directory}: {names} beside {DIRECTORY_CONFIG}; name the archive itself")
     if not beside.is_file():
         return archives[0], None

@@ -40,7 +40,7 @@ _FIELDS_MAX_BYTES = 50
 
 
 def read(path: Path) -> Iterator[pa.Table]:
-    """The entries in their order without the last, empty one; tables of shape `ENTRIES`.
+    """Read the entries in their order without the last, empty one; tables of shape `ENTRIES`.
 
     Raises:
         DamagedError: the file is no such archive, is cut off, or an entry is malformed.
@@ -65,7 +65,7 @@ def read(path: Path) -> Iterator[pa.Table]:
 
 
 def encode(documents: Mapping[str, Any], messages: Iterable[pa.Table]) -> Iterator[bytes]:
-    """An archive's bytes: the documents as JSON, then the messages.
+    """Encode an archive: the documents as JSON, then the messages.
 
     Args:
         documents: name → content, in the order in which a server expects them.
@@ -91,15 +91,15 @@ def damaged(path: Path, at: int, problem: str) -> DamagedError:
 
 
 def _joined(frames: Iterable[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size = 0
     for frame in frames:
-        held.append(frame)
+        buffered.append(frame)
         size += len(frame)
         if size >= _PARSED_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+            yield b"".join(buffered)
+            buffered, size = [], 0
+    yield b"".join(buffered)
 
 
 def _without_magic(path: Path, piece: bytes) -> bytes:
@@ -114,7 +114,13 @@ def _without_magic(path: Path, piece: bytes) -> bytes:
 
 
 def _scan(path: Path, at: int, data: bytes) -> tuple[list[int], list[int]]:
-    """Where whole entries begin, and four places for each: of its name, headers and payload, and its end."""
+    """Find the begin of each whole entry, and four places in it: three begins and the end.
+
+    ::
+
+    | numbers | name | headers | payload |
+    start     0      1         2         3
+    """
     starts: list[int] = []
     cuts: list[int] = []
     place, size = 0, len(data)
@@ -158,7 +164,7 @@ def _table(data: bytes, starts: list[int], cuts: list[int]) -> pa.Table:
 
 
 def _pieces(entries: pa.Table) -> Iterator[pa.Table]:
-    """Slices of about `_PARSED_BYTES`, so that copies of large tables are small."""
+    """Yield slices of about `_PARSED_BYTES`, so that copies of large tables are small."""
     lengths = sum(
         pc.fill_null(pc.binary_length(entries[name]), 0).to_numpy().astype(np.int64)
         for name in ("name", "headers", "payload")

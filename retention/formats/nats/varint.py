@@ -12,7 +12,7 @@ _MORE = 0x80
 
 
 def decode(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The unsigned integers that begin at `places` of `data` (uint8), and the places behind them."""
+    """Decode the unsigned integers that begin at `places` of `data` (uint8); return them and the places behind them."""
     values = np.zeros(len(places), dtype=np.uint64)
     ends = places.copy()
     open_ = np.arange(len(places))
@@ -27,7 +27,7 @@ def decode(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def encode(columns: Sequence[np.ndarray]) -> pa.Array:
-    """One binary value per row: the row's unsigned integers (uint64), one after the other."""
+    """Encode each row's unsigned integers (uint64) as one binary value, one after the other: 300 is AC 02."""
     octets = np.concatenate([_octets(column) for column in columns], axis=1)
     used = octets[:, :, 1].astype(bool)
     offsets = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
@@ -36,14 +36,14 @@ def encode(columns: Sequence[np.ndarray]) -> pa.Array:
 
 
 def zigzag(numbers: np.ndarray) -> np.ndarray:
-    """Signed integers as unsigned ones, small for small magnitudes."""
+    """Turn signed integers into unsigned ones, small for small magnitudes: 0, -1, 1, -2 into 0, 1, 2, 3."""
     signed = numbers.astype(np.int64)
     encoded: np.ndarray = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     return encoded
 
 
 def unzigzag(numbers: np.ndarray) -> np.ndarray:
-    """What `zigzag` was given."""
+    """Turn the unsigned integers of `zigzag` back into signed ones."""
     signed: np.ndarray = (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(
         np.int64
     )
@@ -51,7 +51,7 @@ def unzigzag(numbers: np.ndarray) -> np.ndarray:
 
 
 def _octets(numbers: np.ndarray) -> np.ndarray:
-    """Shape (rows, 10, 2), uint8: each byte of the encoding, and whether it is used."""
+    """Encode one column, shape (rows, 10, 2), uint8: each byte of the encoding, and whether it is used."""
     parts = numbers[:, None] >> (7 * np.arange(_MAX_BYTES, dtype=np.uint64))[None, :]
     used = parts != 0
     used[:, 0] = True

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 MAX_BYTES = 4 << 20
-"""What a block may decode to (the S2 framing format)."""
+"""Most bytes that a block may decode to (the S2 framing format)."""
 
 _LENGTH_BYTES = 5
 _MORE = 0x80
@@ -16,7 +16,7 @@ _REPEAT_LENGTHS = {5: (1, 8), 6: (2, (1 << 8) + 4), 7: (3, (1 << 16) + 4)}
 
 
 def decode(block: bytes) -> bytes:
-    """The content of an S2 or Snappy block.
+    """Decode an S2 or Snappy block.
 
     Raises:
         ValueError: the block is malformed or its content longer than `MAX_BYTES`.

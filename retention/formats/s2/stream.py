@@ -23,10 +23,10 @@ _UINT32 = 0xFFFFFFFF
 
 
 def read_frames(file: BinaryIO) -> Iterator[bytes]:
-    """The decoded blocks of a stream in their order; one block, at most 4 MiB, is in memory at a time.
+    """Yield the decoded blocks of a stream in their order; one block, at most 4 MiB, is in memory at a time.
 
     Raises:
-        DamagedError: no such stream, cut off, a checksum that differs, or a chunk that cannot be decoded.
+        DamagedError: the file is no such stream or is cut off, a checksum differs, or a chunk cannot be decoded.
     """
     at = 0
     while header := file.read(_HEADER_BYTES):
