@@ -1,1 +1,1 @@
-"""From an archive back into a table."""
+"""Restore of messages from an archive into a table."""

@@ -1,4 +1,4 @@
-"""Copies of an archive on their way back into a table: compared, copied as far as they are wanted, read back."""
+"""Copies of an archive written back into a table: compared with the manifest, filtered, and read back."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from schemas.messages import FILE_COLUMNS
 
 @dataclass(frozen=True)
 class Bringing:
-    """A task: write what comes back of one copy."""
+    """Task: write the messages that come back of one copy."""
 
     copy: Copy
     messages: int
     sha256: str
     subject: str | None
-    """Of all its messages, where a topic gets another name; None: as they have it."""
+    """Subject of all messages, where a topic gets another name; None: unchanged."""
 
     def attempt(self) -> Bringing:
         """The task with a target that no other attempt writes."""
@@ -37,17 +37,17 @@ class Bringing:
 
 @contextmanager
 def staged(
-    opened: OpenedStream, archive: Archive, found: Sequence[Part], engines: Engines
+    opened: OpenedStream, archive: Archive, parts: Sequence[Part], engines: Engines
 ) -> Iterator[pa.Table]:
-    """The staged files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them."""
+    """Stage the files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them."""
     renamed = archive.is_topic and opened.name != archive.origin.stream
     subject = opened.name if renamed else None
-    tasks = [_task(opened, archive, part, subject) for part in found]
-    weights = [part.copy.file_bytes for part in found]
+    tasks = [_task(opened, archive, part, subject) for part in parts]
+    weights = [part.copy.file_bytes for part in parts]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     try:
         written = engine.map(brought, tasks, weights)
-        yield stats_table([row for one in written for row in one.stats])
+        yield stats_table([row for copied in written for row in copied.stats])
     except CommitUnknownError:
         raise
     except BaseException:
@@ -63,16 +63,16 @@ def _task(opened: OpenedStream, archive: Archive, part: Part, subject: str | Non
     )
     if part.removed is None:
         return Bringing(Copy(source, (target,), NO_RANGES), part.messages, copy.sha256, subject)
-    # What was read tells of hidden sequences, too.
-    seen = replace(source, hidden=NO_RANGES)
-    return Bringing(Copy(seen, (target,), part.removed), part.messages, copy.sha256, subject)
+    # The hidden sequences are part of `removed`.
+    unhidden = replace(source, hidden=NO_RANGES)
+    return Bringing(Copy(unhidden, (target,), part.removed), part.messages, copy.sha256, subject)
 
 
 def brought(task: Bringing) -> Copied:
-    """Carry out a `Bringing`, and read back what was written.
+    """Carry out a `Bringing`, and read back the file that it wrote.
 
     Raises:
-        DamagedError: the copy is not what was archived.
+        DamagedError: the copy is not the one that was archived.
     """
     source, [target] = task.copy.source, task.copy.targets
     if digest_of(source) != task.sha256:
@@ -82,14 +82,14 @@ def brought(task: Bringing) -> Copied:
         )
     rows = surviving(task.copy, open_messages(source))
     write_messages(target.location, (_named(table, task.subject) for table in rows))
-    found = describe(target)
-    if found.stats["messages"] != task.messages:
+    written = describe(target)
+    if written.stats["messages"] != task.messages:
         raise DamagedError(
-            f"{source.location}: {found.stats['messages']:,} messages come back where the manifest has "
+            f"{source.location}: {written.stats['messages']:,} messages come back where the manifest has "
             f"{task.messages:,}; nothing was changed; restore it from a copy of the archive"
         )
     reached(Step.COPY_WRITTEN)
-    return Copied([found.stats], found.read)
+    return Copied([written.stats], written.read)
 
 
 def _named(rows: pa.Table, subject: str | None) -> pa.Table:

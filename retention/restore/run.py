@@ -1,4 +1,4 @@
-"""Bringing back what runs have removed, from an archive: where it was, or as a new stream."""
+"""Restore of messages that runs have removed, from an archive: in place, or as a new stream."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WRITER = "restore/"
 
 @dataclass(frozen=True)
 class Restored:
-    """What came back."""
+    """Result of a restore."""
 
     stream: str
     source: str
@@ -63,11 +63,11 @@ class Restored:
     messages: int
     bytes: int
     already: int = 0
-    """Messages that were asked for and are there already: they stay as they are."""
+    """Wanted messages that are there already: they stay as they are."""
     run: str | None = None
-    """None: nothing was left to bring back."""
+    """Name of the run; None: there was nothing to bring back."""
     expires_again: Mapping[str, int] | None = field(default_factory=dict)
-    """By rule, how many of them the next pass would take; None: no pass can be planned now."""
+    """Rule → number of the restored messages that the next pass would remove; None: no pass can be planned now."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -82,17 +82,17 @@ def restore(
     into: OpenedStream | None,
     engines: Engines,
 ) -> Restored:
-    """Bring back what runs have removed from a stream.
+    """Restore messages that runs have removed from a stream.
 
     Args:
-        opened: the stream, as it is called where the messages were.
+        opened: the stream, by the name that it had where the messages were.
         place: its archive; None: the one of its configuration.
-        wanted: which messages.
-        into: a new stream for them; None: they come back to where they were.
-        engines: where rows are copied.
+        wanted: the messages to restore.
+        into: a new stream for them; None: they are restored in place.
+        engines: the engines that copy rows.
 
     Raises:
-        UsageError: neither names an archive; or as `restore_in_place` and `restore_as`.
+        UsageError: neither `place` nor the configuration names an archive; or as `restore_in_place` and `restore_as`.
     """
     source = place or opened.config.archive
     if source is None:
@@ -107,19 +107,19 @@ def restore(
 def restore_in_place(
     opened: OpenedStream, place: str, wanted: Wanted, engines: Engines
 ) -> Restored:
-    """Put messages that runs have removed back to where they were; those that are there stay as they are.
+    """Restore messages that runs have removed from a stream in place; messages that are there stay as they are.
 
-    They have the sequences and the segments that they had. The next sequence stays.
+    They keep their sequences and segments. The stream's next sequence stays.
 
     Args:
         opened: the stream, which exists.
         place: its archive.
-        wanted: which messages.
-        engines: where rows are copied.
+        wanted: the messages to restore.
+        engines: the engines that copy rows.
 
     Raises:
-        UsageError: the archive has nothing of it, or not what is asked for.
-        RefusedError: what the archive holds comes from another table, or from before a purge.
+        UsageError: the archive has nothing of the stream, or no wanted message.
+        RefusedError: the archive is of another table, or of the time before a purge.
         DamagedError: the archive is damaged or incomplete; nothing was changed.
         BusyError: others are at work, or came first.
     """
@@ -130,11 +130,11 @@ def restore_in_place(
         home = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
         archive = open_archive(place, opened.name, home)
         copies = chosen(archive, wanted)
-        found, already = parts(archive.directory, copies, _there(opened, inventory), wanted)
-        if not found:
+        selected, already = parts(archive.directory, copies, _there(opened, inventory), wanted)
+        if not selected:
             return Restored(opened.name, archive.directory, 0, 0, already)
-        ends = _ends(opened, inventory, found)
-        with staged(opened, archive, found, engines) as added:
+        ends = _ends(opened, inventory, selected)
+        with staged(opened, archive, selected, engines) as added:
             stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
             index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
             swap = _swap(run, added, snapshot)
@@ -147,35 +147,35 @@ def restore_in_place(
 def restore_as(
     target: OpenedStream, stream: str, place: str, wanted: Wanted, engines: Engines
 ) -> Restored:
-    """Bring back messages that runs have removed from a stream as another one, to which nothing was written yet.
+    """Restore messages that runs have removed from a stream as a new stream, to which nothing was written yet.
 
     They keep their sequences, and their segments are sealed.
 
     Args:
         target: the new stream; it is created if it does not exist. Topics become topics, which are listed.
-        stream: what it was called where the messages were.
+        stream: the name of the stream where the messages were.
         place: the archive.
-        wanted: which messages.
-        engines: where rows are copied.
+        wanted: the messages to restore.
+        engines: the engines that copy rows.
 
     Raises:
         UsageError, DamagedError, BusyError: as `restore_in_place`.
-        RefusedError: the target holds, or held, something, or is no topic where the other was one.
+        RefusedError: the target holds, or held, messages, or is no topic where the other was one.
     """
     archive = open_archive(place, stream, None)
     refuse_other_kind(target, archive)
-    found, _ = parts(archive.directory, chosen(archive, wanted), (), wanted)
-    identity = BatchIdentity(_WRITER + _digest(archive, found), 1)
+    selected, _ = parts(archive.directory, chosen(archive, wanted), (), wanted)
+    identity = BatchIdentity(_WRITER + _digest(archive, selected), 1)
     with removing(target) as run, lease(target.root, "append", target.clock, wait_s=LEASE_WAIT_S):
         target.store.create()
         keep_settings(target.root, target.config)
         snapshot = target.store.snapshot()
         if is_repeat(target.name, snapshot, identity):
             return Restored(
-                target.name, archive.directory, 0, 0, sum(one.messages for one in found)
+                target.name, archive.directory, 0, 0, sum(part.messages for part in selected)
             )
         _refuse_used(target, snapshot)
-        with staged(target, archive, found, engines) as added:
+        with staged(target, archive, selected, engines) as added:
             ends = _highest(added)
             swap = _swap(run, added, snapshot)
             swap = replace(swap, next_seq=ends, open_base=ends, batches=identity.batches)
@@ -185,7 +185,7 @@ def restore_as(
 
 
 def _there(opened: OpenedStream, inventory: Inventory) -> list[There]:
-    """The files of a stream as they are stored, with what is released and still in them."""
+    """The files of a stream as they are stored, with the released messages that are still in them."""
     stored = opened.store.stored(inventory.files)
     bounds = zip(*(stored[name].to_pylist() for name in ("min_seq", "max_seq")), strict=True)
     return [
@@ -194,15 +194,15 @@ def _there(opened: OpenedStream, inventory: Inventory) -> list[There]:
     ]
 
 
-def _ends(opened: OpenedStream, inventory: Inventory, found: Sequence[Part]) -> dict[int, int]:
-    """Partition → the next sequence, which stays: the commit is made on exactly what was looked at.
+def _ends(opened: OpenedStream, inventory: Inventory, selected: Sequence[Part]) -> dict[int, int]:
+    """Partition → the next sequence, which stays: the commit is made on exactly the version that was read.
 
     Raises:
         RefusedError: the archive has sequences that the stream never gave out.
     """
     ends, known = {}, with_floors(opened, inventory).counters.next_seq
-    for partition in {part.copy.partition for part in found}:
-        highest = max(part.copy.max_seq for part in found if part.copy.partition == partition)
+    for partition in {part.copy.partition for part in selected}:
+        highest = max(part.copy.max_seq for part in selected if part.copy.partition == partition)
         ends[partition] = (
             next_seq(opened, inventory) if opened.config.topic is None else known.get(partition, 0)
         )
@@ -255,13 +255,15 @@ def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archi
 def _expires_again(
     opened: OpenedStream, added: pa.Table, engines: Engines
 ) -> dict[str, int] | None:
-    """By rule, how many of the restored messages a pass would take now; None: none can be planned."""
+    """Rule → number of the restored messages that a pass would remove now; None: no pass can be planned."""
     try:
         plan = plan_pass(opened, opened.clock(), engines).plan
     except RetentionError:
         return None
-    mine = plan.files.filter(pc.is_in(plan.files["path"], value_set=added["path"].combine_chunks()))
-    counts = {rule: pc.sum(mine[f"by_{rule}"], min_count=0).as_py() for rule in RULES}
+    restored = plan.files.filter(
+        pc.is_in(plan.files["path"], value_set=added["path"].combine_chunks())
+    )
+    counts = {rule: pc.sum(restored[f"by_{rule}"], min_count=0).as_py() for rule in RULES}
     return {rule: count for rule, count in counts.items() if count}
 
 
@@ -285,17 +287,17 @@ def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
         )
 
 
-def _digest(archive: Archive, found: Sequence[Part]) -> str:
-    """What tells one bringing back from every other, wherever the archive lies."""
+def _digest(archive: Archive, selected: Sequence[Part]) -> str:
+    """Digest that identifies a restore by its messages, wherever the archive lies."""
     digest = hashlib.sha256(f"{archive.origin.stream}/{archive.origin.name}/".encode())
-    for part in found:
+    for part in selected:
         digest.update(f"{part.copy.path}/{part.messages}/".encode())
         digest.update(b"" if part.removed is None else part.removed.tobytes())
     return digest.hexdigest()
 
 
 def _highest(added: pa.Table) -> dict[int, int]:
-    """Partition → the sequence behind its last one."""
+    """Partition → the sequence after the last of its added ones."""
     ends = added.group_by("partition").aggregate([("max_seq", "max")])
     rows = zip(ends["partition"].to_pylist(), ends["max_seq_max"].to_pylist(), strict=True)
     return {partition: last + 1 for partition, last in rows}

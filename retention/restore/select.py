@@ -1,4 +1,4 @@
-"""What of an archive is to come back: which directory, which files, and which of their sequences nobody has yet."""
+"""Selection of archived messages to restore: the directory, the copies, and their sequences that are not there."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from schemas.messages import NEVER
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which messages are asked for."""
+    """Range of messages to restore."""
 
     partition: int | None = None
-    """None: those of all."""
+    """Number of the partition; None: all of them."""
     first: int = 0
     last: int = NEVER
-    """Both inclusive."""
+    """Last sequence; `first` and `last` are inclusive."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What one table has left in an archive."""
+    """One table's part of an archive."""
 
     directory: str
     origin: Origin
     is_topic: bool
     files: Sequence[ArchivedFile]
-    """Each once, in order of partition, segment and lowest sequence."""
+    """Archived files, each once, in order of partition, segment and lowest sequence."""
 
 
 @dataclass(frozen=True)
 class There:
-    """A file that the table has, and the bounds of its sequences."""
+    """A file of the table, and the bounds of its sequences, both inclusive."""
 
     file: DataFile
     min_seq: int
@@ -59,26 +59,26 @@ class There:
 
 @dataclass(frozen=True)
 class Part:
-    """What comes back of one copy."""
+    """The messages to restore of one copy."""
 
     copy: ArchivedFile
     messages: int
     removed: Array | None = None
-    """Sequences of it that do not: ascending, disjoint ranges, both ends inclusive. None: those that are hidden."""
+    """Sequences that do not come back: ascending, disjoint ranges, ends inclusive. None: only those that are hidden."""
 
 
 def open_archive(place: str, stream: str, home: Origin | None) -> Archive:
-    """Read the manifests of what one table has left.
+    """Read the manifests of one table's archive, and check that its copies are complete.
 
     Args:
         place: an archive, or the directory in it of one table.
-        stream: what it was called there.
-        home: the table that it must come from, so that its sequences mean the same messages; None: any.
+        stream: the name of the stream there.
+        home: the table that the archive must be of, so that its sequences mean the same messages; None: any.
 
     Raises:
-        UsageError: nothing of that stream is there, or what several tables have left.
-        RefusedError: it comes from another table, or from before a purge.
-        DamagedError: a manifest is not what was written, or a copy is missing.
+        UsageError: the place has nothing of that stream, or archives of several tables.
+        RefusedError: the archive is of another table, or of the time before a purge.
+        DamagedError: a manifest is not as it was written, or a copy is missing.
     """
     directory = place if has_manifests(place) else _of_stream(place, stream, home)
     manifests = list(read_manifests(directory))
@@ -90,9 +90,9 @@ def open_archive(place: str, stream: str, home: Origin | None) -> Archive:
     [origin] = origins
     if home is not None and (origin.table_id, origin.epoch) != (home.table_id, home.epoch):
         raise _elsewhere(directory, home)
-    found = Archive(directory, origin, manifests[0].is_topic, _each_once(manifests))
-    _refuse_incomplete(found)
-    return found
+    archive = Archive(directory, origin, manifests[0].is_topic, _each_once(manifests))
+    _refuse_incomplete(archive)
+    return archive
 
 
 def _of_stream(place: str, stream: str, home: Origin | None) -> str:
@@ -122,49 +122,49 @@ def _elsewhere(place: str, home: Origin) -> RefusedError:
 
 
 def _each_once(manifests: Sequence[Manifest]) -> list[ArchivedFile]:
-    by_path = {one.path: one for manifest in manifests for one in manifest.files}
+    by_path = {copy.path: copy for manifest in manifests for copy in manifest.files}
     return sorted(
-        by_path.values(), key=lambda one: (one.partition, one.segment, one.min_seq, one.path)
+        by_path.values(), key=lambda copy: (copy.partition, copy.segment, copy.min_seq, copy.path)
     )
 
 
 def _refuse_incomplete(archive: Archive) -> None:
-    places = [place_of(archive.directory, one.path) for one in archive.files]
+    places = [place_of(archive.directory, copy.path) for copy in archive.files]
     lengths = files.lengths(places)
-    for place, length, one in zip(places, lengths, archive.files, strict=True):
-        if length != one.file_bytes:
-            state = "is missing" if length is None else f"has {length} bytes, not {one.file_bytes}"
+    for place, length, copy in zip(places, lengths, archive.files, strict=True):
+        if length != copy.file_bytes:
+            state = "is missing" if length is None else f"has {length} bytes, not {copy.file_bytes}"
             raise DamagedError(
                 f"{place}: this copy of an archive {state}; nothing was changed; restore it from a copy of the archive"
             )
 
 
 def chosen(archive: Archive, wanted: Wanted) -> list[ArchivedFile]:
-    """The files that may hold what is asked for.
+    """The copies that may hold wanted messages.
 
     Raises:
-        UsageError: none does.
+        UsageError: no copy does.
     """
-    found = [
-        one
-        for one in archive.files
-        if wanted.partition in (None, one.partition)
-        and one.min_seq <= wanted.last
-        and one.max_seq >= wanted.first
+    copies = [
+        copy
+        for copy in archive.files
+        if wanted.partition in (None, copy.partition)
+        and copy.min_seq <= wanted.last
+        and copy.max_seq >= wanted.first
     ]
-    if not found:
+    if not copies:
         raise UsageError(
             f"{archive.directory}: holds no message that is asked for; nothing was changed; its manifests say which "
             "sequences it has"
         )
-    return found
+    return copies
 
 
 def refuse_other_kind(target: OpenedStream, archive: Archive) -> None:
     """Refuse to bring a topic back as a stream, a stream as a topic, and more partitions than a topic has.
 
     Raises:
-        RefusedError: it is one of these.
+        RefusedError: the restore would be one of these.
     """
     if archive.is_topic != (target.config.topic is not None):
         was, instead = (
@@ -175,7 +175,7 @@ def refuse_other_kind(target: OpenedStream, archive: Archive) -> None:
         raise RefusedError(
             f"{target.name}: {archive.origin.stream} was {was}; nothing was changed; {instead}"
         )
-    most = max((one.partition for one in archive.files), default=0)
+    most = max((copy.partition for copy in archive.files), default=0)
     if most >= target.config.partitions:
         raise RefusedError(
             f"{target.name}: {archive.origin.stream} had partition {most}, counted from 0; nothing was changed; write "
@@ -186,35 +186,38 @@ def refuse_other_kind(target: OpenedStream, archive: Archive) -> None:
 def parts(
     directory: str, copies: Sequence[ArchivedFile], there: Sequence[There], wanted: Wanted
 ) -> tuple[list[Part], int]:
-    """What comes back of each copy, no sequence twice; and how many messages that are asked for are there already.
+    """Select the messages to restore of each copy, no sequence twice; count the wanted ones that are there already.
 
-    Rows are read only where ranges meet, of copies, of files that are there, or of a copy and the end of what is asked.
+    Rows are read only where the range of a copy meets that of another copy or of a stored file, or sticks out of the
+    wanted range.
     """
-    found: list[Part] = []
+    selected: list[Part] = []
     already = 0
-    for partition in sorted({one.partition for one in copies}):
-        mine = [one for one in copies if one.partition == partition]
-        live = [one for one in there if one.file.partition == partition]
-        meeting = _meeting(mine, live)
+    for partition in sorted({copy.partition for copy in copies}):
+        archived = [copy for copy in copies if copy.partition == partition]
+        live = [stored for stored in there if stored.file.partition == partition]
+        meeting = _meeting(archived, live)
         sequences = _Sequences(live)
-        for copy, meets in zip(mine, meeting, strict=True):
+        for copy, meets in zip(archived, meeting, strict=True):
             cut = copy.min_seq < wanted.first or copy.max_seq > wanted.last
             if not (meets or cut):
-                found.append(Part(copy, copy.messages))
+                selected.append(Part(copy, copy.messages))
                 continue
             file = copy.data_file(directory)
             seqs = _seqs(replace(file, hidden=NO_RANGES))
-            asked = (seqs >= wanted.first) & (seqs <= wanted.last) & ~in_ranges(seqs, file.hidden)
-            held = sequences.live(copy, seqs)
-            already += int((asked & held).sum())
-            comes = asked & ~held & sequences.new(copy, seqs)
+            requested = (
+                (seqs >= wanted.first) & (seqs <= wanted.last) & ~in_ranges(seqs, file.hidden)
+            )
+            present = sequences.live(copy, seqs)
+            already += int((requested & present).sum())
+            comes = requested & ~present & sequences.new(copy, seqs)
             sequences.take(seqs[comes])
-            found.append(Part(copy, int(comes.sum()), _ranges(seqs, ~comes)))
-    return [part for part in found if part.messages], already
+            selected.append(Part(copy, int(comes.sum()), _ranges(seqs, ~comes)))
+    return [part for part in selected if part.messages], already
 
 
 class _Sequences:
-    """The sequences of one partition that are there, or that a copy before has brought."""
+    """The sequences of one partition that are stored, or that an earlier copy brings."""
 
     def __init__(self, there: Sequence[There]) -> None:
         self._there = there
@@ -222,19 +225,19 @@ class _Sequences:
         self._taken: list[Array] = []
 
     def live(self, copy: ArchivedFile, seqs: Array) -> Array:
-        """Which of a copy's are there; a mask."""
-        found = np.zeros(len(seqs), dtype=bool)
-        for one in self._there:
-            if one.min_seq <= copy.max_seq and one.max_seq >= copy.min_seq:
-                if one.file.path not in self._read:
-                    self._read[one.file.path] = _seqs(one.file)
-                found |= np.isin(seqs, self._read[one.file.path])
-        return found
+        """Mask of a copy's sequences that are stored."""
+        mask = np.zeros(len(seqs), dtype=bool)
+        for stored in self._there:
+            if stored.min_seq <= copy.max_seq and stored.max_seq >= copy.min_seq:
+                if stored.file.path not in self._read:
+                    self._read[stored.file.path] = _seqs(stored.file)
+                mask |= np.isin(seqs, self._read[stored.file.path])
+        return mask
 
     def new(self, copy: ArchivedFile, seqs: Array) -> Array:
-        """Which of a copy's no copy before has brought; a mask."""
-        self._taken = [one for one in self._taken if len(one) and one[-1] >= copy.min_seq]
-        brought = [np.isin(seqs, one) for one in self._taken]
+        """Mask of a copy's sequences that no earlier copy brings."""
+        self._taken = [taken for taken in self._taken if len(taken) and taken[-1] >= copy.min_seq]
+        brought = [np.isin(seqs, taken) for taken in self._taken]
         return ~np.logical_or.reduce([np.zeros(len(seqs), dtype=bool), *brought])
 
     def take(self, seqs: Array) -> None:
@@ -242,11 +245,11 @@ class _Sequences:
 
 
 def _meeting(copies: Sequence[ArchivedFile], there: Sequence[There]) -> Iterator[bool]:
-    """Whether the range of each copy meets that of another one, or of a file that is there."""
+    """Whether the range of each copy meets that of another copy, or of a stored file."""
     bounds = np.array(
         [
-            *((one.min_seq, one.max_seq) for one in copies),
-            *((one.min_seq, one.max_seq) for one in there),
+            *((copy.min_seq, copy.max_seq) for copy in copies),
+            *((stored.min_seq, stored.max_seq) for stored in there),
         ]
     )
     order = np.argsort(bounds[:, 0], kind="stable")
@@ -259,11 +262,11 @@ def _meeting(copies: Sequence[ArchivedFile], there: Sequence[There]) -> Iterator
 
 
 def _seqs(file: DataFile) -> Array:
-    found: Array = read_columns(file, ("seq",))[0]["seq"].to_numpy()
-    return found
+    seqs: Array = read_columns(file, ("seq",))[0]["seq"].to_numpy()
+    return seqs
 
 
-def _ranges(seqs: Array, gone: Array) -> Array:
-    """The ranges that cover those of the ascending `seqs` that are gone, and no other of them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], gone, [False]]).astype(np.int8)))
+def _ranges(seqs: Array, removed: Array) -> Array:
+    """Cover the removed ones of ascending `seqs` by ranges without any other: 3, 5, 8, 9 without 5 and 8 is (5, 8)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], removed, [False]]).astype(np.int8)))
     return np.stack([seqs[edges[::2]], seqs[edges[1::2] - 1]], axis=1)
