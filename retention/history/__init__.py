@@ -1,1 +1,1 @@
-"""The runs of a stream, append-only: what each set out to do, and what became of it."""
+"""The runs of a stream, append-only: the intent and the outcome of each."""

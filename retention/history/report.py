@@ -1,4 +1,4 @@
-"""What a run did to one stream: numbers as data, and as text."""
+"""Report of a run on one stream: its numbers as data and as JSON."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Report:
     version_after: int
     markers: int = 0
     deleted_consumers: Sequence[str] = ()
-    """Those that nobody had used for too long."""
+    """Names of the consumers deleted because nobody had used them for too long."""
     held: Mapping[str, Any] | None = None
-    """What was held back, or with `warn` would have been, as `Plan.held_as_json` has it; None: nothing is ever held."""
+    """Messages held back, or with `warn` those that would be, as in `Plan.held_as_json`; None: none are ever held."""
     archived: Mapping[str, Any] | None = None
-    """What was copied before it went, as `Archived.as_json` has it; None: nothing."""
+    """Files copied to the archive before they were removed, as in `Archived.as_json`; None: none were."""
     error: Mapping[str, Any] | None = None
-    """What went wrong, if it did: `exit_code` and `message`."""
+    """Error of the run, if it failed: `exit_code` and `message`."""
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
@@ -44,8 +44,8 @@ class Report:
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }
         entry["deleted_consumers"] = list(self.deleted_consumers)
-        told = {name: value for name in optional if (value := getattr(self, name)) is not None}
-        return entry | {name: dict(value) for name, value in told.items()}
+        present = {name: value for name in optional if (value := getattr(self, name)) is not None}
+        return entry | {name: dict(value) for name, value in present.items()}
 
 
 def document(as_of_ns: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The run history: what every run set out to do and what became of it, append-only, one stream at a time."""
+"""The run history: the intent and the outcome of every run, append-only, one stream at a time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from retention.storage.checksum import checked, parsed, unchecked
 from retention.storage.crash_points import Step, reached
 
 REPAIR = "repair"
-"""What the records of runs that mend a stream have as their kind."""
+"""Kind of the records of runs that repair a stream."""
 _BEGUN = ".begun.json"
 _DONE = ".done.json"
 ABANDONED = "abandoned"
 """The status of a run that was interrupted and changed nothing."""
 UNKNOWN = "unknown"
-"""The status of a run of which nothing tells any more whether it committed."""
+"""The status of a run of which it cannot be known any more whether it committed."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +40,35 @@ class History:
     directory: str
 
     def name_run(self, started_ns: int) -> str:
-        """A new name for a run; it sorts behind every run of this stream, also after a clock was set back."""
+        """A new name for a run, which sorts after every run of this stream, also after a clock was set back."""
         newest = self._newest()
         if newest is None:
             return RunName(0, started_ns).written()
         return RunName(newest.era, max(started_ns, newest.started_ns + 1)).written()
 
     def name_repair(self, now_ns: int) -> str:
-        """A new name for the repair of a clock: behind it, names are of the real time again."""
+        """A new name for the repair of a clock: names after it are of the real time again."""
         newest = self._newest()
         if newest is None or newest.started_ns < now_ns:
             return self.name_run(now_ns)
         return RunName(newest.era + 1, now_ns).written()
 
     def begin(self, run: str, record: Mapping[str, Any]) -> None:
-        """Record what a run is about to commit; durable when this returns."""
+        """Record the intent of a run before its commit; durable when this returns."""
         self._write(run + _BEGUN, {**record, "run": run})
         reached(Step.HISTORY_BEGUN)
 
     def finish(self, run: str, record: Mapping[str, Any]) -> None:
-        """Record a run's outcome, with what all runs up to it know together; durable when this returns."""
-        self._write(run + _DONE, {**record, "run": run, **self._carried(record)})
+        """Record a run's outcome, with the highest next sequences of all runs so far; durable when this returns."""
+        self._write(run + _DONE, {**record, "run": run, **self._floor(record)})
         reached(Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:
-        """Where the record of what a run set out to do lies."""
+        """The location of the record of a run's intent."""
         return files.join(self.directory, run + _BEGUN)
 
     def begun(self, run: str) -> dict[str, Any] | None:
-        """What a run set out to do, None if there is no such run."""
+        """A run's intent, None if there is no such run."""
         return self._read(run + _BEGUN)
 
     def done(self, run: str) -> dict[str, Any] | None:
@@ -93,7 +93,7 @@ class History:
         return list(itertools.takewhile(lambda record: record["run"] > run, self.outcomes()))
 
     def above(self, counters: Counters) -> Counters:
-        """Counters of a table whose next sequences are raised to what runs have seen, lest it forget one.
+        """Raise the next sequences in a table's counters to those that runs have seen.
 
         A table that was put back from a copy has lower ones than it had: those in between were given out.
         """
@@ -131,13 +131,13 @@ class History:
 
     def possible_next_seqs(self, epoch: int, highest: int) -> dict[int, int]:
         """Partition → the highest next sequence that any run of an epoch has seen, of those up to `highest`."""
-        epochs, found = self.continuing(epoch), dict[int, int]()
+        epochs, next_seqs = self.continuing(epoch), dict[int, int]()
         for record in self.outcomes():
             if record.get("epoch", 0) in epochs:
                 for partition, seq in record.get("next_seq", {}).items():
                     if seq <= highest:
-                        found[int(partition)] = max(seq, found.get(int(partition), 0))
-        return found
+                        next_seqs[int(partition)] = max(seq, next_seqs.get(int(partition), 0))
+        return next_seqs
 
     def continuing(self, epoch: int) -> list[int]:
         """An epoch, and those in which its sequences go on one after the other, because they were repaired."""
@@ -150,10 +150,10 @@ class History:
             and "ends_epoch" in record
             and record["status"] == "done"
         }
-        found = [epoch]
-        while found[-1] in repairs:
-            found.append(repairs.pop(found[-1]))
-        return found
+        epochs = [epoch]
+        while epochs[-1] in repairs:
+            epochs.append(repairs.pop(epochs[-1]))
+        return epochs
 
     def last_as_of_ns(self) -> int | None:
         """The latest instant that a run applied rules at since a clock was repaired; None if there was none.
@@ -170,13 +170,13 @@ class History:
         return latest
 
     def last_policy(self) -> dict[str, Any] | None:
-        """The policy that the stream had when it was last worked on; None if that never was."""
+        """The stream's policy at its last finished run that had one; None if there was none."""
         done = (record for record in self.outcomes() if record.get("status") == "done")
         policies = (record["policy"] for record in done if "policy" in record)
         return next(policies, None)
 
-    def _carried(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """What an outcome carries on from those before it."""
+    def _floor(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The `floor` of an outcome: the highest next sequences of its epoch up to it."""
         if "next_seq" not in record or record.get("status") == ABANDONED:
             return {}
         floors = self.next_seqs(record.get("epoch", 0))
@@ -194,7 +194,7 @@ class History:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         if "/" in name or "\0" in name:
-            # Whoever names a run so names none.
+            # No run has such a name.
             return None
         location = files.join(self.directory, name)
         content = files.read_bytes(location)
