@@ -60,13 +60,13 @@ def test_what_pieces_say_is_what_the_whole_log_says(world: World) -> None:
     """A gap that no longer matters is forgotten, so that a later piece may speak of it and it is still listed."""
     before = Before(world.consumer.policy, new_state(world.consumer.start))
     _, whole = fold(before, lines_of(world.log), LAST_SEQ)
-    state, told = fold(before, lines_of(()), LAST_SEQ)
+    state, report = fold(before, lines_of(()), LAST_SEQ)
     for begin, end in pairwise([0, *world.cuts, len(world.log)]):
         after, more = fold(replace(before, state=state), lines_of(world.log[begin:end]), LAST_SEQ)
-        told, state = told.then(state, more), after
-    assert replace(told, missing=whole.missing) == whole
-    assert consumer_seqs(whole.missing) <= consumer_seqs(told.missing)
-    assert told.missing["first"].to_pylist() == sorted(set(told.missing["first"].to_pylist()))
+        report, state = report.then(state, more), after
+    assert replace(report, missing=whole.missing) == whole
+    assert consumer_seqs(whole.missing) <= consumer_seqs(report.missing)
+    assert report.missing["first"].to_pylist() == sorted(set(report.missing["first"].to_pylist()))
 
 
 def consumer_seqs(missing: pa.Table) -> set[int]:
@@ -105,9 +105,9 @@ def test_acks_alone_fold_the_same_in_any_pieces(world: World) -> None:
     acks = acks_in(world)
     cuts = tuple(sorted(cut % (len(acks) + 1) for cut in world.cuts))
     assert but_for_guesses(folded(world, acks, cuts)) == but_for_guesses(folded(world, acks, ()))
-    told = folded(world, acks, cuts, world.stream)
-    assert but_for_guesses(told) == but_for_guesses(folded(world, acks, (), world.stream))
-    assert set(told.pending["seq"].to_pylist()) <= set(world.stream)
+    state = folded(world, acks, cuts, world.stream)
+    assert but_for_guesses(state) == but_for_guesses(folded(world, acks, (), world.stream))
+    assert set(state.pending["seq"].to_pylist()) <= set(world.stream)
 
 
 @law
@@ -153,7 +153,7 @@ def test_no_log_however_forged_makes_a_state_that_contradicts_itself_or_a_floor_
 
 def log(*lines: tuple[int, int, int]) -> tuple[Line, ...]:
     """First deliveries: verb, stream sequence, consumer sequence."""
-    return tuple(Line(verb, 1, seq, own) for verb, seq, own in lines)
+    return tuple(Line(verb, 1, seq, consumer_seq) for verb, seq, consumer_seq in lines)
 
 
 def explicit(*lines: tuple[int, int, int], start: int = 1) -> ConsumerState:
@@ -164,17 +164,17 @@ def test_a_delivery_that_nobody_saw_is_held_until_it_is_seen() -> None:
     held = explicit((ACK, 1, 1), (ACK, 3, 3))
     assert held.pending.to_pylist() == [{"seq": 2, "consumer_seq": 2, "ts_ns": 0}]
     assert held.ack_floor == Position(1, 1)
-    seen, _ = fold(Before("explicit", held), lines_of(log((ACK, 2, 2))), LAST_SEQ)
-    assert seen.num_ack_pending == 0
-    assert seen.ack_floor == Position(3, 3)
+    after, _ = fold(Before("explicit", held), lines_of(log((ACK, 2, 2))), LAST_SEQ)
+    assert after.num_ack_pending == 0
+    assert after.ack_floor == Position(3, 3)
 
 
 def test_every_message_of_a_gap_is_held_where_a_filter_leaves_open_which_it_was() -> None:
     held = explicit((ACK, 10, 1), (ACK, 20, 3))
     assert held.pending["seq"].to_pylist() == list(range(11, 20))
-    seen, _ = fold(Before("explicit", held), lines_of(log((NAK, 15, 2))), LAST_SEQ)
-    assert seen.pending["seq"].to_pylist() == [15]
-    assert seen.ack_floor == Position(1, 14)
+    after, _ = fold(Before("explicit", held), lines_of(log((NAK, 15, 2))), LAST_SEQ)
+    assert after.pending["seq"].to_pylist() == [15]
+    assert after.ack_floor == Position(1, 14)
 
 
 def test_only_what_the_filters_match_is_held_where_they_are_known() -> None:
@@ -205,13 +205,13 @@ def test_an_ack_of_all_settles_what_lies_below_and_one_from_further_back_does_no
 
 def test_acks_that_stand_for_all_are_taken_one_by_one_also_where_they_go_back() -> None:
     rng = np.random.default_rng(5)
-    own, seq = rng.integers(1, 40_000, 20_000), rng.integers(1, 40_000, 20_000)
+    consumer_seq, seq = rng.integers(1, 40_000, 20_000), rng.integers(1, 40_000, 20_000)
     ones = np.ones_like(seq)
     low, high = 0, 0
-    for one, other in zip(own.tolist(), seq.tolist(), strict=True):
-        if one > low and other > high:
-            low, high = one, other
-    lines = Lines(ones.astype(np.int8), ones, seq, own, ones)
+    for number, place in zip(consumer_seq.tolist(), seq.tolist(), strict=True):
+        if number > low and place > high:
+            low, high = number, place
+    lines = Lines(ones.astype(np.int8), ones, seq, consumer_seq, ones)
     assert floor_of_all(Position(), lines) == Position(low, high)
 
 
@@ -235,11 +235,11 @@ def test_a_consumer_that_needs_no_acks_has_what_was_delivered_behind_it() -> Non
 
 
 def test_the_report_counts_what_was_said() -> None:
-    said = log(
+    lines = log(
         *((ACK, 1, 1), (ACK, 1, 1), (NAK, 2, 2), (UNKNOWN, 2, 2), (PROGRESS, 2, 2)),
         *((ACK, 7, 1), (ACK, LAST_SEQ + 1, 9), (ACK, 0, 3), (TERM, 6, 6)),
     )
-    _, report = fold(Before("explicit", new_state(1)), lines_of(said), LAST_SEQ)
+    _, report = fold(Before("explicit", new_state(1)), lines_of(lines), LAST_SEQ)
     missing = report.missing.to_pylist()
     assert replace(report, missing=UNSEEN.empty_table()) == Report(
         lines=9, settling=6, naks=1, unknown_bodies=1, beyond=2, undelivered=1

@@ -59,8 +59,8 @@ def test_runs_are_cut_each_by_its_own_deliveries() -> None:
 
 
 def test_a_first_delivery_must_lie_between_its_neighbours_in_both_counts() -> None:
-    one = runs((5, 9, 40, 60))
-    admitted = one.admit(numbers(4, 5, 9, 10, 7, 7), numbers(50, 41, 59, 50, 40, 60))
+    run = runs((5, 9, 40, 60))
+    admitted = run.admit(numbers(4, 5, 9, 10, 7, 7), numbers(50, 41, 59, 50, 40, 60))
     assert admitted.tolist() == [False, True, True, False, False, False]
 
 

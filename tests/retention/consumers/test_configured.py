@@ -35,7 +35,7 @@ def test_listed_consumers_are_created_or_updated_and_the_others_stay() -> None:
     stream = orders({"durable_name": "a", "max_deliver": 3}, {"durable_name": "b"})
     listed = listed_consumers(stream, stored(a={"max_deliver": 9}, z={}))
     assert list(listed) == ["a", "b"]
-    assert [one.max_deliver for one in listed.values()] == [3, -1]
+    assert [consumer.max_deliver for consumer in listed.values()] == [3, -1]
     assert listed_consumers(orders(), stored(z={})) == {}
 
 
@@ -49,10 +49,10 @@ def test_listing_again_changes_nothing() -> None:
 
 def test_an_update_leaves_a_pause_and_what_follows_from_being_durable_alone() -> None:
     existing = stored(a={"pause_until": "2027-01-01T00:00:00Z"})["a"]
-    asked = consumer_of(name="a", pause_until="2028-01-01T00:00:00Z")
-    made = updated(existing, asked, orders())
+    listed = consumer_of(name="a", pause_until="2028-01-01T00:00:00Z")
+    made = updated(existing, listed, orders())
     assert (made.pause_until, made.inactive_threshold) == (existing.pause_until, 0)
-    assert updated(resolved(asked, orders()), asked, orders()).inactive_threshold == 5 * SECOND
+    assert updated(resolved(listed, orders()), listed, orders()).inactive_threshold == 5 * SECOND
 
 
 def test_what_cannot_be_updated_is_refused_with_every_reason() -> None:

@@ -53,7 +53,7 @@ class Ours:
         new = stream[stream > self.state.delivered.stream_seq][:wanted]
         self.state, given_ = deliver(self.state, self.terms, np.append(again, new), now)
         columns = (given_.seq, given_.consumer_seq, given_.deliveries)
-        return list(zip(*(one.tolist() for one in columns), strict=True))
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @dataclass
@@ -67,9 +67,9 @@ class Trial:
     """Sequence and consumer sequence of every delivery."""
 
     def fetch(self, count: int) -> None:
-        found = self.model.fetch(count, self.now)
-        assert self.ours.fetch(count, self.now) == found
-        self.given += [(seq, own) for seq, own, _ in found]
+        fetched = self.model.fetch(count, self.now)
+        assert self.ours.fetch(count, self.now) == fetched
+        self.given += [(seq, consumer_seq) for seq, consumer_seq, _ in fetched]
 
     def wait(self, time: int) -> None:
         self.now += time
@@ -90,19 +90,19 @@ class Trial:
 
     def ack_given(self, place: int, count: int) -> None:
         acks = self.given[place : place + count]
-        self._ack(acks, seqs(*(own for _, own in acks)))
+        self._ack(acks, seqs(*(consumer_seq for _, consumer_seq in acks)))
 
     def ack(self, *named: int) -> None:
         self._ack([(seq, self.model.pending.get(seq, (0,))[0]) for seq in named], None)
 
-    def _ack(self, acks: list[tuple[int, int]], own: np.ndarray | None) -> None:
+    def _ack(self, acks: list[tuple[int, int]], consumer_seqs: np.ndarray | None) -> None:
         before, delivered = self.model.waiting(), self.model.delivered
         for seq, consumer_seq in acks:
             self.model.ack(seq, consumer_seq)
         named, after = seqs(*(seq for seq, _ in acks)), self.model.waiting()
-        self.ours.state, told = settle(self.ours.state, self.ours.terms, named, own)
+        self.ours.state, answered = settle(self.ours.state, self.ours.terms, named, consumer_seqs)
         unknown = {seq for seq, _ in acks} - before
-        assert told == Answered(
+        assert answered == Answered(
             taken=len({seq for seq, _ in acks} & before - after),
             repeated=len({seq for seq in unknown if seq <= delivered}),
             undelivered=len({seq for seq in unknown if seq > delivered}),
@@ -128,8 +128,8 @@ def same(model: PullConsumer, state: ConsumerState) -> None:
     assert (state.delivered, state.ack_floor) == (shown.delivered, shown.ack_floor)
     assert state.redelivered.to_pylist() == shown.redelivered.to_pylist()
     waits = [
-        {"seq": seq, "consumer_seq": own, "ts_ns": model.since[seq]}
-        for seq, (own, _) in sorted(model.pending.items())
+        {"seq": seq, "consumer_seq": consumer_seq, "ts_ns": model.since[seq]}
+        for seq, (consumer_seq, _) in sorted(model.pending.items())
     ]
     assert state.pending.to_pylist() == waits
     assert contradictions(state) == []
@@ -142,8 +142,8 @@ def test_deliveries_and_answers_leave_what_the_server_keeps(program: Program) ->
 
 
 def pending(state: ConsumerState) -> list[int]:
-    found: list[int] = state.pending["seq"].to_pylist()
-    return found
+    waiting: list[int] = state.pending["seq"].to_pylist()
+    return waiting
 
 
 def test_what_a_consumer_assumes_is_in_its_terms() -> None:
@@ -180,8 +180,8 @@ def test_a_message_that_was_given_up_waits_for_nobody_and_can_still_be_settled()
     state = give_up(state, terms, 130)
     assert (pending(state), state.redelivered["seq"].to_pylist()) == ([], [1])
     assert needs("explicit", state, (1, 2, 3)) == {1, 3}
-    state, told = settle(state, terms, seqs(1))
-    assert (told, needs("explicit", state, (1, 2))) == (Answered(taken=1), set())
+    state, answered = settle(state, terms, seqs(1))
+    assert (answered, needs("explicit", state, (1, 2))) == (Answered(taken=1), set())
 
 
 def test_an_ack_for_all_before_it_stands_for_what_was_given_up_too() -> None:
@@ -189,8 +189,8 @@ def test_an_ack_for_all_before_it_stands_for_what_was_given_up_too() -> None:
     state, _ = deliver(new_state(1), terms, seqs(1, 2), 100)
     state, _ = deliver(give_up(state, terms, 130), terms, seqs(3), 130)
     assert needs("all", state, (1, 2, 3)) == {1, 2, 3}
-    by_itself, told = settle(state, terms, seqs(1))
-    assert (told, needs("all", by_itself, (1, 2, 3))) == (Answered(taken=1), {2, 3})
+    by_itself, answered = settle(state, terms, seqs(1))
+    assert (answered, needs("all", by_itself, (1, 2, 3))) == (Answered(taken=1), {2, 3})
     by_a_later_one, _ = settle(state, terms, seqs(3))
     assert needs("all", by_a_later_one, (1, 2, 3)) == set()
 

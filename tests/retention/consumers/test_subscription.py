@@ -58,13 +58,13 @@ def consumer_of(**given: Any) -> ConsumerConfig:
     return ConsumerConfig.model_validate({"durable_name": "c", **given})
 
 
-def told(existing: ConsumerConfig | None = None, **wanted: Any) -> list[str]:
-    found = subscription_refusals(Subscription(**wanted), ORDERS, existing)
-    return [f"{refusal.keys[0]}: {refusal.text}" for refusal in found]
+def refusals(existing: ConsumerConfig | None = None, **wanted: Any) -> list[str]:
+    refused = subscription_refusals(Subscription(**wanted), ORDERS, existing)
+    return [f"{refusal.keys[0]}: {refusal.text}" for refusal in refused]
 
 
 def only(*arguments: Any, **wanted: Any) -> str:
-    (text,) = told(*arguments, **wanted)
+    (text,) = refusals(*arguments, **wanted)
     return text
 
 
@@ -75,11 +75,11 @@ BEATING = consumer_of(deliver_subject="push.c", deliver_group="workers", idle_he
 
 
 def test_what_a_consumer_allows_is_not_refused() -> None:
-    assert told(subject="orders.paid") == []
-    assert told(PULLED, pull=True, subject="orders.paid", consumer="c") == []
-    assert told(PUSHED, subject="orders.paid") == []
-    assert told(SHARED, queue="workers") == []
-    assert told(pull=True, consumer="c", config=consumer_of()) == []
+    assert refusals(subject="orders.paid") == []
+    assert refusals(PULLED, pull=True, subject="orders.paid", consumer="c") == []
+    assert refusals(PUSHED, subject="orders.paid") == []
+    assert refusals(SHARED, queue="workers") == []
+    assert refusals(pull=True, consumer="c", config=consumer_of()) == []
 
 
 @pytest.mark.parametrize("fields", [{"idle_heartbeat": "1s"}, {"flow_control": True}])
@@ -91,12 +91,12 @@ def test_a_queue_has_neither_heartbeats_nor_flow_control(fields: dict[str, Any])
 @pytest.mark.parametrize("policy", ["none", "all"])
 def test_who_asks_for_messages_acknowledges_each(policy: str) -> None:
     assert "write explicit" in only(pull=True, config=consumer_of(ack_policy=policy))
-    assert told(config=consumer_of(ack_policy=policy)) == []
+    assert refusals(config=consumer_of(ack_policy=policy)) == []
 
 
 def test_a_consumer_that_is_named_has_to_be_there_unless_it_is_asked() -> None:
     assert only(consumer="c") == "consumer: c is not on stream ORDERS; name one that is, or none"
-    assert told(consumer="c", pull=True) == []
+    assert refusals(consumer="c", pull=True) == []
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_the_subject_is_one_that_the_consumer_takes() -> None:
     paid = consumer_of(deliver_subject="p", filter_subject="orders.paid")
     both = consumer_of(deliver_subject="p", filter_subjects=["orders.paid", "orders.lost"])
     assert "is not what c takes; write orders.paid" in only(paid, subject="orders.lost")
-    assert told(both, subject="orders.lost") == told(both) == []
+    assert refusals(both, subject="orders.lost") == refusals(both) == []
 
 
 def test_subscribing_changes_no_consumer_but_where_it_pushes_to() -> None:
-    asked = consumer_of(deliver_subject="push.d", max_deliver=0, max_ack_pending=5)
-    assert only(PUSHED, config=asked) == (
+    config = consumer_of(deliver_subject="push.d", max_deliver=0, max_ack_pending=5)
+    assert only(PUSHED, config=config) == (
         "config: max_ack_pending of c is another, and subscribing changes nothing; leave it out"
     )

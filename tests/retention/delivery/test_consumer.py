@@ -52,8 +52,8 @@ def consumer_of(folder: Path, clock: Clock, **config: Any) -> BatchConsumer:
 
 
 def seqs(messages: Messages) -> list[int]:
-    found: list[int] = messages.seqs.tolist()
-    return found
+    numbers: list[int] = messages.seqs.tolist()
+    return numbers
 
 
 def test_messages_come_in_order_and_not_twice(tmp_path: Path, clock: Clock) -> None:
@@ -93,16 +93,16 @@ def test_what_is_not_answered_in_time_comes_again(tmp_path: Path, clock: Clock) 
 
 def test_naks_come_again_after_their_delay(tmp_path: Path, clock: Clock) -> None:
     billing = consumer_of(tmp_path, clock)
-    one, two, three = billing.fetch(3)
-    one.nak("5s")
-    two.nak()
+    first, second, third = billing.fetch(3)
+    first.nak("5s")
+    second.nak()
     assert seqs(billing.fetch(1)) == [2]
     clock.now += 5 * SECOND
     assert seqs(billing.fetch(1)) == [1]
-    three.in_progress()
+    third.in_progress()
     clock.now += 26 * SECOND
     assert seqs(billing.fetch(1)) == [2]
-    three.ack()
+    third.ack()
     assert billing.state.pending["seq"].to_pylist() == [1, 2]
 
 
@@ -250,9 +250,9 @@ def test_who_cannot_be_asked_is_refused(
 def test_requests_stay_within_what_the_consumer_allows(tmp_path: Path, clock: Clock) -> None:
     billing = consumer_of(tmp_path, clock, max_batch=2, max_bytes=1000)
     assert seqs(billing.fetch()) == [1, 2]
-    for asked in ((3, None), (2, 1001), (0, None), (1, 0)):
+    for request in ((3, None), (2, 1001), (0, None), (1, 0)):
         with pytest.raises(UsageError):
-            billing.fetch(*asked)
+            billing.fetch(*request)
 
 
 def test_a_consumer_that_is_not_there_is_named(tmp_path: Path, clock: Clock) -> None:
@@ -295,10 +295,10 @@ def test_what_a_rival_gave_back_meanwhile_is_not_taken_for_lost(
 
     def slowly(*given: Any) -> Upcoming:
         monkeypatch.setattr(used, upcoming)
-        found = upcoming(*given)
+        stream_before = upcoming(*given)
         stream.publish(['{"subject": "orders.d", "data": "late"}'])
         rival.fetch().nak()
-        return found
+        return stream_before
 
     monkeypatch.setattr(used, slowly)
     assert seqs(billing.fetch()) == []
@@ -313,9 +313,9 @@ def test_a_record_names_no_more_changes_than_it_must(
     billing = stream.consumer("billing")
     for _ in range(4):
         billing.fetch(1)
-    found = ConsumerTable(stream.opened.root).read("billing")
-    assert found is not None
-    assert len(found.changes) == 2
+    stored = ConsumerTable(stream.opened.root).read("billing")
+    assert stored is not None
+    assert len(stored.changes) == 2
 
 
 def test_of_what_was_there_before_only_the_last_of_each_subject_is_delivered(
@@ -384,11 +384,11 @@ def test_with_replay_of_the_original_it_is_told_how_long_after_the_one_before_a_
     billing = stream.consumer("billing")
     line = '{"subject": "orders.d", "ts_ns": %d}'
     stream.publish([line % (START + after) for after in (5, 12)])
-    assert [one.gap_ns for one in billing.fetch(3)] == [0, 0, 0]
+    assert [message.gap_ns for message in billing.fetch(3)] == [0, 0, 0]
     billing.nak([2])
-    assert [(one.seq, one.gap_ns) for one in billing.fetch(8)] == [
+    assert [(message.seq, message.gap_ns) for message in billing.fetch(8)] == [
         *((seq, 0) for seq in (2, 4, 5, 6, 7, 8, 9)),
         (10, 5),
     ]
-    assert [one.gap_ns for one in billing.fetch(8)] == [7]
+    assert [message.gap_ns for message in billing.fetch(8)] == [7]
     assert consumer_of(tmp_path / "instant", clock).fetch(1).table["gap_ns"].null_count == 1

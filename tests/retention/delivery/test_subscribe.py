@@ -25,32 +25,32 @@ def warehouse(tmp_path: Path) -> Warehouse:
     ]
     config = {"warehouse": ".", "defaults": {"format": "parquet"}, "streams": streams}
     (tmp_path / "retention.yaml").write_text(json.dumps(config))
-    found = open_warehouse(tmp_path / "retention.yaml", engine="local", clock=lambda: START)
+    opened = open_warehouse(tmp_path / "retention.yaml", engine="local", clock=lambda: START)
     lines = [json.dumps({"subject": f"orders.{name}"}) for name in ("paid", "lost", "paid")]
-    found.stream("ORDERS").publish(lines)
-    return found
+    opened.stream("ORDERS").publish(lines)
+    return opened
 
 
 def test_a_subject_alone_finds_its_stream_and_a_consumer_for_a_while(warehouse: Warehouse) -> None:
     orders = warehouse.stream("ORDERS")
-    with warehouse.subscribe("orders.paid") as mine, warehouse.subscribe("orders.paid") as other:
-        assert (mine.stream, mine.name != other.name) == ("ORDERS", True)
-        assert mine.fetch().seqs.tolist() == other.fetch().seqs.tolist() == [1, 3]
-        assert orders.consumers.info(mine.name).filters == ("orders.paid",)
-    assert {one.name for one in orders.consumers.list()} <= {"audit", "loud"}
+    with warehouse.subscribe("orders.paid") as first, warehouse.subscribe("orders.paid") as second:
+        assert (first.stream, first.name != second.name) == ("ORDERS", True)
+        assert first.fetch().seqs.tolist() == second.fetch().seqs.tolist() == [1, 3]
+        assert orders.consumers.info(first.name).filters == ("orders.paid",)
+    assert {consumer.name for consumer in orders.consumers.list()} <= {"audit", "loud"}
 
 
 def test_a_position_to_start_from_is_said_in_the_configuration(warehouse: Warehouse) -> None:
     start = {"deliver_policy": "by_start_sequence", "opt_start_seq": 2}
-    with warehouse.subscribe(stream="ORDERS", config=start) as found:
-        assert found.fetch().seqs.tolist() == [2, 3]
+    with warehouse.subscribe(stream="ORDERS", config=start) as consumer:
+        assert consumer.fetch().seqs.tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("named", ["consumer", "queue"])
 def test_a_consumer_with_a_name_is_created_once_and_stays(warehouse: Warehouse, named: str) -> None:
     for expected in ([1], [3]):
-        with warehouse.subscribe("orders.paid", **{named: "billing"}) as found:  # type: ignore[arg-type]
-            assert found.fetch(1).seqs.tolist() == expected
+        with warehouse.subscribe("orders.paid", **{named: "billing"}) as consumer:  # type: ignore[arg-type]
+            assert consumer.fetch(1).seqs.tolist() == expected
     assert warehouse.stream("ORDERS").consumers.info("billing").config["ack_policy"] == "explicit"
 
 
@@ -59,7 +59,7 @@ def test_a_consumer_that_is_listed_is_taken_as_it_is(warehouse: Warehouse) -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "why"),
+    ("subscription", "error", "why"),
     [
         ({}, UsageError, "no subject is given"),
         ({"subject": "refunds"}, UsageError, "no stream takes 'refunds'"),
@@ -74,9 +74,9 @@ def test_a_consumer_that_is_listed_is_taken_as_it_is(warehouse: Warehouse) -> No
     ],
 )
 def test_what_must_not_be_asked_is_refused_and_changes_nothing(
-    warehouse: Warehouse, asked: dict[str, Any], error: type[Exception], why: str
+    warehouse: Warehouse, subscription: dict[str, Any], error: type[Exception], why: str
 ) -> None:
     before = warehouse.stream("ORDERS").consumers.list()
     with pytest.raises(error, match=why):
-        warehouse.subscribe(**asked)
+        warehouse.subscribe(**subscription)
     assert warehouse.stream("ORDERS").consumers.list() == before

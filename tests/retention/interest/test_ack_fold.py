@@ -32,8 +32,8 @@ BODIES = [None, b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+NXT", b"nonsense"]
 """By the codes of verbs."""
 
 
-def reply(seq: int, consumer: str = "all", own: int | None = None, count: int = 1) -> str:
-    return f"$JS.ACK.ORDERS.{consumer}.{count}.{seq}.{own or seq}.1700000000000000000.0"
+def reply(seq: int, consumer: str = "all", consumer_seq: int | None = None, count: int = 1) -> str:
+    return f"$JS.ACK.ORDERS.{consumer}.{count}.{seq}.{consumer_seq or seq}.1700000000000000000.0"
 
 
 def ack(seq: int, consumer: str = "all", body: str = "+ACK", **other: int) -> dict[str, str]:
@@ -59,15 +59,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def written(path: Path, said: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(line) + "\n" for line in said))
+def written(path: Path, lines: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
 
 
 def record(stream: Stream, name: str = "all") -> ConsumerRecord:
-    found = ConsumerTable(stream.opened.root).read(name)
-    assert found is not None
-    return found
+    stored = ConsumerTable(stream.opened.root).read(name)
+    assert stored is not None
+    return stored
 
 
 def floor(stream: Stream, name: str = "all") -> int:
@@ -76,45 +76,45 @@ def floor(stream: Stream, name: str = "all") -> int:
 
 def test_a_log_that_grows_is_folded_from_where_it_was(tmp_path: Path) -> None:
     stream = stream_in(tmp_path)
-    said = [ack(seq) for seq in range(1, 31)]
-    [first] = stream.consumers.fold(written(tmp_path / "acks.jsonl", said[:20]))
+    lines = [ack(seq) for seq in range(1, 31)]
+    [first] = stream.consumers.fold(written(tmp_path / "acks.jsonl", lines[:20]))
     assert (first.rows, first.before, first.consumers["all"].settling) == (20, 0, 20)
     assert floor(stream) == 20
     version = record(stream).version
     [again] = stream.consumers.fold(str(tmp_path / "acks.jsonl"))
     assert (again.before, again.consumers) == (20, {})
     assert record(stream).version == version
-    [more] = stream.consumers.fold(written(tmp_path / "acks.jsonl", said))
+    [more] = stream.consumers.fold(written(tmp_path / "acks.jsonl", lines))
     assert (more.rows, more.before, more.consumers["all"].lines) == (30, 20, 10)
     assert floor(stream) == 30
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda said: said[:19], "it has 19 lines, and 20 of it"),
-        (lambda said: [ack(9), *said[1:]], "its first 20 lines are not those"),
-        (lambda said: [*said[:19], ack(40), ack(41)], "its first 20 lines are not those"),
-        (lambda said: [ack(59), *said], "its first 20 lines are not those"),
+        (lambda message: message[:19], "it has 19 lines, and 20 of it"),
+        (lambda message: [ack(9), *message[1:]], "its first 20 lines are not those"),
+        (lambda message: [*message[:19], ack(40), ack(41)], "its first 20 lines are not those"),
+        (lambda message: [ack(59), *message], "its first 20 lines are not those"),
     ],
 )
 def test_a_log_that_is_not_what_it_was_is_refused(
-    tmp_path: Path, change: Callable[[list[Any]], list[Any]], said: str
+    tmp_path: Path, change: Callable[[list[Any]], list[Any]], message: str
 ) -> None:
     stream = stream_in(tmp_path)
     whole = [ack(seq) for seq in range(1, 21)]
     stream.consumers.fold(written(tmp_path / "acks.jsonl", whole))
     before = record(stream)
-    with pytest.raises(RefusedError, match=said):
+    with pytest.raises(RefusedError, match=message):
         stream.consumers.fold(written(tmp_path / "acks.jsonl", change(whole)))
     assert record(stream) == before
 
 
 def test_a_log_is_the_same_wherever_it_lies_if_it_is_called_so(tmp_path: Path) -> None:
     stream = stream_in(tmp_path)
-    said = [ack(seq) for seq in range(1, 31)]
-    stream.consumers.fold(written(tmp_path / "a.jsonl", said[:20]), name="acks")
-    parquet.write_table(pa.Table.from_pylist(said), tmp_path / "b.parquet")
+    lines = [ack(seq) for seq in range(1, 31)]
+    stream.consumers.fold(written(tmp_path / "a.jsonl", lines[:20]), name="acks")
+    parquet.write_table(pa.Table.from_pylist(lines), tmp_path / "b.parquet")
     [more] = stream.consumers.fold(str(tmp_path / "b.parquet"), name="acks")
     assert (more.log, more.before, more.rows) == ("acks", 20, 30)
     assert record(stream).folded["acks"]["rows"] == 30
@@ -150,20 +150,20 @@ def test_acks_ahead_of_the_stream_change_nothing(tmp_path: Path) -> None:
 
 def test_what_cannot_be_folded_is_counted(tmp_path: Path) -> None:
     stream = stream_in(tmp_path)
-    said = [
+    lines = [
         ack(1),
         ack(2, "gone"),
         {"subject": reply(2).replace("ORDERS", "OTHER")},
         {"subject": "$JS.ACK.ORDERS.all"},
-        ack(3, own=1),
-        ack(0, own=9),
-        ack(8, own=4),
+        ack(3, consumer_seq=1),
+        ack(0, consumer_seq=9),
+        ack(8, consumer_seq=4),
         ack(2, body="what"),
     ]
-    [done] = stream.consumers.fold(written(tmp_path / "acks.jsonl", said))
+    [done] = stream.consumers.fold(written(tmp_path / "acks.jsonl", lines))
     assert done.unknown_consumers == {"gone": 1}
     assert done.other_streams == {"OTHER": 1}
-    assert [(one.count, one.example) for one in done.malformed] == [(1, "$JS.ACK.ORDERS.all")]
+    assert [(fault.count, fault.example) for fault in done.malformed] == [(1, "$JS.ACK.ORDERS.all")]
     report = done.consumers["all"]
     assert (report.beyond, report.undelivered, report.unknown_bodies) == (1, 1, 1)
     assert report.missing.to_pylist() == [{"first": 3, "last": 3, "after": 2, "before": 8}]
@@ -173,11 +173,11 @@ def test_what_cannot_be_folded_is_counted(tmp_path: Path) -> None:
 def test_of_a_gap_only_what_the_filters_match_is_held(tmp_path: Path) -> None:
     paid = {"durable_name": "paid", "ack_policy": "explicit", "filter_subject": "orders.paid"}
     stream = stream_in(tmp_path, paid)
-    said = [ack(seq, "paid", own=seq // 3) for seq in (3, 12, 15)]
-    stream.consumers.fold(written(tmp_path / "acks.jsonl", said))
+    lines = [ack(seq, "paid", consumer_seq=seq // 3) for seq in (3, 12, 15)]
+    stream.consumers.fold(written(tmp_path / "acks.jsonl", lines))
     assert record(stream, "paid").state.pending["seq"].to_pylist() == [6, 9]
-    said += [ack(seq, "paid", own=seq // 3) for seq in (9, 6)]
-    stream.consumers.fold(written(tmp_path / "acks.jsonl", said))
+    lines += [ack(seq, "paid", consumer_seq=seq // 3) for seq in (9, 6)]
+    stream.consumers.fold(written(tmp_path / "acks.jsonl", lines))
     assert floor(stream, "paid") == 15
     assert record(stream, "paid").state.unseen.num_rows == 0
 
@@ -186,8 +186,8 @@ def test_a_consumer_that_came_later_gets_all_and_one_of_the_same_name_what_is_ne
     tmp_path: Path,
 ) -> None:
     stream = stream_in(tmp_path)
-    said = [line for seq in range(1, 11) for line in (ack(seq), ack(seq, "late"))]
-    log = written(tmp_path / "acks.jsonl", said)
+    lines = [line for seq in range(1, 11) for line in (ack(seq), ack(seq, "late"))]
+    log = written(tmp_path / "acks.jsonl", lines)
     [first] = stream.consumers.fold(log)
     assert first.unknown_consumers == {"late": 10}
     late = {"durable_name": "late", "ack_policy": "explicit"}
@@ -219,17 +219,17 @@ def test_a_change_meanwhile_is_not_overwritten(
     real = ack_log_position.place_at_end
 
     def meanwhile(rival: Callable[[ConsumerRecord], ConsumerRecord]) -> None:
-        def change(found: ConsumerRecord | None) -> ConsumerRecord:
-            assert found is not None
-            return rival(found)
+        def change(current: ConsumerRecord | None) -> ConsumerRecord:
+            assert current is not None
+            return rival(current)
 
-        def place(asked: AckLog) -> dict[str, Any]:
+        def place(folded: AckLog) -> dict[str, Any]:
             ConsumerTable(stream.opened.root).update("all", change)
-            return real(asked)
+            return real(folded)
 
         monkeypatch.setattr(ack_fold, "place_at_end", place)
 
-    meanwhile(lambda found: replace(found, state=new_state(5)))
+    meanwhile(lambda current: replace(current, state=new_state(5)))
     with pytest.raises(BusyError, match="consumer all was changed while"):
         stream.consumers.fold(log)
     assert record(stream).state == new_state(5)
@@ -248,12 +248,12 @@ def test_a_stream_without_consumers_counts_what_is_said_of_them(tmp_path: Path) 
 
 
 def as_log(log: tuple[Line, ...]) -> list[dict[str, Any]]:
-    said = []
+    lines = []
     for line in log:
-        name = reply(line.seq, own=line.consumer_seq, count=line.deliveries)
+        name = reply(line.seq, consumer_seq=line.consumer_seq, count=line.deliveries)
         body = BODIES[line.verb]
-        said.append({"reply": name} if body is None else {"subject": name, "data": body.decode()})
-    return said
+        lines.append({"reply": name} if body is None else {"subject": name, "data": body.decode()})
+    return lines
 
 
 @law_on_disk
@@ -269,19 +269,19 @@ def test_a_log_in_any_pieces_and_runs_is_folded_as_in_one(
     version = record(stream).version
     ConsumerTable(stream.opened.root).update("all", lambda _: fresh)
     assert record(stream).version >= version
-    said = as_log(world.log)
+    lines = as_log(world.log)
     done: list[FoldedLog] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "PART_BYTES", bytes_)
         patch.setattr(ack_fold, "PIECE_ROWS", rows)
-        for cut in [*world.cuts, len(said)]:
-            done += stream.consumers.fold(written(stored / "acks.jsonl", said[:cut]))
+        for cut in [*world.cuts, len(lines)]:
+            done += stream.consumers.fold(written(stored / "acks.jsonl", lines[:cut]))
     expected, report = fold(Before(policy, start), lines_of(world.log), 60)
     state = record(stream).state
     numbers = ["seq", "consumer_seq"]
     assert (state.delivered, state.ack_floor) == (expected.delivered, expected.ack_floor)
     assert state.pending.select(numbers) == expected.pending.select(numbers)
     assert (state.redelivered, state.unseen) == (expected.redelivered, expected.unseen)
-    told = [one.consumers["all"] for one in done if "all" in one.consumers]
-    assert sum(one.lines for one in told) == report.lines
-    assert sum(one.settling for one in told) == report.settling
+    reports = [run.consumers["all"] for run in done if "all" in run.consumers]
+    assert sum(part.lines for part in reports) == report.lines
+    assert sum(part.settling for part in reports) == report.settling

@@ -20,7 +20,7 @@ from tests.support.topic_crashes import NAME, import_logs, with_logs
 
 NOW = 1_800_000_000 * 10**9
 BILLING = 1_795_796_488
-"""As real servers of both eras number it."""
+"""Number that real servers of both eras give the consumer."""
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -33,7 +33,7 @@ def topic(request: pytest.FixtureRequest, tmp_path: Path) -> Topic:
 
 
 def stored(topic: Topic) -> dict[tuple[int, str, str], int]:
-    return {(one.partition, one.kind, one.name): one.offset for one in topic.offsets()}
+    return {(row.partition, row.kind, row.name): row.offset for row in topic.offsets()}
 
 
 def dropped(topic: Topic) -> list[tuple[int, int]]:
@@ -42,9 +42,9 @@ def dropped(topic: Topic) -> list[tuple[int, int]]:
 
 
 def test_a_named_consumer_is_known_by_the_number_that_servers_give_it(topic: Topic) -> None:
-    found = topic.store_offset(0, "consumer", "billing", 19)
-    assert (found.name, found.offset, found.lag) == (str(BILLING), 19, 10)
-    assert topic.get_offset(0, "consumer", BILLING) == found
+    offset = topic.store_offset(0, "consumer", "billing", 19)
+    assert (offset.name, offset.offset, offset.lag) == (str(BILLING), 19, 10)
+    assert topic.get_offset(0, "consumer", BILLING) == offset
     assert stored(topic) == {(0, "consumer", "7"): 12, (0, "consumer", str(BILLING)): 19}
 
 
@@ -104,21 +104,21 @@ def test_what_no_table_counts_yet_is_counted_by_whoever_comes_next(topic: Topic)
 def test_of_rivals_none_loses_its_offset(topic: Topic) -> None:
     readers = [reader_of(0, "group", number) for number in range(6)]
 
-    def come(number: int) -> None:
+    def store(number: int) -> None:
         store_offset(topic.opened, readers[number], number)
 
-    threads = [threading.Thread(target=come, args=[number]) for number in range(6)]
+    threads = [threading.Thread(target=store, args=[number]) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = OffsetTable(topic.opened.root).read()
-    assert {found.of[reader].offset for reader in readers} == set(range(6))
-    assert found.counted
+    offsets = OffsetTable(topic.opened.root).read()
+    assert {offsets.of[reader].offset for reader in readers} == set(range(6))
+    assert offsets.counted
 
 
 @pytest.mark.parametrize(
-    ("partition", "kind", "name", "offset", "said"),
+    ("partition", "kind", "name", "offset", "message"),
     [
         (0, "consumer", "7", 30, "ends at 29"),
         (0, "consumer", "7", -1, "ends at 29"),
@@ -130,10 +130,10 @@ def test_of_rivals_none_loses_its_offset(topic: Topic) -> None:
     ],
 )
 def test_what_cannot_be_stored(
-    topic: Topic, partition: int, kind: str, name: str, offset: int, said: str
+    topic: Topic, partition: int, kind: str, name: str, offset: int, message: str
 ) -> None:
     before = OffsetTable(topic.opened.root).read()
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         topic.store_offset(partition, kind, name, offset)  # type: ignore[arg-type]
     assert OffsetTable(topic.opened.root).read() == before
 

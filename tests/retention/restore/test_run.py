@@ -31,9 +31,9 @@ AS_OF = START + 85 * SECOND
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
     """Sequences 1 to 25 of 40 are gone by age: two segments whole, and half of a third."""
     rules: dict[str, Any] = {"max_age": "60s", "archive": "archive"}
-    found = warehouse_with(tmp_path / "w", request.param, NOW, **rules)
-    lay(found.stream("ORDERS").opened, even_segments(4, 10))
-    return found
+    opened = warehouse_with(tmp_path / "w", request.param, NOW, **rules)
+    lay(opened.stream("ORDERS").opened, even_segments(4, 10))
+    return opened
 
 
 def gone(warehouse: Warehouse) -> pa.Table:
@@ -44,22 +44,22 @@ def gone(warehouse: Warehouse) -> pa.Table:
 
 
 def seqs(table: pa.Table) -> list[int]:
-    found: list[int] = table["seq"].to_pylist()
-    return found
+    numbers: list[int] = table["seq"].to_pylist()
+    return numbers
 
 
 def directory(warehouse: Warehouse) -> Path:
-    [found] = Path(warehouse.location, "archive", "ORDERS").iterdir()
-    return found
+    [inside] = Path(warehouse.location, "archive", "ORDERS").iterdir()
+    return inside
 
 
 def test_what_went_is_back_where_it_was(warehouse: Warehouse) -> None:
     before = gone(warehouse)
     counters = warehouse.stream("ORDERS").opened.store.snapshot().counters
-    found = warehouse.stream("ORDERS").restore()
+    restored = warehouse.stream("ORDERS").restore()
     assert held(warehouse).equals(before)
-    assert (found.messages, found.already) == (25, 5)
-    assert found.expires_again == {"max_age": 25}
+    assert (restored.messages, restored.already) == (25, 5)
+    assert restored.expires_again == {"max_age": 25}
     after = warehouse.stream("ORDERS").opened.store.snapshot().counters
     assert after.next_seq[0] == counters.next_seq[0] == 41
     assert after.open_base[0] == counters.open_base[0]
@@ -95,8 +95,8 @@ def test_what_goes_twice_is_archived_twice_and_comes_back_once(warehouse: Wareho
     warehouse.stream("ORDERS").delete(27, 29).apply()
     warehouse.stream("ORDERS").purge().apply()
     assert held_or_nothing(warehouse) == []
-    found = warehouse.stream("ORDERS").restore()
-    assert (found.messages, found.already) == (40, 0)
+    restored = warehouse.stream("ORDERS").restore()
+    assert (restored.messages, restored.already) == (40, 0)
     assert held(warehouse).equals(before)
 
 
@@ -108,8 +108,8 @@ def held_or_nothing(warehouse: Warehouse) -> list[int]:
 def test_a_new_stream_has_the_same_messages_in_sealed_segments(warehouse: Warehouse) -> None:
     before = gone(warehouse)
     new = warehouse.new_stream("BACK")
-    found = warehouse.stream("ORDERS").restore(into=new)
-    assert (found.stream, found.messages, found.expires_again) == ("BACK", 30, {})
+    restored = warehouse.stream("ORDERS").restore(into=new)
+    assert (restored.stream, restored.messages, restored.expires_again) == ("BACK", 30, {})
     assert held(warehouse, "BACK").equals(before.slice(0, 30))
     counters = new.opened.store.snapshot().counters
     assert (counters.next_seq[0], counters.open_base[0]) == (31, 31)
@@ -129,12 +129,12 @@ def test_what_is_damaged_is_refused_by_name(warehouse: Warehouse) -> None:
     manifest, first = (
         next(directory(warehouse).rglob(f"*.{kind}")) for kind in ("json", "parquet")
     )
-    told, whole = manifest.read_text(), first.read_bytes()
-    for damaged in (told.replace("max_age", "max_msg"), told[: len(told) // 2], ""):
+    text, whole = manifest.read_text(), first.read_bytes()
+    for damaged in (text.replace("max_age", "max_msg"), text[: len(text) // 2], ""):
         manifest.write_text(damaged)
         with pytest.raises(DamagedError, match=manifest.name):
             stream.restore()
-    manifest.write_text(told)
+    manifest.write_text(text)
     middle = len(whole) // 2
     for content in (whole[:-1], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
         first.write_bytes(content)
@@ -215,9 +215,9 @@ def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> N
     topic, again = warehouse.topic(NAME), warehouse.topic("again")
     before = pa.concat_tables(topic.messages())
     topic.delete_segments(0, 1).apply()
-    found = topic.restore(wanted=Wanted(partition=0, first=2))
-    assert found.messages == 8
-    assert found.expires_again == {"message_expiry": 8}
+    restored = topic.restore(wanted=Wanted(partition=0, first=2))
+    assert restored.messages == 8
+    assert restored.expires_again == {"message_expiry": 8}
     assert topic.restore().messages == 2
     assert pa.concat_tables(topic.messages()).equals(before)
     with pytest.raises(UsageError, match="no message that is asked for"):
@@ -225,8 +225,8 @@ def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> N
     topic.purge().apply()
     with pytest.raises(RefusedError, match="before it was purged"):
         topic.restore()
-    for name, said in (("small", "partitions: 2"), ("stream", "under `topics:`")):
-        with pytest.raises(RefusedError, match=said):
+    for name, message in (("small", "partitions: 2"), ("stream", "under `topics:`")):
+        with pytest.raises(RefusedError, match=message):
             topic.restore(into=warehouse.new_stream(name))
     assert topic.restore(into=again).messages == before.num_rows
     back = pa.concat_tables(again.messages())
@@ -261,7 +261,9 @@ def test_a_range_on_the_command_line(warehouse: Warehouse) -> None:
 
 def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Warehouse) -> None:
     gone(warehouse)
-    [applied] = [one["run"] for one in warehouse.history(["ORDERS"]) if one["kind"] == "apply"]
+    [applied] = [
+        record["run"] for record in warehouse.history(["ORDERS"]) if record["kind"] == "apply"
+    ]
     run = warehouse.stream("ORDERS").restore(wanted=Wanted(last=3)).run
     with pytest.raises(RefusedError, match="back from an archive"):
         warehouse.undo(applied)
@@ -271,7 +273,7 @@ def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Wareh
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
 def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: str) -> None:
-    """It was hidden in the file that is archived; the archive knows which sequences those are."""
+    """Released messages were hidden in the file that is archived; the archive knows their sequences."""
     billing = {"durable_name": "billing", "ack_policy": "explicit"}
     rules: dict[str, Any] = {"retention": "interest", "release_share": "90%", "archive": "kept"}
     warehouse = warehouse_with(tmp_path, format_, NOW, consumers=[billing], **rules)
@@ -287,8 +289,8 @@ def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: 
     stream.plan(AS_OF).apply()
     assert seqs(held(warehouse)) == needed
     stream.purge().apply()
-    found = stream.restore()
-    assert (found.messages, found.already) == (len(needed), 0)
+    restored = stream.restore()
+    assert (restored.messages, restored.already) == (len(needed), 0)
     assert seqs(held(warehouse)) == needed
     new = warehouse.new_stream("BACK")
     assert stream.restore(wanted=Wanted(first=4, last=11), into=new).messages == 3
@@ -307,9 +309,9 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
     copies: Sequence[set[int]], live: Sequence[set[int]], data: st.DataObject
 ) -> None:
     first, last = sorted(data.draw(st.tuples(st.integers(0, 40), st.integers(0, 40))))
-    hidden = [data.draw(st.sets(st.sampled_from(sorted(one)))) for one in copies]
-    rows = {f"copy-{at}": sorted(one) for at, one in enumerate(copies)}
-    rows |= {f"live-{at}": sorted(one) for at, one in enumerate(live)}
+    hidden = [data.draw(st.sets(st.sampled_from(sorted(numbers)))) for numbers in copies]
+    rows = {f"copy-{at}": sorted(numbers) for at, numbers in enumerate(copies)}
+    rows |= {f"live-{at}": sorted(numbers) for at, numbers in enumerate(live)}
     archived = [
         ArchivedFile(
             f"copy-{at}",
@@ -317,45 +319,47 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
             0,
             1,
             "",
-            len(one - gone_),
+            len(numbers - gone_),
             1,
-            min(one),
-            max(one),
+            min(numbers),
+            max(numbers),
             0,
             0,
             {},
             [[seq, seq] for seq in sorted(gone_)],
         )
-        for at, (one, gone_) in enumerate(zip(copies, hidden, strict=True))
+        for at, (numbers, gone_) in enumerate(zip(copies, hidden, strict=True))
     ]
-    archived = sorted(archived, key=lambda one: (one.min_seq, one.path))
+    archived = sorted(archived, key=lambda file: (file.min_seq, file.path))
     there = [
-        There(DataFile(f"live-{at}", 0, 0, "", ""), min(one), max(one))
-        for at, one in enumerate(live)
+        There(DataFile(f"live-{at}", 0, 0, "", ""), min(numbers), max(numbers))
+        for at, numbers in enumerate(live)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(select, "_seqs", lambda file: np.array(rows[file.path], dtype=int))
-        found, already = parts("", archived, there, Wanted(first=first, last=last))
+        selected, already = parts("", archived, there, Wanted(first=first, last=last))
     back: list[int] = []
-    for part in found:
-        own = [seq for seq in rows[part.copy.path] if first <= seq <= last or part.removed is None]
+    for part in selected:
+        brought = [
+            seq for seq in rows[part.copy.path] if first <= seq <= last or part.removed is None
+        ]
         if part.removed is None:
-            own = [seq for seq in own if [seq, seq] not in part.copy.hidden]
+            brought = [seq for seq in brought if [seq, seq] not in part.copy.hidden]
         else:
-            own = [
+            brought = [
                 seq
                 for seq in rows[part.copy.path]
                 if not any(low <= seq <= high for low, high in part.removed.tolist())
             ]
-        assert len(own) == part.messages
-        back += own
-    visible = [one - gone_ for one, gone_ in zip(copies, hidden, strict=True)]
-    asked = {seq for one in visible for seq in one if first <= seq <= last}
-    assert sorted(back) == sorted(asked - set().union(*live))
-    assert already >= len(asked & set().union(*live))
+        assert len(brought) == part.messages
+        back += brought
+    visible = [numbers - gone_ for numbers, gone_ in zip(copies, hidden, strict=True)]
+    requested = {seq for numbers in visible for seq in numbers if first <= seq <= last}
+    assert sorted(back) == sorted(requested - set().union(*live))
+    assert already >= len(requested & set().union(*live))
 
 
 def test_manifests_say_what_was_removed(warehouse: Warehouse) -> None:
     gone(warehouse)
     [manifest] = read_manifests(str(directory(warehouse)))
-    assert sum(one.by_rule["max_age"] for one in manifest.files) == 25
+    assert sum(file.by_rule["max_age"] for file in manifest.files) == 25

@@ -28,7 +28,7 @@ LINES: list[dict[str, Any]] = [
 
 def read_ack_log(path: Path) -> pa.Table:
     log = open_log(str(path))
-    parts = [read_slice(one) for one in log.between(0, log.rows)]
+    parts = [read_slice(log_slice) for log_slice in log.between(0, log.rows)]
     return pa.concat_tables([LOG.empty_table(), *parts])
 
 
@@ -113,10 +113,10 @@ MANY = [{"subject": reply, "data": "+ACK"} for reply in SAID]
 
 
 def seqs(log: AckLog, first: int, end: int) -> list[int]:
-    parsed = [parse_slice(one) for one in log.between(first, end)]
-    rows = [row for one in parsed for row in one.acks["row"].to_pylist()]
+    parsed = [parse_slice(log_slice) for log_slice in log.between(first, end)]
+    rows = [row for part in parsed for row in part.acks["row"].to_pylist()]
     assert rows == list(range(first, end))
-    return [seq for one in parsed for seq in one.acks["seq"].to_pylist()]
+    return [seq for part in parsed for seq in part.acks["seq"].to_pylist()]
 
 
 def as_json(folder: Path) -> Path:

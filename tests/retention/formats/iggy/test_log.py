@@ -48,8 +48,8 @@ def read(
 
 
 def offsets(rows: pa.Table) -> list[int]:
-    found: list[int] = rows["seq"].to_pylist()
-    return found
+    numbers: list[int] = rows["seq"].to_pylist()
+    return numbers
 
 
 def flipped(content: bytes, at: int, bit: int = 1) -> bytes:
@@ -83,13 +83,13 @@ def row(message: Message, size: int) -> dict[str, Any]:
 def test_rows_are_the_messages_of_08() -> None:
     rows, findings, next_offset = read(log_08(TEN), Era08())
     assert rows.schema == ROWS
-    assert rows.to_pylist() == [row(one, len(log_08([one]))) for one in TEN]
+    assert rows.to_pylist() == [row(message, len(log_08([message]))) for message in TEN]
     assert (findings, next_offset) == ([], 10)
 
 
 def test_rows_are_the_messages_of_09_and_the_first_of_a_batch_counts_its_header() -> None:
     rows, findings, next_offset = read(log_09(TEN), Era09())
-    sizes = [len(log_09([one])) - (0 if one.offset % 3 == 0 else BATCH) for one in TEN]
+    sizes = [len(log_09([message])) - (0 if message.offset % 3 == 0 else BATCH) for message in TEN]
     assert rows.to_pylist() == [row(*pair) for pair in zip(TEN, sizes, strict=True)]
     assert sum(sizes) == len(log_09(TEN))
     assert (findings, next_offset) == ([], 10)
@@ -99,17 +99,17 @@ def test_rows_are_the_messages_of_09_and_the_first_of_a_batch_counts_its_header(
 def test_a_producer_may_be_ahead_of_others_in_its_batch(
     era: Era, write: Callable[..., bytes]
 ) -> None:
-    messages = [replace(one, origin=one.origin + 1_000 * one.offset) for one in TEN]
+    messages = [replace(message, origin=message.origin + 1_000 * message.offset) for message in TEN]
     rows, _, _ = read(write(messages), era)
-    assert rows["origin_ts_ns"].to_pylist() == [one.origin * 1_000 for one in messages]
+    assert rows["origin_ts_ns"].to_pylist() == [message.origin * 1_000 for message in messages]
 
 
 @both
 def test_ids_have_128_bits(era: Era, write: Callable[..., bytes]) -> None:
     ids = [0, 1, 2**64 - 1, 2**64, 10**38, 2**128 - 1]
-    messages = [Message(offset, id=one) for offset, one in enumerate(ids)]
+    messages = [Message(offset, id=number) for offset, number in enumerate(ids)]
     rows, _, _ = read(write(messages), era)
-    assert rows["msg_id"].to_pylist() == [str(one) for one in ids]
+    assert rows["msg_id"].to_pylist() == [str(number) for number in ids]
 
 
 @both
@@ -165,7 +165,7 @@ def test_neighbours_that_are_damaged_are_each_named(era: Era, write: Callable[..
     content = write(TEN).replace(b"payload 4", b"PAYLOAD 4").replace(b"payload 5", b"PAYLOAD 5")
     rows, findings, _ = read(content, era, end=10)
     assert offsets(rows) == [0, 1, 2, 3, 6, 7, 8, 9]
-    assert [one.offset for one in findings if isinstance(one, Damage)] == [4, 5]
+    assert [finding.offset for finding in findings if isinstance(finding, Damage)] == [4, 5]
 
 
 @pytest.mark.parametrize("at", range(HEADER_08))
@@ -175,8 +175,8 @@ def test_a_damaged_header_of_08_costs_its_message(offset: int, at: int, bit: int
     content = flipped(log_08(TEN), start_08(offset) + at, bit)
     rows, findings, _ = read(content, Era08(), end=10)
     assert offsets(rows) == [other for other in range(10) if other != offset]
-    assert all(isinstance(one, Damage) for one in findings)
-    assert [one.offset for one in findings if isinstance(one, Damage)] == [offset]
+    assert all(isinstance(finding, Damage) for finding in findings)
+    assert [finding.offset for finding in findings if isinstance(finding, Damage)] == [offset]
 
 
 @pytest.mark.parametrize("at", [*range(52), *range(256, 256 + 8), *range(256 + 32, 256 + 40)])
@@ -186,8 +186,8 @@ def test_a_damaged_header_of_09_costs_its_batch(offset: int, at: int, bit: int) 
     content = flipped(log_09(TEN), start_09(offset) + at, bit)
     rows, findings, _ = read(content, Era09(), end=10)
     assert offsets(rows) == [other for other in range(10) if other // 3 != offset // 3]
-    assert all(isinstance(one, Damage) for one in findings)
-    assert [one.offset for one in findings if isinstance(one, Damage)] == [offset]
+    assert all(isinstance(finding, Damage) for finding in findings)
+    assert [finding.offset for finding in findings if isinstance(finding, Damage)] == [offset]
 
 
 def test_what_a_batch_header_does_not_use_may_be_anything() -> None:
@@ -210,7 +210,7 @@ def test_a_length_that_leads_to_a_later_message_swallows_none() -> None:
     content = flipped(log_08(messages), 2 * 128 + 52, 128)
     rows, findings, _ = read(content, Era08(), end=5)
     assert offsets(rows) == [0, 1, 3, 4]
-    assert [one.offset for one in findings if isinstance(one, Damage)] == [2]
+    assert [finding.offset for finding in findings if isinstance(finding, Damage)] == [2]
 
 
 @pytest.mark.parametrize("offset", [2**31, 2**63 - 1, 2**63, 2**64 - 1])
@@ -327,7 +327,9 @@ def test_garbage_is_damage_and_what_follows_it_comes_in(
         content = write(TEN[:3]) + garbage + write(TEN[6:])
         rows, findings, _ = read(content, era, end=10)
         assert offsets(rows) == [0, 1, 2, 6, 7, 8, 9]
-        assert [(one.offset, one.last) for one in findings if isinstance(one, Damage)] == [(3, 5)]
+        assert [
+            (finding.offset, finding.last) for finding in findings if isinstance(finding, Damage)
+        ] == [(3, 5)]
 
 
 @both
@@ -339,7 +341,7 @@ def test_a_damaged_record_between_sound_ones_costs_none_of_them(
     odd = flipped(odd, 8)
     rows, findings, _ = read(write(TEN[:before]) + odd + write(TEN[before:]), era, end=10)
     assert offsets(rows) == list(range(10))
-    assert [one.offset for one in findings if isinstance(one, Damage)] == [before]
+    assert [finding.offset for finding in findings if isinstance(finding, Damage)] == [before]
 
 
 @both
@@ -356,7 +358,7 @@ def test_a_log_that_changes_meanwhile_is_no_tear(era: Era, write: Callable[..., 
 
 @both
 def test_the_wrong_era_finds_nothing_sound(era: Era, write: Callable[..., bytes]) -> None:
-    other = next(one for one, _ in BOTH if one.name != era.name)
+    other = next(candidate for candidate, _ in BOTH if candidate.name != era.name)
     rows, findings, _ = read(write(TEN), other, end=10)
     assert rows.num_rows == 0
     assert isinstance(findings[0], Damage)

@@ -22,7 +22,7 @@ from retention.formats.iggy.log import Log, read_log
 from tests.support.iggy_logs import Message, log_08, log_09, original
 
 LOGS = int(os.environ.get("RETENTION_MUTATIONS", "200"))
-"""How many logs of each era are changed and read."""
+"""Number of logs of each era that are changed and read."""
 LARGE = [2**64 - n for n in (1, 8, 64, 256)] + [2**63 - 1, 2**63, 2**32 - 1, 2**32, 2**31, 0]
 
 Random = random.Random
@@ -99,7 +99,7 @@ def messages(chance: Random) -> list[Message]:
 def read(path: Path, era: Era, end: int | None) -> tuple[pa.Table, list[Finding], int]:
     parts = list(read_log(Log(str(path), 0, 0, path.stat().st_size, end), era))
     rows = pa.Table.from_batches([part.rows for part in parts])
-    return rows, [one for part in parts for one in part.findings], parts[-1].next_offset
+    return rows, [finding for part in parts for finding in part.findings], parts[-1].next_offset
 
 
 def rows_by_offset(rows: pa.Table) -> dict[int, dict[str, Any]]:
@@ -131,7 +131,7 @@ def test_no_message_comes_in_that_was_not_there(
         rows, findings, next_offset = read(path, era, None)
         assert findings == []
         wholes.append((content, rows_by_offset(rows), next_offset))
-    told = 0
+    reported = 0
     for seed in range(LOGS):
         chance = random.Random(f"{era.name} {seed}")
         content, whole, count = chance.choice(wholes)
@@ -147,13 +147,13 @@ def test_no_message_comes_in_that_was_not_there(
         rows, findings, next_offset = read(path, era, end)
         seqs = rows["seq"].to_pylist()
         assert seqs == sorted(set(seqs)), seed
-        left = rows_by_offset(rows)
-        assert left == {seq: whole[seq] for seq in left}, seed
+        remaining = rows_by_offset(rows)
+        assert remaining == {seq: whole[seq] for seq in remaining}, seed
         assert max(seqs, default=-1) < next_offset, seed
         if not findings and era.is_gapless:
             assert seqs == list(range(next_offset)), seed
-        told += bool(findings)
-    assert told > LOGS / 2
+        reported += bool(findings)
+    assert reported > LOGS / 2
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def test_a_topic_is_read_in_order_of_partition_and_offset(
     logs = {0: write(TWENTY[:6]), 6: write(TWENTY[6:])}
     topic = topic_of(tmp_path, {"10": logs, "9": logs, "0": {0: b""}})
     rows, findings = read(topic, ERAS[name])
-    of_one = [(0 if offset < 6 else 6, offset) for offset in range(20)]
-    assert rows == [(partition, *one) for partition in (9, 10) for one in of_one]
+    places = [(0 if offset < 6 else 6, offset) for offset in range(20)]
+    assert rows == [(partition, *place) for partition in (9, 10) for place in places]
     assert findings == []
     assert era_of(topic) == name
     assert [log.end for log in topic.partitions[1].logs] == [6, None]
@@ -56,7 +56,7 @@ def test_the_name_of_an_empty_active_log_is_the_next_offset(
     name: EraName, write: Callable[..., bytes], tmp_path: Path
 ) -> None:
     topic = topic_of(tmp_path, {"0": {0: write(TWENTY), 20: b""}, "1": {400: b""}, "2": {}})
-    following = [list(one.parts(ERAS[name])) for one in topic.partitions]
+    following = [list(partition.parts(ERAS[name])) for partition in topic.partitions]
     assert [parts[-1].next_offset for parts in following[:2]] == [20, 400]
     assert following[2] == []
 
@@ -79,7 +79,7 @@ def test_what_is_damaged_at_the_end_of_a_log_is_no_hole(
 ) -> None:
     topic = topic_of(tmp_path, {"0": {0: write(TWENTY[:9])[:-1], 9: write(TWENTY[9:])}})
     _, findings = read(topic, ERAS[name])
-    assert [type(one) for one in findings] == [Damage]
+    assert [type(finding) for finding in findings] == [Damage]
 
 
 def test_directories_that_are_no_partitions_are_named(tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_directories_that_are_no_partitions_are_named(tmp_path: Path) -> None:
     names = ["2.fenced.0", "x", "٣", "0"]
     topic = topic_of(tmp_path, dict.fromkeys(names, logs))
     (tmp_path / "partitions" / "7").write_bytes(b"a file")
-    assert [one.number for one in topic.partitions] == [0]
+    assert [partition.number for partition in topic.partitions] == [0]
     above = f"{tmp_path}/partitions"
     assert set(topic.skipped) == {Skipped(f"{above}/{name}") for name in names[:-1]}
-    assert all("skipped" in one.sentence for one in topic.skipped)
+    assert all("skipped" in finding.sentence for finding in topic.skipped)
 
 
 def test_other_files_are_passed_by(tmp_path: Path) -> None:
@@ -155,12 +155,14 @@ def test_damage_can_be_refused_and_tears_cannot(
     topic = topic_of(tmp_path, {"0": {0: good[:-1], 20: torn.replace(b"payload 1", b"x")}})
     with pytest.raises(
         DamagedError, match=f"{0:020}.log: offset.* 1[89].*: the log ends within it"
-    ) as told:
+    ) as caught:
         list(refusing_damage(topic.parts(ERAS[name])))
-    assert told.value.exit_code == 6
+    assert caught.value.exit_code == 6
     other = topic_of(tmp_path / "other", {"0": {0: torn}})
-    findings = [one for part in refusing_damage(other.parts(ERAS[name])) for one in part.findings]
-    assert [type(one) for one in findings] == [Tear]
+    findings = [
+        finding for part in refusing_damage(other.parts(ERAS[name])) for finding in part.findings
+    ]
+    assert [type(finding) for finding in findings] == [Tear]
 
 
 def test_an_error_names_twenty_damages_at_most(tmp_path: Path) -> None:
@@ -213,9 +215,9 @@ def test_stored_offsets_have_8_or_16_bytes(tmp_path: Path) -> None:
 def test_other_stored_offsets_are_damage(content: bytes, problem: str, tmp_path: Path) -> None:
     written(tmp_path, {"0": {0: b""}})
     where = offset_file(tmp_path, "groups", "3", content)
-    with pytest.raises(DamagedError, match=problem) as told:
+    with pytest.raises(DamagedError, match=problem) as caught:
         read_topic(str(tmp_path))
-    assert where in str(told.value)
+    assert where in str(caught.value)
 
 
 def noise(count: int, seed: int) -> bytes:

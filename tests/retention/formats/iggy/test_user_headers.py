@@ -80,6 +80,6 @@ def test_what_is_no_block_is_refused(block: bytes, problem: str) -> None:
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(block: bytes) -> None:
     if is_valid(block):
-        pairs = [one for pair in parse(block) for one in pair]
-        assert sum(5 + len(one.content) for one in pairs) == len(block)
-        assert all(one.text or math.isnan(float(one.text)) for one in pairs)
+        pairs = [item for pair in parse(block) for item in pair]
+        assert sum(5 + len(item.content) for item in pairs) == len(block)
+        assert all(item.text or math.isnan(float(item.text)) for item in pairs)

@@ -60,7 +60,7 @@ def test_batches_hold_the_rows_asked_for(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(tar, "_PARSED_BYTES", 1)
     monkeypatch.setattr(s2, "_WRITTEN_BLOCK_BYTES", 30)
     path = written(tmp_path / "a")
-    assert [one.num_rows for one in read_backup(path).batches(rows=3)] == [3]
+    assert [table.num_rows for table in read_backup(path).batches(rows=3)] == [3]
     small = list(read_backup(path).batches(rows=1))
     assert len(small) > 1
     assert pa.concat_tables(small).equals(ROWS)

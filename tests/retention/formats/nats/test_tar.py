@@ -37,10 +37,10 @@ def encoded() -> bytes:
 
 
 def test_entries_are_written_as_the_format_says() -> None:
-    one = pa.table(
+    table = pa.table(
         {"seq": [300], "subject": ["ab"], "ts_ns": [-2], "headers": [b"h"], "payload": [b"p"]}
     )
-    content = b"".join(tar.encode({"d": {"a": 1}}, [one]))
+    content = b"".join(tar.encode({"d": {"a": 1}}, [table]))
     document = b"\x01\x00\x00\x00\x07" + b"d" + b'{"a":1}'
     message = b"\x02\x03\xac\x02\x01\x01" + b"abhp"
     assert content == b"NATSARC1" + document + message + bytes(5)
@@ -118,4 +118,4 @@ def test_numbers_survive_zigzag_and_varints(numbers: list[int]) -> None:
 
 def test_varints_are_the_shortest() -> None:
     column = np.array([0, 127, 128, 16_383, 16_384, 2**64 - 1], dtype=np.uint64)
-    assert [len(one) for one in varint.encode([column]).to_pylist()] == [1, 1, 2, 2, 3, 10]
+    assert [len(encoded) for encoded in varint.encode([column]).to_pylist()] == [1, 1, 2, 2, 3, 10]
