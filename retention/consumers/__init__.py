@@ -1,3 +1,3 @@
-"""Consumers: who has to have a message before interest and work-queue retention let it go."""
+"""Consumers: readers that must have a message before interest and work-queue retention remove it."""
 
 from __future__ import annotations

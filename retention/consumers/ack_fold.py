@@ -35,16 +35,16 @@ class Report:
 
     lines: int = 0
     settling: int = 0
-    """Acks, terms and asks for the next one."""
+    """Acks, terms and requests for the next message."""
     naks: int = 0
     unknown_bodies: int = 0
     """Bodies that mean nothing; the server does nothing for them."""
     beyond: int = 0
     """Acks above the last sequence of the stream, or below 1; ignored."""
     undelivered: int = 0
-    """Acks for what had not been delivered, by the log or by the state; ignored."""
+    """Acks of messages that had not been delivered, by the log or by the state; ignored."""
     missing: pa.Table = field(default_factory=UNSEEN.empty_table)
-    """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state speak of."""
+    """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state report."""
 
     def then(self, state: ConsumerState, later: Report) -> Report:
         """The report of two pieces of a log together.

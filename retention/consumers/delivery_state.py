@@ -28,7 +28,7 @@ class Terms:
     max_deliver: int
     """Most deliveries of a message; not above 0: any number."""
     max_ack_pending: int
-    """Most messages that wait for their ack before no new one is delivered; not above 0: any number."""
+    """Most messages that wait for their ack while new ones are delivered; not above 0: any number."""
 
 
 def terms_of(config: ConsumerConfig) -> Terms:
@@ -92,7 +92,7 @@ def room(state: ConsumerState, terms: Terms, wanted: int) -> int:
 def deliver(
     state: ConsumerState, terms: Terms, seqs: Numbers, now_ns: int
 ) -> tuple[ConsumerState, Delivery]:
-    """Deliver messages in this order.
+    """Deliver messages in the order of `seqs`.
 
     Args:
         state: the state before.

@@ -14,7 +14,7 @@ from retention.consumers.ack_gaps import Gaps, Mask, Numbers
 from retention.consumers.state import OPEN, PENDING, REDELIVERED, ConsumerState
 
 Settled: TypeAlias = Callable[[Numbers], Mask]
-"""From stream sequences to the mask of those that are settled."""
+"""Function from stream sequences to the mask of those that are settled."""
 
 
 @dataclass(frozen=True)

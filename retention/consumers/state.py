@@ -50,7 +50,7 @@ class ConsumerState:
     redelivered: pa.Table = field(default_factory=REDELIVERED.empty_table)
     """Shape `REDELIVERED`, ascending by `seq`."""
     unseen: pa.Table = field(default_factory=UNSEEN.empty_table)
-    """Shape `UNSEEN`, ascending by `first`; no part of the server's stored form, and empty in what came from there."""
+    """Shape `UNSEEN`, ascending by `first`; no part of the server's stored form, and empty in a state read from it."""
     lasts: pa.Table = field(default_factory=LASTS.empty_table)
     """Shape `LASTS`, ascending: the messages up to `until` that are to come; no part of the server's stored form."""
     until: int = 0

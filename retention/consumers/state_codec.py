@@ -32,7 +32,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level
 
 
 def packed(state: ConsumerState) -> bytes:
-    """The state as an Arrow stream; equal states have equal bytes.
+    """Encode a state as an Arrow stream; equal states have equal bytes.
 
     Sequences that follow each other and equal times are one step over and over, which compresses to almost nothing.
     """
@@ -50,10 +50,10 @@ def packed(state: ConsumerState) -> bytes:
 
 
 def unpacked(content: bytes) -> ConsumerState:
-    """Read what `packed` wrote.
+    """Decode a state that `packed` encoded.
 
     Raises:
-        DamagedError: the bytes are something else.
+        DamagedError: the bytes are no such stream.
     """
     try:
         table = pa.ipc.open_stream(content).read_all()

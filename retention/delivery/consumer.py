@@ -206,7 +206,7 @@ class BatchConsumer:
         return answered
 
     def __enter__(self) -> Self:
-        """Work on messages; see `__exit__`."""
+        """Begin a block of work on messages; see `__exit__`."""
         return self
 
     def __exit__(self, *_: object) -> None:

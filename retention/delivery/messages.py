@@ -119,7 +119,7 @@ class Message:
 
     @property
     def subject(self) -> str:
-        """The subject that it was published to."""
+        """The subject that the message was published to."""
         return str(self.row["subject"])
 
     @property

@@ -21,7 +21,7 @@ from retention.stores.lease import held
 
 Outcome = TypeVar("Outcome")
 Work = Callable[[ConsumerState, ConsumerConfig], tuple[ConsumerState, Outcome]]
-"""From a state to the next one, with the outcome for the caller."""
+"""Function from a state to the next one and the outcome for the caller."""
 
 PATIENCE_S = 5.0
 REMEMBERED = 64
@@ -49,7 +49,7 @@ class Recorded:
         _refuse_others(opened.name, self.config())
 
     def read(self) -> ConsumerRecord:
-        """The newest record.
+        """Read the newest record.
 
         Raises:
             UsageError: the consumer is not there any more.

@@ -1,4 +1,4 @@
-"""Consumer of a subscription, that messages can be asked of: found, checked, or created (ADR-15)."""
+"""Subscriptions as consumers that messages can be asked of: found, checked, or created (ADR-15)."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def delete_offset(opened: OpenedStream, reader: Reader) -> None:
 
 
 def keep_asked(opened: OpenedStream, request: Request | None, epoch: int) -> None:
-    """Raise a partition's watermark to where `delete-segments` reaches, so that later passes remove what waits now.
+    """Raise a partition's watermark to where `delete-segments` reaches, so that later passes take what is held back.
 
     Args:
         opened: the topic or stream that the request is for.

@@ -112,7 +112,7 @@ def count_edit(opened: OpenedStream, what: str, name: str) -> None:
 
 
 def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
-    """Delete the consumers that nobody has used for too long; return them as they were before.
+    """Delete the consumers that nobody has used for too long; return their pins from before.
 
     None is deleted where `retention` is `limits`: no pass needs them there. A consumer that is used meanwhile stays.
 

@@ -60,7 +60,7 @@ def pins_of(records: Iterable[ConsumerRecord]) -> tuple[Pin, ...]:
 
 
 def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRecord]:
-    """A stream's consumers sorted by name: the stored ones, with those that its configuration lists as it has them.
+    """A stream's consumers sorted by name: the stored ones, and those in its configuration as listed there.
 
     Raises:
         DamagedError: a consumer's record cannot be read, or all of them are lost.

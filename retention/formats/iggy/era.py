@@ -25,7 +25,7 @@ class Taken:
     problem: str | None = None
     """Problem of the record that follows; None: none is known."""
     wants: int = 0
-    """Bytes of the record that follows, where the window ends within it; else 0."""
+    """Bytes to read of the record that follows, where the window ends within it; else 0."""
 
 
 class Era(Protocol):

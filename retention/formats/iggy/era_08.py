@@ -55,7 +55,7 @@ class Era08:
         return LAYOUT.length(header, 0), int.from_bytes(header[_OFFSET_AT:][:8], "little")
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """Places before a header with a checksum, an offset within the bounds, possible lengths, nothing reserved."""
+        """Places of headers with a checksum, an offset within the bounds, possible lengths, nothing reserved."""
         offsets = numbers(window, _OFFSET_AT, self.header_bytes)
         likely = (offsets >= np.uint64(low)) & (offsets < np.uint64(high))
         likely &= numbers(window, _RESERVED_AT, self.header_bytes) == 0

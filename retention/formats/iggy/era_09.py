@@ -104,7 +104,7 @@ class Era09:
         return (length, offset) if length >= BATCH_HEADER_BYTES else None
 
     def candidates(self, window: bytes, low: int, high: int) -> np.ndarray:
-        """Places before a header with a base offset within the bounds, some messages, and zeros to its end."""
+        """Places of headers with a base offset within the bounds, some messages, and zeros to the end."""
         offsets = numbers(window, _OFFSET_AT, BATCH_HEADER_BYTES)
         counts = numbers(window, _COUNT_AT, BATCH_HEADER_BYTES)
         likely = (offsets >= np.uint64(low)) & (offsets < np.uint64(high))
