@@ -1,4 +1,4 @@
-"""One consumer's configuration: every field of the server's JSON, and what the server makes of those left out."""
+"""One consumer's configuration: every field of the server's JSON, and the server's default values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_ACK_WAIT_NS = 30 * SECOND
 DEFAULT_MAX_ACK_PENDING = 1000
 DEFAULT_MAX_WAITING = 512
 DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
-"""After how much inactivity a consumer goes that is not durable and says nothing about it."""
+"""The inactivity after which a consumer goes that is not durable and sets no threshold."""
 DEFAULT_PRIORITY_TIMEOUT_NS = 2 * MINUTE
 FLOW_CONTROL_HEARTBEAT_NS = SECOND
 
@@ -44,7 +44,7 @@ class ConsumerConfig(Part):
     """A consumer as CONSUMER.CREATE takes it and `nats consumer info --json` shows it under `config`.
 
     Durations are nanoseconds, sizes bytes, instants nanoseconds since the epoch; 0 and the empty
-    text stand for what is not said (server: ConsumerConfig).
+    text stand for a field that is not set (server: ConsumerConfig).
     """
 
     durable_name: str = ""
@@ -93,25 +93,25 @@ class ConsumerConfig(Part):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subjects that it takes; none: all of its stream."""
+        """The filter subjects; empty: all of the stream."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
     @property
     def is_durable(self) -> bool:
-        """Whether it stays when nobody uses it."""
+        """Whether the consumer stays when nobody uses it."""
         return bool(self.durable_name)
 
     @property
     def is_internal(self) -> bool:
-        """Whether another stream made it to take from this one; limits on consumers leave it out."""
+        """Whether another stream created the consumer to read this one; limits on consumers leave it out."""
         return self.direct or self.sourcing
 
     @property
     def is_push(self) -> bool:
-        """Whether messages are sent to a subject, not asked for."""
+        """Whether messages are sent to a subject, not pulled by requests."""
         return bool(self.deliver_subject)
 
     def as_json(self) -> dict[str, Any]:
-        """The configuration as JSON values, without what says nothing, as the server writes it."""
-        said = self.model_dump(mode="json", exclude_defaults=True)
-        return said | self.model_dump(mode="json", include={*_ALWAYS_WRITTEN})
+        """The configuration as JSON values, without fields at their zero value, as the server writes it."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        return values | self.model_dump(mode="json", include={*_ALWAYS_WRITTEN})

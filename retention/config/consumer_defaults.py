@@ -1,4 +1,4 @@
-"""What the server makes of what a consumer's configuration leaves out."""
+"""The server's defaults for the fields that a consumer's configuration leaves out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from retention.config.consumer import (
 
 
 def resolved(consumer: ConsumerConfig, stream: StreamFields) -> ConsumerConfig:
-    """The consumer with the server's values for what it leaves out (server: setConsumerConfigDefaults).
+    """The consumer with the server's values for the fields it leaves out (server: setConsumerConfigDefaults).
 
     Resolving again changes nothing.
     """
@@ -31,7 +31,7 @@ def resolved(consumer: ConsumerConfig, stream: StreamFields) -> ConsumerConfig:
 
 
 def _floors(consumer: ConsumerConfig) -> dict[str, Any]:
-    """What stands for numbers that mean nothing."""
+    """The values that replace numbers out of range, such as a negative count."""
     floors = {key: max(getattr(consumer, key), 0) for key in _NEVER_NEGATIVE}
     return floors | {
         "max_deliver": consumer.max_deliver if consumer.max_deliver > 0 else UNLIMITED,
@@ -50,15 +50,15 @@ def _waits(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:
 
 
 def _pending(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, Any]:
-    own = consumer.max_ack_pending or stream.consumer_limits.max_ack_pending
+    limit = consumer.max_ack_pending or stream.consumer_limits.max_ack_pending
     default = 0 if consumer.ack_policy == "none" else DEFAULT_MAX_ACK_PENDING
-    return {"max_ack_pending": own or default}
+    return {"max_ack_pending": limit or default}
 
 
 def _inactivity(consumer: ConsumerConfig, stream: StreamFields) -> dict[str, Any]:
-    own = consumer.inactive_threshold or stream.consumer_limits.inactive_threshold
-    stays = consumer.is_durable or own > 0
-    return {"inactive_threshold": own if stays else DEFAULT_INACTIVE_THRESHOLD_NS}
+    threshold = consumer.inactive_threshold or stream.consumer_limits.inactive_threshold
+    stays = consumer.is_durable or threshold > 0
+    return {"inactive_threshold": threshold if stays else DEFAULT_INACTIVE_THRESHOLD_NS}
 
 
 def _priorities(consumer: ConsumerConfig, _: StreamFields) -> dict[str, Any]:

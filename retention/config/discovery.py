@@ -1,4 +1,4 @@
-"""Finding the configuration that a path means, and the names that somebody may have meant."""
+"""Discovery of the configuration file for a path, and the error for an unknown stream with a likely name."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
 def find_config(path: str | Path) -> Config:
-    """The configuration of a file, or of a warehouse; one without a file has no limits.
+    """Load the configuration of a file, or of a warehouse; a warehouse without a file has no limits.
 
     Raises:
-        ConfigError: it is wrong; every mistake is named with its line.
+        ConfigError: the configuration is wrong; every mistake is named with its line.
     """
     # Reading configurations costs a third of a second, which `--help` has no use for.
     from retention.config import Config, load_config
 
-    found = config_file(path)
-    if found is None:
+    file = config_file(path)
+    if file is None:
         return Config.without_file(str(path))
-    return load_config(found, _content(found) if isinstance(found, str) else None)
+    return load_config(file, _content(file) if isinstance(file, str) else None)
 
 
 def config_file(path: str | Path) -> str | Path | None:
@@ -68,7 +68,7 @@ def _content(location: str) -> bytes | None:
 
 
 def no_such_stream(name: str, names: Sequence[str], location: str) -> UsageError:
-    """The error of whoever names a stream that is not among those of a warehouse at `location`."""
+    """The error for the name of a stream that is not among those of a warehouse at `location`."""
     if not names:
         return UsageError(
             f"{name}: there is no such stream in {location}, nor any other; publish or import into it, or list it in "

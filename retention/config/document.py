@@ -24,17 +24,17 @@ _DEEPEST = 64
 _BRACKETS = re.compile(rf"(?:[\[{{]\s*){{{_DEEPEST + 1}}}")
 _MOST_BYTES = 16 << 20
 _MOST_REPEATED = 20_000
-"""So many values, and this many times what is written, aliases may stand for."""
+"""The values that aliases may stand for: so many, and `_MOST_TIMES` as many as are written."""
 _MOST_TIMES = 20
 _MOST_SHOWN = 40
-_MOST_TOLD = 400
+_MOST_QUOTED = 400
 _MOST_BITS = 128
-"""Of an integer; the largest that any key takes has 64."""
+"""The most bits of an integer; the largest that any key takes has 64."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """Something to correct at a place; `line` if that is not the line of the place."""
+    """A mistake to correct at a place; `line` is set where it is not the line of the place."""
 
     place: Place
     text: str
@@ -43,7 +43,7 @@ class Mistake:
 
 @dataclass
 class Document:
-    """A file's values, lines and the mistakes that lie in its form."""
+    """A file's values, the line of each, and the mistakes of its form."""
 
     path: str | Path
     values: Any = None
@@ -51,14 +51,14 @@ class Document:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def line(self, place: Place) -> int:
-        """The line of a place, or of the nearest place around it that is written."""
+        """The line of a place, or of the nearest enclosing place that is written; counted from 1."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)
 
 
 def read_document(path: str | Path, content: bytes | None = None) -> Document:
-    """Read a file, or the content that it had, as YAML 1.2, of which JSON is a part.
+    """Read a file, or its content that was read before, as YAML 1.2, of which JSON is a part.
 
     Raises:
         ConfigError: there is no such file, or it is no YAML at all.
@@ -93,7 +93,7 @@ def read_document(path: str | Path, content: bytes | None = None) -> Document:
 
 
 def _content(path: str | Path) -> bytes:
-    """A file's content, or so much of it that it is seen to be too long."""
+    """A file's content, cut one byte beyond the longest that is accepted."""
     with Path(path).open("rb") as file:
         return file.read(_MOST_BYTES + 1)
 
@@ -105,7 +105,7 @@ def _too_deep(path: str | Path, line: int) -> ConfigError:
 
 
 class _BoundedComposer(Composer):
-    """Composes nodes no deeper than any configuration goes, and much less deep than Python does."""
+    """A composer that refuses nodes deeper than any configuration goes, long before Python's recursion ends."""
 
     _depth = 0
 
@@ -120,7 +120,7 @@ class _BoundedComposer(Composer):
 
 
 class _TooDeepError(Exception):
-    """A text nests too deep on a line."""
+    """A text that nests too deep, with the line where it does."""
 
     def __init__(self, line: int) -> None:
         super().__init__(line)
@@ -128,14 +128,14 @@ class _TooDeepError(Exception):
 
 
 def _refuse_brackets(text: str) -> None:
-    """Refuse what costs the scanner of YAML too long to find out."""
-    found = _BRACKETS.search(text)
-    if found is not None:
-        raise _TooDeepError(text.count("\n", 0, found.end()) + 1)
+    """Refuse brackets nested too deep, which cost the YAML scanner too long to find out."""
+    match = _BRACKETS.search(text)
+    if match is not None:
+        raise _TooDeepError(text.count("\n", 0, match.end()) + 1)
 
 
 class _Reader:
-    """Turns nodes into values; notes lines and mistakes in the document on the way."""
+    """A reader of nodes into values; it notes lines and mistakes in the document on the way."""
 
     def __init__(self, document: Document, constructor: Any) -> None:
         self._document = document
@@ -221,19 +221,21 @@ def _shortened(text: str) -> str:
 
 def describe_mistakes(document: Document, mistakes: list[Mistake]) -> str:
     """All mistakes in the order of their lines, each as `file:line: key: what is wrong`."""
-    told = {
-        (mistake.line or document.line(mistake.place), _readable(_tell(document, mistake)))
+    lines = {
+        (mistake.line or document.line(mistake.place), _readable(_sentence(document, mistake)))
         for mistake in mistakes
     }
-    return "\n".join(f"{document.path}:{line}: {text}" for line, text in sorted(told))
+    return "\n".join(f"{document.path}:{line}: {text}" for line, text in sorted(lines))
 
 
 def _readable(text: str) -> str:
-    """Beginning and end of a text that quotes a long value: what is wrong, and what to write."""
-    return text if len(text) <= 2 * _MOST_TOLD else f"{text[:_MOST_TOLD]} … {text[-_MOST_TOLD:]}"
+    """A text that quotes a long value, cut to its beginning (what is wrong) and end (what to write)."""
+    return (
+        text if len(text) <= 2 * _MOST_QUOTED else f"{text[:_MOST_QUOTED]} … {text[-_MOST_QUOTED:]}"
+    )
 
 
-def _tell(document: Document, mistake: Mistake) -> str:
+def _sentence(document: Document, mistake: Mistake) -> str:
     place = mistake.place
     kind = {"streams": "stream", "topics": "topic"}.get(str(place[0])) if len(place) > 1 else None
     if kind is None:

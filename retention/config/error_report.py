@@ -1,4 +1,4 @@
-"""Values into models: every mistake of a mapping at once, with the nearest valid choice."""
+"""Validation of values as models: every mistake of a mapping at once, with the nearest valid choice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_model(
     """Validate a mapping.
 
     Where fields cannot be read, the others are validated without them, so that refusals that
-    rest on several fields are told in the same breath.
+    rest on several fields are reported together.
 
     Returns:
         The model, or None and the mistakes.
@@ -51,7 +51,7 @@ def read_model(
 
 
 def _unreadable(inside: Place) -> Place:
-    """What to leave out to read the rest: one key of a consumer, or else of the whole mapping."""
+    """The place to leave out to read the rest: one key of a consumer, or else of the whole mapping."""
     return inside[:3] if inside[0] == "consumers" else inside[:1]
 
 

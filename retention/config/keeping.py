@@ -1,4 +1,4 @@
-"""How streams and topics are kept: format, grace, engine, archive, segments."""
+"""The storage settings of streams and topics: format, grace, engine, archive, segments."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class KeepingSettings(Part):
-    """How streams and topics are kept here."""
+    """The storage settings that streams and topics share."""
 
     format: Literal["delta", "parquet"] = "delta"
     grace: Grace = 7 * DAY
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
     archive: Location | None = None
-    """Where files are copied to before a run removes them; None: nowhere."""
+    """The location that files are copied to before a run removes them; None: they are not copied."""
 
     @property
     def grace_ns(self) -> int:
-        """How long removed files stay, nanoseconds."""
+        """The time that removed files stay, nanoseconds."""
         return self.grace
 
 
 class StorageSettings(KeepingSettings):
-    """How a stream is kept here; each of these can also stand under `defaults`."""
+    """The storage settings of a stream; each of them can also stand under `defaults`."""
 
     segment_size: Size = 256 * 2**20
     segment_span: Span = DAY
@@ -43,5 +43,5 @@ class StorageSettings(KeepingSettings):
 
     @property
     def segment_span_ns(self) -> int | None:
-        """How much younger than a segment's first message a message may be; None: any."""
+        """The longest time between the first and last message of a segment, nanoseconds; None: no bound."""
         return self.segment_span or None

@@ -29,11 +29,11 @@ _DEFAULTED: Mapping[type[Part], type[Part]] = {
     StreamConfig: StorageSettings,
     TopicConfig: KeepingSettings,
 }
-"""Which of the defaults each takes."""
+"""The model of those `defaults` that a stream, or a topic, takes."""
 
 
 class StreamInfo(Part):
-    """What `nats stream info --json` prints; only `config` matters here."""
+    """The output of `nats stream info --json`; only `config` matters here."""
 
     config: StreamConfig
     type: Any = None
@@ -114,7 +114,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
 
     Args:
         path: the file, a path or an `s3://` location.
-        content: what it holds, if that was read already, as on object stores.
+        content: the content of the file, if that was read already, as on object stores.
 
     Raises:
         ConfigError: one line for every mistake in the file: `file:line: key: what, why, and the
@@ -141,8 +141,8 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         mistakes += _setting_mistakes(kept)
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
-    found = (*streams.values(), *kept.values())
-    return Config(located(head.warehouse, beside), found, _archived_at(head.defaults, beside))
+    listed = (*streams.values(), *kept.values())
+    return Config(located(head.warehouse, beside), listed, _archived_at(head.defaults, beside))
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
@@ -159,13 +159,13 @@ def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
     inner = config if isinstance(config, Mapping) else values
     stream, mistakes = read_model(StreamConfig, inner, ())
     if stream is None:
-        lines = [f"{'.'.join(map(str, found.place))}: {found.text}" for found in mistakes]
+        lines = [f"{'.'.join(map(str, mistake.place))}: {mistake.text}" for mistake in mistakes]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines))
     return stream
 
 
 def _lift_single_stream(document: Document) -> None:
-    """Take a file that is one stream's info, or its bare config, for a list of that stream."""
+    """Wrap a file that is one stream's info, or its bare config, into a list of that stream."""
     values = document.values
     is_info = "config" in values and "streams" not in values
     if is_info or ("name" in values and not values.keys() & ConfigFile.model_fields.keys()):
@@ -179,8 +179,8 @@ def _read_head(document: Document, mistakes: list[Mistake]) -> ConfigFile | None
     for listed in ("streams", "topics"):
         if isinstance(values.get(listed), list):
             values[listed] = []
-    head, found = read_model(ConfigFile, values, ())
-    mistakes += found
+    head, head_mistakes = read_model(ConfigFile, values, ())
+    mistakes += head_mistakes
     return head
 
 
@@ -193,8 +193,8 @@ def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, St
             mistakes += _unknown_info_keys(item, at)
         place = (*at, "config") if is_info else at
         written[place] = item["config"] if is_info else item
-        stream, found = read_model(StreamConfig, written[place], place)
-        mistakes += found
+        stream, stream_mistakes = read_model(StreamConfig, written[place], place)
+        mistakes += stream_mistakes
         if stream is not None:
             streams[place] = stream
     mistakes += neighbour_mistakes(written, streams)
@@ -204,8 +204,8 @@ def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, St
 def _read_topics(document: Document, mistakes: list[Mistake]) -> dict[Place, TopicConfig]:
     topics: dict[Place, TopicConfig] = {}
     for place, item in _listed(document, "topics", mistakes):
-        topic, found = read_model(TopicConfig, item, place)
-        mistakes += found
+        topic, topic_mistakes = read_model(TopicConfig, item, place)
+        mistakes += topic_mistakes
         if topic is not None:
             topics[place] = topic
     return topics
@@ -214,7 +214,7 @@ def _read_topics(document: Document, mistakes: list[Mistake]) -> dict[Place, Top
 def _listed(
     document: Document, key: str, mistakes: list[Mistake]
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The mappings of a list in the document, and where each stands; whatever else is there is a mistake."""
+    """The mappings of a list in the document with their places; every other item is noted as a mistake."""
     listed = document.values.get(key)
     for at, item in enumerate(listed if isinstance(listed, list) else []):
         if isinstance(item, dict):
@@ -229,8 +229,8 @@ def _unknown_info_keys(info: Mapping[str, Any], place: Place) -> list[Mistake]:
 
 
 def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
-    unsaid = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
-    return stream.model_copy(update={key: getattr(defaults, key) for key in unsaid})
+    unset = _DEFAULTED[type(stream)].model_fields.keys() - stream.model_fields_set
+    return stream.model_copy(update={key: getattr(defaults, key) for key in unset})
 
 
 def _archive_mistakes(
@@ -251,7 +251,7 @@ def _archive_mistakes(
 
 
 def _archived_at(settings: Settings, beside: str) -> Settings:
-    """The same with its archive's place given as that of the warehouse is."""
+    """The settings with the archive's location made absolute, as the warehouse's is."""
     if settings.archive is None:
         return settings
     return settings.model_copy(update={"archive": located(settings.archive, beside)})
@@ -259,8 +259,8 @@ def _archived_at(settings: Settings, beside: str) -> Settings:
 
 def _setting_mistakes(topics: Mapping[Place, TopicStream]) -> Iterator[Mistake]:
     for place, topic in topics.items():
-        for found in setting_refusals(topic.settings, topic.of.profile):
-            yield Mistake((*place, found.keys[0]), found.text)
+        for reason in setting_refusals(topic.settings, topic.of.profile):
+            yield Mistake((*place, reason.keys[0]), reason.text)
 
 
 def _format_mistakes(

@@ -32,14 +32,14 @@ def _checked(text: str) -> str:
 
 
 Location = Annotated[str, AfterValidator(_checked)]
-"""As it is written; `located` says where that is."""
+"""A location as it is written; `located` makes it absolute."""
 
 
 def located(location: str, beside: str) -> str:
-    """A place given relative to the file `beside`: an absolute path, or an `s3://` URI without a slash at the end.
+    """Resolve a location against the file `beside`: an absolute path, or an `s3://` URI without a slash at the end.
 
     Raises:
-        ConfigError: it would lie outside of the bucket in which that file is.
+        ConfigError: the location would lie outside of the bucket in which that file is.
     """
     if location.startswith("s3://"):
         return location.rstrip("/")

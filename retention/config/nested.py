@@ -9,14 +9,14 @@ from retention.core.policy import HoldAction, HoldRule
 
 
 class SubjectTransform(Part):
-    """Which subjects are renamed on their way in, and to what."""
+    """A rename of subjects on their way in: from `src` to `dest`."""
 
     src: str = ""
     dest: str = ""
 
 
 class ExternalStream(Part):
-    """Where a stream of another account or domain is reached."""
+    """The subject prefixes through which a stream of another account or domain is reached."""
 
     api: str = ""
     deliver: str = ""
@@ -42,7 +42,7 @@ class StreamSource(Part):
 
 
 class Republish(Part):
-    """Where stored messages are published again."""
+    """The republishing of stored messages: from the subjects `src` to `dest`."""
 
     src: str = ""
     dest: str = ""
@@ -50,7 +50,7 @@ class Republish(Part):
 
 
 class Placement(Part):
-    """Where in a cluster a stream lives."""
+    """The placement of a stream in a cluster."""
 
     cluster: str = ""
     tags: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class ConsumerLimits(Part):
 
 
 class ConsumerHold(Part):
-    """For whom limits leave messages alone, and how long; 0: no bound."""
+    """The consumers for whom limits leave messages alone, and bounds of that; 0: no bound."""
 
     consumers: Everyone = None
     action: HoldAction = "hold"
@@ -73,12 +73,12 @@ class ConsumerHold(Part):
     max_bytes: Budget = 0
 
     def rule(self) -> HoldRule:
-        """What the rules see."""
+        """The protection as the rules read it: None instead of 0 for no bound."""
         return HoldRule(self.consumers, self.action, self.max_age or None, self.max_bytes or None)
 
 
 class Described(Part):
-    """What only people read."""
+    """The fields that only people read."""
 
     description: str = ""
     metadata: dict[str, str] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A stream's configuration as the API of a server takes it: what is ours is left out, and what says nothing."""
+"""A stream's configuration as the API of a server takes it: without our own fields, and without empty ones."""
 
 from __future__ import annotations
 

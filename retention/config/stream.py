@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
 MOST_FILES = 16
-"""With `layout: deadline`, an append or a rewrite divides what goes into one segment among at most so many files."""
+"""The most files among which an append or a rewrite divides one segment with `layout: deadline`."""
 
 
 class StreamConfig(StreamFields):
@@ -40,17 +40,17 @@ class StreamConfig(StreamFields):
         refusals += consumers_refusals(self, self.consumers)
         if refusals:
             raise refused(refusals)
-        self.__dict__["consumers"] = tuple(resolved(one, self) for one in self.consumers)
+        self.__dict__["consumers"] = tuple(resolved(consumer, self) for consumer in self.consumers)
         return self
 
     @property
     def topic(self) -> TopicConfig | None:
-        """The topic that is kept as this stream; None: it is no topic."""
+        """The topic that is kept as this stream; None: the stream is no topic."""
         return None
 
     @property
     def partitions(self) -> int:
-        """How many a topic has; streams have one."""
+        """The number of a topic's partitions; a stream has one."""
         return 1 if self.topic is None else self.topic.partitions
 
     @property
@@ -60,26 +60,26 @@ class StreamConfig(StreamFields):
 
     @property
     def most_files(self) -> int:
-        """Among how many files an append or a rewrite may divide a segment's messages, apart by deadline."""
+        """The most files among which an append or a rewrite may divide a segment's messages by deadline."""
         return 1 if self.layout == "sequence" or self.whole_segments else MOST_FILES
 
     @property
     def max_age_ns(self) -> int | None:
-        """The age at which a message goes; None: never."""
+        """The age at which a message is removed, nanoseconds; None: never."""
         return self.max_age or None
 
     @property
     def duplicate_window_ns(self) -> int:
-        """How long a message id is remembered; 0: not at all."""
+        """The time that a message id is remembered, nanoseconds; 0: not at all."""
         return self.duplicate_window
 
     @property
     def subject_delete_marker_ttl_ns(self) -> int | None:
-        """How long a delete marker stays; None: none are written."""
+        """The lifetime of a delete marker, nanoseconds; None: no markers are written."""
         return self.subject_delete_marker_ttl or None
 
     def policy(self) -> Policy:
-        """What the rules see."""
+        """The limits as the rules read them: None where there is no limit."""
         return Policy(
             max_age_ns=self.max_age_ns,
             max_msgs=_none_if_unlimited(self.max_msgs),
@@ -98,7 +98,7 @@ class StreamConfig(StreamFields):
         )
 
     def _for_markers(self) -> dict[str, Any]:
-        """What a pass that stores markers must know of the stream besides its limits."""
+        """The fields of a policy that only runs which store delete markers need."""
         if self.subject_delete_marker_ttl_ns is None:
             return {}
         longest = _none_if_unlimited(self.max_msg_size)
@@ -122,7 +122,7 @@ def _derived(stream: StreamConfig) -> dict[str, Any]:
 
 
 def _implied(stream: StreamConfig) -> dict[str, Any]:
-    """What delete markers and schedules switch on (ADR-43, ADR-51)."""
+    """The fields that delete markers and schedules switch on (ADR-43, ADR-51)."""
     changes: dict[str, Any] = {}
     if stream.subject_delete_marker_ttl:
         changes["allow_msg_ttl"] = True
@@ -133,7 +133,7 @@ def _implied(stream: StreamConfig) -> dict[str, Any]:
 
 
 def _sealed(stream: StreamConfig) -> dict[str, Any]:
-    """What sealing forces (STREAM.UPDATE)."""
+    """The fields that sealing forces (STREAM.UPDATE)."""
     if not stream.sealed:
         return {}
     return {

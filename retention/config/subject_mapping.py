@@ -1,4 +1,4 @@
-"""Which pairs of subjects the server can make a subject transform of (ADR-30)."""
+"""Checks of pairs of subjects as the server's subject transforms (ADR-30)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_transform(source: str, destination: str) -> bool:
 
 
 def _fits(token: str, wildcards: int | None) -> bool:
-    """Whether a token of the destination can be made from a source with so many `*` (None: no > too)."""
+    """Whether a token of the destination can be made from a source with so many `*` (None: neither `*` nor `>`)."""
     if re.fullmatch(r"\$[-+]?[0-9]+", token):
         return wildcards is not None and int(token[1:]) <= wildcards
     if not _looks_like_function(token):

@@ -47,10 +47,10 @@ class TopicConfig(KeepingSettings):
     max_topic_size: TopicSize = SERVER_DEFAULT
     segment_size: Size = LARGEST_SEGMENT
     max_message_size: Size = 64 * 2**20
-    """What the server's bus takes at once: the largest batch; among what a pass looks at, only with `modern`."""
+    """The largest batch that the server's bus takes at once; a run reads it only with `profile: modern`."""
     respect_consumer_offsets: Flag = True
     roll_after: Span = 0
-    """An active segment is sealed when its first message is that old, nanoseconds; 0: never, as in Iggy."""
+    """The age of its first message at which an active segment is sealed, nanoseconds; 0: never, as in Iggy."""
     seed_names: Flag = False
     """Whether the name is put into the form that servers of 2023 gave it."""
 
@@ -64,7 +64,7 @@ class TopicConfig(KeepingSettings):
         return self
 
     def settings(self, server: ServerDefaults) -> TopicSettings:
-        """What it is created with if its server has these defaults."""
+        """The settings that the topic is created with on a server with these defaults."""
         defaulted = tuple(
             name
             for name in SETTINGS
@@ -74,7 +74,7 @@ class TopicConfig(KeepingSettings):
         return TopicSettings(**values, defaulted=defaulted)
 
     def policy(self) -> TopicPolicy:
-        """What the rules see; what is still left to the server's default is never and unlimited."""
+        """The limits as the rules read them; one still left to the server's default is None: never, or unlimited."""
         return TopicPolicy(
             partitions=self.partitions,
             segment_size=self.segment_size,
@@ -110,5 +110,5 @@ def _partitions(topic: TopicConfig) -> Iterator[Refusal]:
 
 
 def _ours(keys: str, text: str) -> Refusal:
-    """Iggy numbers its errors otherwise than JetStream: none is named."""
+    """A refusal without an error code, for Iggy numbers its errors otherwise than JetStream."""
     return refusal(keys, text, None)

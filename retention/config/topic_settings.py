@@ -1,4 +1,4 @@
-"""What a server settles when a topic is created, and what an update of the topic changes of it."""
+"""The settings that a server fixes when a topic is created, and the update of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from retention.core.topic_policy import Profile
 from retention.core.units import format_size
 
 SETTINGS = ("message_expiry", "max_topic_size", "segment_size")
-"""What a topic may leave to the server."""
+"""The settings that a topic may leave to the server."""
 SEGMENT_UNIT = 512
 SMALLEST_SEGMENT = 2**20
 LARGEST_SEGMENT = 2**30
 
 
 class ServerDefaults(Part):
-    """What the server has for topics that do not say; a topic keeps what it was created with."""
+    """The server's defaults for settings that a topic leaves out; a topic keeps those that it was created with."""
 
     message_expiry: Expiry = UNLIMITED
     max_topic_size: TopicSize = UNLIMITED
@@ -49,33 +49,33 @@ class TopicSettings:
     max_topic_size: int
     segment_size: int
     defaulted: tuple[str, ...] = ()
-    """Those that were left to the server."""
+    """The names of the settings that were left to the server."""
 
 
-def updated(kept: TopicSettings, said: TopicSettings, profile: Profile) -> TopicSettings:
-    """What a topic has after an update (iggy `UpdateTopic`, docs/semantics/topics.md).
+def updated(kept: TopicSettings, requested: TopicSettings, profile: Profile) -> TopicSettings:
+    """The settings of a topic after an update (iggy `UpdateTopic`, docs/semantics/topics.md).
 
     Args:
-        kept: what it has.
-        said: what it would be created with now, and what of that is left to the server: an update does not name it.
-        profile: whose; a server of 0.8 has one segment size for all topics, and an update there names every setting, so
-            that one which is left to the server again gets the default of now.
+        kept: the settings that it has.
+        requested: the settings that it would be created with now; an update does not name those left to the server.
+        profile: the server's; 0.8 has one segment size for all topics, and an update there names every setting, so
+            that a setting which is left to the server again gets the present default.
     """
-    own = (
+    keepable = (
         SETTINGS
         if profile == "modern"
-        else [one for one in kept.defaulted if one != "segment_size"]
+        else [name for name in kept.defaulted if name != "segment_size"]
     )
-    unchanged = [name for name in said.defaulted if name in own]
-    values = {name: getattr(kept if name in unchanged else said, name) for name in SETTINGS}
+    unchanged = [name for name in requested.defaulted if name in keepable]
+    values = {name: getattr(kept if name in unchanged else requested, name) for name in SETTINGS}
     chosen = [name for name in unchanged if name not in kept.defaulted]
     return TopicSettings(
-        **values, defaulted=tuple(name for name in said.defaulted if name not in chosen)
+        **values, defaulted=tuple(name for name in requested.defaulted if name not in chosen)
     )
 
 
 def setting_refusals(settings: TopicSettings, profile: Profile) -> Iterator[Refusal]:
-    """Why a server would not take these settings; Iggy numbers its errors otherwise than JetStream, none is named."""
+    """The server's refusals of these settings; without a code, for Iggy numbers its errors otherwise than JetStream."""
     least = SMALLEST_SEGMENT if profile == "modern" else SEGMENT_UNIT
     size, cap = settings.segment_size, settings.max_topic_size
     if not least <= size <= LARGEST_SEGMENT or size % SEGMENT_UNIT:
@@ -87,13 +87,13 @@ def setting_refusals(settings: TopicSettings, profile: Profile) -> Iterator[Refu
             None,
         )
     if cap < size:
-        unsaid = (
+        or_existing = (
             ", or the segment_size that the topic has"
             if "segment_size" in settings.defaulted
             else ""
         )
         yield refusal(
             "max_topic_size segment_size",
-            f"{cap} is less than one segment of {size}; write at least that, or unlimited{unsaid}",
+            f"{cap} is less than one segment of {size}; write at least that, or unlimited{or_existing}",
             None,
         )

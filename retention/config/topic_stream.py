@@ -19,7 +19,7 @@ class TopicStream(StreamConfig):
     """A topic as a stream; its name may be one that no stream can have."""
 
     of: TopicConfig
-    """With the settings below."""
+    """The topic, with the settings below."""
     settings: TopicSettings
 
     @property
@@ -28,27 +28,27 @@ class TopicStream(StreamConfig):
         return self.of
 
     def policy(self) -> Policy:
-        """What the rules see: those of the topic."""
+        """The limits as the rules read them: those of the topic."""
         return Policy(topic=self.of.policy(), archive=self.archive)
 
     def with_kept(self, kept: TopicSettings | None) -> TopicStream:
-        """The same with what the topic keeps where the configuration leaves it alone.
+        """The stream with the topic's existing settings where the configuration leaves them to the server.
 
         Args:
-            kept: its settings; None: it is not created yet.
+            kept: the existing settings; None: the topic is not created yet.
 
         Raises:
             ConfigError: the configuration says what cannot be changed, or what a server would not take.
         """
         if kept is None:
             return self
-        said, profile = self.settings, self.of.profile
-        settings = updated(kept, said, profile)
-        refusals = [one.text for one in setting_refusals(settings, profile)]
+        requested, profile = self.settings, self.of.profile
+        settings = updated(kept, requested, profile)
+        refusals = [reason.text for reason in setting_refusals(settings, profile)]
         if profile == "modern" and settings.segment_size != kept.segment_size:
             refusals = [
-                f"it is {kept.segment_size} since the topic was created and cannot be changed to {said.segment_size}; "
-                f"write segment_size: {kept.segment_size}, or remove it, or use a new topic"
+                f"it is {kept.segment_size} since the topic was created and cannot be changed to"
+                f" {requested.segment_size}; write segment_size: {kept.segment_size}, or remove it, or use a new topic"
             ]
         if refusals:
             raise ConfigError(f"topic {self.name}: {'; '.join(refusals)}")

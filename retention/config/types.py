@@ -31,7 +31,7 @@ from retention.core.units import (
 from retention.errors import UsageError
 
 UNLIMITED = -1
-"""How the server writes a limit that is off."""
+"""The server's number for a limit that is off."""
 INT32_MAX = 2**31 - 1
 UINT64_MAX = 2**64 - 1
 INVALID_CONFIG = 10052
@@ -41,26 +41,26 @@ MAX_METADATA_BYTES = 128 * 1024
 
 @dataclass(frozen=True)
 class Refusal:
-    """One reason why a configuration cannot be: the keys it rests on, the offending one first."""
+    """A reason why a configuration is refused: the keys it rests on, the offending one first."""
 
     keys: tuple[str, ...]
     text: str
     code: int | None = None
     """The server's error code; None where the refusal is ours."""
     within: tuple[str | int, ...] = ()
-    """Where the mapping with the offending key lies, seen from the model that is refused."""
+    """The place of the mapping with the offending key, seen from the model that is refused."""
 
 
 def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
-    """A refusal of the server, with its error code, or ours (None)."""
-    told = text if code is None else f"{text} (server error {code})"
-    return Refusal(tuple(keys.split()), told, code)
+    """A refusal of the server, with its error code, or of our own (None)."""
+    sentence = text if code is None else f"{text} (server error {code})"
+    return Refusal(tuple(keys.split()), sentence, code)
 
 
 def refused(refusals: Iterable[Refusal]) -> PydanticCustomError:
-    """All refusals of one model as one error, from which a reader of files takes them apart."""
+    """The refusals of one model as a single error; its context keeps them as a list under `refusals`."""
     listed = list(refusals)
-    text = "; ".join(f"{_place(found)}: {found.text}" for found in listed)
+    text = "; ".join(f"{_place(reason)}: {reason.text}" for reason in listed)
     return PydanticCustomError("refusals", "{text}", {"text": text, "refusals": listed})
 
 
@@ -121,7 +121,7 @@ _ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
 def _drop_zero_time(value: object) -> object:
-    """How Go writes a time that is not set."""
+    """None for Go's zero time, which stands for a time that is not set; every other value as it is."""
     return None if value == _ZERO_TIME else value
 
 
@@ -222,7 +222,7 @@ Instant = Annotated[
 ]
 """Nanoseconds since the epoch, written as RFC 3339."""
 Moment = Annotated[Instant | None, BeforeValidator(_drop_zero_time)]
-"""An instant, or none: Go's zero time says so, too."""
+"""An instant, or None, for which Go's zero time stands too."""
 Expiry = Annotated[
     int,
     _reader(parse_expiry, 0, UINT64_MAX),

@@ -1,1 +1,1 @@
-"""What the server refuses of a configuration, and of a change to one."""
+"""The server's refusals of a configuration, and of a change to one."""

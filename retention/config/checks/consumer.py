@@ -1,4 +1,4 @@
-"""Why a consumer cannot be: what the server refuses of it on its stream, and what we refuse beyond that."""
+"""Refusals of a consumer on its stream: those of the server, and those that we add."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PATH_SEPARATORS = {"/", "\\"}
 _REQUIRED_LEVEL = "_nats.req.level"
 _REPORTED = {"_nats.ver", "_nats.level"}
-"""Metadata that a server adds to what it tells, never to what it keeps."""
+"""Metadata that a server adds to its replies, never to the configuration that it keeps."""
 
 
 def refusals(
@@ -40,47 +40,47 @@ def refusals(
     others: Collection[ConsumerConfig] = (),
     existing: ConsumerConfig | None = None,
 ) -> Iterator[Refusal]:
-    """Everything wrong with a consumer that is created, or updated, on a stream.
+    """The refusals of a consumer that is created, or updated, on a stream.
 
     The refusals come in the order in which a server looks: the code of the first that has one is
     its answer to CONSUMER.CREATE (server: jsConsumerCreateRequest, checkConsumerCfg, addConsumer).
 
     Args:
-        consumer: what is asked for; it need not be resolved.
+        consumer: the requested configuration; it need not be resolved.
         stream: the stream, which has limits and defaults for its consumers.
         others: the stream's other consumers.
         existing: the consumer of that name, if there is one; then this is an update.
     """
-    asked = resolved(consumer, stream)
-    yield from _names(asked)
-    yield from _replicas(asked, stream)
-    yield from _waits(asked)
-    yield from mode_refusals(asked, stream)
-    yield from _limits(asked, stream)
-    yield from filter_refusals(asked)
-    yield from start_refusals(asked)
-    yield from _details(asked)
+    requested = resolved(consumer, stream)
+    yield from _names(requested)
+    yield from _replicas(requested, stream)
+    yield from _waits(requested)
+    yield from mode_refusals(requested, stream)
+    yield from _limits(requested, stream)
+    yield from filter_refusals(requested)
+    yield from start_refusals(requested)
+    yield from _details(requested)
     if existing is None:
-        yield from _room(asked, stream, others)
-        yield from work_queue_refusals(asked, stream, others)
+        yield from _room(requested, stream, others)
+        yield from work_queue_refusals(requested, stream, others)
     else:
-        yield from overlap_refusals(asked, stream, others)
-        yield from update_refusals(asked, resolved(existing, stream))
-    yield from outside_refusals(asked, stream)
+        yield from overlap_refusals(requested, stream, others)
+        yield from update_refusals(requested, resolved(existing, stream))
+    yield from outside_refusals(requested, stream)
 
 
 def consumers_refusals(
     stream: StreamFields, consumers: Sequence[ConsumerConfig]
 ) -> Iterator[Refusal]:
-    """Everything wrong with the consumers listed for a stream, each created after those before it."""
+    """The refusals of the consumers listed for a stream, each created after those before it."""
     for at, consumer in enumerate(consumers):
         earlier = consumers[:at]
         if consumer.name and any(other.name == consumer.name for other in earlier):
             text = "another consumer of the stream has this name; rename or remove one"
             yield replace(refusal("durable_name name", text, 10148), within=("consumers", at))
             continue
-        for found in refusals(consumer, stream, earlier):
-            yield replace(found, within=("consumers", at))
+        for reason in refusals(consumer, stream, earlier):
+            yield replace(reason, within=("consumers", at))
 
 
 def _names(consumer: ConsumerConfig) -> Iterator[Refusal]:

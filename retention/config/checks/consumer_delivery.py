@@ -1,4 +1,4 @@
-"""What the server refuses in how a consumer delivers: pushed or asked for, from where on, to whom."""
+"""The server's refusals of a consumer's delivery: push or pull, its start, its priority groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLE = re.compile(r"\+?([0-9]+)%?|-0+%?", re.ASCII)
 
 
 def mode_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
-    """What a resolved consumer has that does not go with being pushed, or asked for."""
+    """The refusals of a resolved consumer's settings that do not go with push, or with pull."""
     yield from _push(consumer, stream) if consumer.is_push else _pull(consumer, stream)
 
 
@@ -49,7 +49,7 @@ def _deliver_subject(subject: str, stream: StreamFields) -> Iterator[Refusal]:
     elif not is_valid_filter(subject):
         text = f"{subject!r} is no subject: tokens must not be empty or hold whitespace"
         yield refusal("deliver_subject", text, 10112)
-    elif any(is_subset(subject, own) for own in stream.subjects):
+    elif any(is_subset(subject, taken) for taken in stream.subjects):
         text = f"{subject!r} is among the stream's own subjects; write one that it does not take"
         yield refusal("deliver_subject subjects", text, 10081)
 
@@ -73,7 +73,7 @@ _ONLY_PUSHED = "works only with a deliver_subject, to which messages are pushed"
 
 
 def start_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
-    """What of a consumer's start does not go with its deliver policy, and how it is sampled."""
+    """The refusals of a consumer's start that does not go with its deliver policy, and of its sample frequency."""
     policy = consumer.deliver_policy
     given = {
         "opt_start_seq": consumer.opt_start_seq > 0,
@@ -96,12 +96,12 @@ def start_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
 
 
 def _is_sample(text: str) -> bool:
-    found = _SAMPLE.fullmatch(text)
-    return not text or (found is not None and int(found[1] or 0) <= INT64_MAX)
+    match = _SAMPLE.fullmatch(text)
+    return not text or (match is not None and int(match[1] or 0) <= INT64_MAX)
 
 
 def priority_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
-    """What is wrong with the groups by which requests of a consumer are ranked."""
+    """The refusals of the priority groups by which a consumer's pull requests are ranked."""
     policy, groups = consumer.priority_policy, consumer.priority_groups
     if policy == "none":
         yield from _unused_priorities(consumer)

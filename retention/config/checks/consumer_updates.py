@@ -1,4 +1,4 @@
-"""What an update may change of a consumer, and what comes of it."""
+"""Updates of a consumer: the fields that they may change, and the configuration that results."""
 
 from __future__ import annotations
 
@@ -28,36 +28,34 @@ FIXED = (
     "flow_control",
     "max_waiting",
 )
-"""What a consumer keeps from its creation on (server: checkNewConsumerConfig)."""
+"""Fields that a consumer keeps from its creation on (server: checkNewConsumerConfig)."""
 
 
 def updated(
     existing: ConsumerConfig, consumer: ConsumerConfig, stream: StreamFields
 ) -> ConsumerConfig:
-    """The consumer after an update that is not refused: as asked, but paused as before.
+    """The consumer after an update that is not refused: as requested, but paused as before.
 
-    What is not said of inactivity follows from whether the consumer was durable, as on the server.
+    An inactivity threshold that is left out follows from whether the consumer was durable, as on the server.
     """
     as_durable = consumer.model_copy(update={"durable_name": existing.durable_name})
-    own = {"durable_name": consumer.durable_name, "pause_until": existing.pause_until}
-    return resolved(as_durable, stream).model_copy(update=own)
+    kept = {"durable_name": consumer.durable_name, "pause_until": existing.pause_until}
+    return resolved(as_durable, stream).model_copy(update=kept)
 
 
-def update_refusals(asked: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:
-    """What differs between two resolved configurations and can never be updated."""
-    if asked.is_push != existing.is_push:
+def update_refusals(requested: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:
+    """The refusals of an update of one resolved configuration to another that changes a fixed field."""
+    if requested.is_push != existing.is_push:
         kind, other = ("push", "pull") if existing.is_push else ("pull", "push")
         text = f"a {kind} consumer cannot become a {other} consumer; name another consumer"
         yield refusal("deliver_subject", text, CREATE_FAILED)
         return
     for key in FIXED:
-        if getattr(asked, key) != getattr(existing, key):
-            text = (
-                f"cannot be updated; leave it at {_told(existing, key)}, or name another consumer"
-            )
+        if getattr(requested, key) != getattr(existing, key):
+            text = f"cannot be updated; leave it at {_written(existing, key)}, or name another consumer"
             yield refusal(key, text, CREATE_FAILED)
 
 
-def _told(consumer: ConsumerConfig, key: str) -> str:
+def _written(consumer: ConsumerConfig, key: str) -> str:
     value = consumer.model_dump(mode="json")[key]
     return format_duration(value) if key == "idle_heartbeat" else json.dumps(value).strip('"')

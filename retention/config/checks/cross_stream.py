@@ -1,4 +1,4 @@
-"""What the server refuses because of the other streams of an account."""
+"""The server's refusals of a stream because of the other streams of its account."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Written = Mapping[Place, Mapping[str, Any]]
 def neighbour_mistakes(
     written: Written, streams: Mapping[Place, StreamConfig]
 ) -> Iterator[Mistake]:
-    """Names used twice, subjects that overlap, origins with larger messages, and messages that go in circles."""
+    """The mistakes between streams: names used twice, overlapping subjects, origins with larger messages, cycles."""
     yield from _names(written)
     yield from _subjects(written)
     yield from _message_sizes(streams)
@@ -30,7 +30,7 @@ def neighbour_mistakes(
 def name_mistakes(
     streams: Mapping[Place, StreamConfig], topics: Mapping[Place, TopicConfig]
 ) -> Iterator[Mistake]:
-    """Topics whose name a stream or another topic has."""
+    """The mistakes of topics whose name a stream or another topic has."""
     taken = {stream.name for stream in streams.values()}
     for place, topic in topics.items():
         if topic.name in taken:
@@ -40,13 +40,13 @@ def name_mistakes(
 
 
 def _names(written: Written) -> Iterator[Mistake]:
-    seen = set()
+    names = set()
     for place, values in written.items():
         name = str(values.get("name"))
-        if name in seen and "name" in values:
+        if name in names and "name" in values:
             text = "another stream has this name; rename or remove one"
             yield Mistake((*place, "name"), refusal("name", text, 10058).text)
-        seen.add(name)
+        names.add(name)
 
 
 def _subjects(written: Written) -> Iterator[Mistake]:
@@ -55,7 +55,7 @@ def _subjects(written: Written) -> Iterator[Mistake]:
         subjects = _effective_subjects(values)
         for subject in subjects:
             taken = _candidates(by_first_token, subject.split(".")[0])
-            rival = next((one for one in taken if overlap(one[1], subject)), None)
+            rival = next((candidate for candidate in taken if overlap(candidate[1], subject)), None)
             if rival is not None:
                 text = f"{subject!r} overlaps with {rival[1]!r} of stream {rival[0]}; change one"
                 yield Mistake((*place, "subjects"), refusal("subjects", text, 10065).text)
@@ -68,7 +68,9 @@ def _effective_subjects(values: Mapping[str, Any]) -> list[str]:
     if not listed and not values.get("mirror") and not values.get("sources"):
         listed = [values.get("name")]
     subjects = listed if isinstance(listed, list) else []
-    return [one for one in subjects if isinstance(one, str) and is_valid_filter(one)]
+    return [
+        subject for subject in subjects if isinstance(subject, str) and is_valid_filter(subject)
+    ]
 
 
 def _candidates(
@@ -91,7 +93,7 @@ def _message_sizes(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
 
 
 def _cycles(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
-    """Streams that would get back what they gave, were they created in the order of the file."""
+    """The mistakes of streams that would get their own messages back, were they created in the order of the file."""
     known: dict[str, StreamConfig] = {}
     for place, stream in streams.items():
         known[stream.name] = stream
@@ -103,17 +105,20 @@ def _cycles(streams: Mapping[Place, StreamConfig]) -> Iterator[Mistake]:
 
 
 def _closing(stream: StreamConfig, known: Mapping[str, StreamConfig]) -> Iterator[str]:
-    """Streams upstream, itself among them, that take from it what may be theirs (tried with a server 2.15.1)."""
-    waiting, seen = [stream], {stream.name}
+    """The names of streams upstream of `stream`, itself among them, that take messages from it which they may store.
+
+    Tried with a server 2.15.1.
+    """
+    waiting, visited = [stream], {stream.name}
     while waiting:
         upstream = waiting.pop()
         for _, origin in _origins(upstream):
             wanted = origin.filter_subject
-            taken = not wanted or any(overlap(wanted, own) for own in upstream.subjects)
+            taken = not wanted or any(overlap(wanted, subject) for subject in upstream.subjects)
             if origin.name == stream.name and taken:
                 yield upstream.name
-            if origin.name in known and origin.name not in seen:
-                seen.add(origin.name)
+            if origin.name in known and origin.name not in visited:
+                visited.add(origin.name)
                 waiting.append(known[origin.name])
 
 

@@ -1,4 +1,4 @@
-"""What the server refuses in mirrors, sources, subject transforms and republishing."""
+"""The server's refusals of mirrors, sources, subject transforms and republishing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _API_PREFIX = "$JS.API"
 
 
 def origin_refusals(stream: StreamFields) -> Iterator[Refusal]:
-    """Everything wrong with where a stream's messages come from and go on to."""
+    """The refusals of a stream's mirror, sources, subject transform and republishing."""
     if stream.mirror is not None:
         yield from _mirror(stream, stream.mirror)
     yield from _sources(stream)

@@ -1,4 +1,4 @@
-"""What the server refuses in a stream's own fields, and what we refuse beyond that."""
+"""Refusals of a stream's own fields: those of the server, and those that we add."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHORTEST_NS = 100 * MILLISECOND
 
 
 def stream_refusals(stream: StreamFields) -> Iterator[Refusal]:
-    """Everything wrong with a stream by itself, its origins aside (server: checkStreamCfg)."""
+    """The refusals of a stream by itself, its origins aside (server: checkStreamCfg)."""
     yield from _names(stream)
     yield from _durations(stream)
     yield from _replicas(stream)
@@ -234,7 +234,7 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
 
 
 def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:
-    """What a hold cannot stand beside."""
+    """The refusals of consumer protection (`hold_for_consumers`) beside settings that exclude it."""
     if stream.retention != "limits":
         yield refusal(
             "hold_for_consumers retention",

@@ -1,4 +1,4 @@
-"""What a work queue asks of its consumers: explicit acknowledgements, all messages, each subject for one of them."""
+"""The rules of a work queue for its consumers: explicit acks, all messages, each subject for one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def work_queue_refusals(
     consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
 ) -> Iterator[Refusal]:
-    """Why a new consumer cannot be on a stream with work-queue retention; nothing on others."""
+    """The refusals of a new consumer on a stream with work-queue retention; none on other streams."""
     if stream.retention != "workqueue" or consumer.is_internal:
         return
     pulls_without_acks = consumer.ack_policy == "none" and not consumer.is_push  # 10084 says so
@@ -40,7 +40,7 @@ def work_queue_refusals(
 def overlap_refusals(
     consumer: ConsumerConfig, stream: StreamFields, others: Collection[ConsumerConfig]
 ) -> Iterator[Refusal]:
-    """Filters that another consumer of a work queue has too."""
+    """The refusals of filters that overlap with another consumer of a work queue; none on other streams."""
     if stream.retention != "workqueue":
         return
     key = "filter_subject" if consumer.filter_subject else "filter_subjects"
@@ -53,19 +53,21 @@ def overlap_refusals(
 
 
 def doubly_taken(filters: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
-    """The first two consumers that would both get some message; None: each subject is for one of them.
+    """The first two consumers whose filters overlap; None: each subject is for one consumer.
 
     Args:
-        filters: of each consumer, by its name; none: every subject.
+        filters: the filter subjects of each consumer, by its name; empty: every subject.
     """
-    for (one, mine), (other, theirs) in combinations(filters.items(), 2):
-        if any(overlap(*pair) for pair in product(mine or (">",), theirs or (">",))):
-            return one, other
+    for (first, first_filters), (second, second_filters) in combinations(filters.items(), 2):
+        if any(
+            overlap(*pair) for pair in product(first_filters or (">",), second_filters or (">",))
+        ):
+            return first, second
     return None
 
 
 def _shared(wanted: str, other: ConsumerConfig) -> str | None:
-    """What another consumer takes of a filter's subjects."""
+    """The filter of another consumer that overlaps, quoted, or `every subject`; None: none does."""
     if other.is_internal:
         return None
     if not other.filters:
