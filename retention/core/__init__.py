@@ -1,1 +1,1 @@
-"""Values that everything speaks of: policies, inventories, spans, ranges of sequences, subjects, headers, units."""
+"""Values that every package uses: policies, inventories, spans, ranges of sequences, subjects, headers, units."""

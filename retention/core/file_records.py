@@ -15,7 +15,7 @@ from schemas.files import FILE_STATS
 
 _MOST_SHOWN = 80
 _MOST_DECODED = 3
-"""As often as anybody on the way to a disk may take escapes for escapes."""
+"""The most times that anybody on the way to a disk may decode percent escapes."""
 
 # The directories that the engine, Spark and deltalake make; then a name without anything that means something.
 _REGULAR = r"^partition=\d+/segment=\d+/[^/\\%\x00-\x1f\x7f]*[^/\\%.\x00-\x1f\x7f]$"
@@ -24,7 +24,11 @@ _NOT_LOCAL = re.compile(r"/|~|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a data file stays below `messages/`, also for those who take `%2e` for a dot."""
+    """Whether a path of a data file stays below `messages/`, also where `%2e` is decoded to a dot.
+
+    >>> is_inside("partition=0/segment=1/a.parquet"), is_inside("a/../b"), is_inside("%252e%252e/b")
+    (True, False, False)
+    """
     for _ in range(_MOST_DECODED):
         if not path or _NOT_LOCAL.match(path) or re.search(r"[\\\x00-\x1f\x7f]", path):
             return False
@@ -35,7 +39,7 @@ def is_inside(path: str) -> bool:
 
 
 def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Which paths of data files would lead out of `messages/`, as a mask; a missing one does."""
+    """A mask of the paths of data files that would lead out of `messages/`; a missing path does."""
     regular = pc.fill_null(pc.match_substring_regex(paths, _REGULAR), False)  # noqa: FBT003
     if pc.all(regular, min_count=0).as_py():
         return pc.invert(regular)
@@ -44,7 +48,7 @@ def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def unfit(row: Mapping[str, Any]) -> str | None:
-    """Which field of a row of statistics does not fit the others, and how; None: they fit."""
+    """The field of a row of statistics that does not fit the others, and how, as a text; None: all fit."""
     place = _PLACED.fullmatch(row["path"])
     if row["path"].startswith("partition=") and place is None:
         return "path is none of a data file"
@@ -58,14 +62,14 @@ def unfit(row: Mapping[str, Any]) -> str | None:
 
 
 ANY_SIGN = {"bytes", *(field.name for field in FILE_STATS if field.name.endswith("_ns"))}
-"""Times; and sums of sizes, which older versions let overflow where another writer's sizes are hostile."""
+"""Columns that may be negative: times, and sums of sizes, which older versions let overflow on hostile sizes."""
 
 
 def judge_files(table: pa.Table, schema: pa.Schema) -> None:
-    """Hold a table of data files against its shape, each row by itself.
+    """Check a table of data files against its schema, each row by itself.
 
     Raises:
-        ValueError: naming the first field that says something else, and what.
+        ValueError: a field does not fit; names the first one, and its value.
     """
     judge_columns(table, schema)
     doubled = len(table) - len(table["path"].unique())
@@ -83,10 +87,10 @@ def judge_files(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def judge_columns(table: pa.Table, schema: pa.Schema) -> None:
-    """Hold the columns of a table against their shape: names, types, what is missing, ranges, and where paths lead.
+    """Check the columns of a table against its schema: names, types, nulls, ranges, and where paths lead.
 
     Raises:
-        ValueError: naming the first column that says something else, and what.
+        ValueError: a column does not fit; names the first one, and its value.
     """
     if not table.schema.equals(schema):
         there = dict(zip(table.schema.names, table.schema.types, strict=True))
@@ -114,7 +118,7 @@ def _judge_values(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def shown(value: object) -> str:
-    """A value as errors quote it: short, and without what steers a terminal."""
+    """A value as errors quote it: short, and without characters that steer a terminal."""
     try:
         text = repr(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""NATS header blocks (ADR-4): building, reading, and what retention rules take from them."""
+"""NATS header blocks (ADR-4): building, reading, and the values in them that retention rules use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ KV_OPERATION = "KV-Operation"
 ROLLUP = "Nats-Rollup"
 
 NEVER_TTL = -1
-"""What `parse_ttl` says for `never`."""
+"""The result of `parse_ttl` for `never`."""
 UNREADABLE_TTL = -2
-"""What `ttls` says for a value that the server refuses."""
+"""The result of `ttls` for a value that the server refuses."""
 
 MAX_BLOCK_BYTES = 65_535
 """A longer block is refused by the server (400, error code 10097)."""
@@ -117,7 +117,7 @@ def parse_ttl(value: bytes | str) -> int:
 
 
 def deadline_ns(ts_ns: int, ttl: int) -> int | None:
-    """When a message stored at `ts_ns` with that TTL (seconds) expires; null without a TTL.
+    """The instant at which a message stored at `ts_ns` with that TTL (seconds) expires; None without a TTL.
 
     Wrapped to 64 bits as the server does: beyond the year 2262 the instant is negative, long past.
     """
@@ -127,7 +127,7 @@ def deadline_ns(ts_ns: int, ttl: int) -> int | None:
 
 
 def ttls(headers: Headers) -> np.ndarray:
-    """Seconds of each `Nats-TTL`, int64: as `parse_ttl` says, 0 for none, `UNREADABLE_TTL` for what is refused."""
+    """Seconds of each `Nats-TTL`, int64, as by `parse_ttl`: 0 for none, `UNREADABLE_TTL` for a refused value."""
     seconds = np.zeros(len(headers), dtype=np.int64)
     rows, values = first_values(headers, TTL)
     if len(rows):

@@ -1,4 +1,4 @@
-"""Iggy's own words for how long and how much: expiries and topic sizes, as its commands and its wire write them."""
+"""Iggy's expiries and topic sizes, in the words of its commands and the numbers of its wire."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from retention.core.units import parse_size
 from retention.errors import UsageError
 
 SERVER_DEFAULT = 0
-"""The wire's word for: whatever the server has for topics that do not say."""
+"""The wire's number for the server's default."""
 UNLIMITED = 2**64 - 1
-"""The wire's word for: never, or any size."""
+"""The wire's number for never, or any size."""
 
 _NEVER = frozenset({"never", "none", "None", "unlimited", "Unlimited", "never_expire"})
 _DEFAULT = frozenset({"default", "Default", "server_default", "Server_default"})
@@ -39,10 +39,10 @@ def parse_expiry(value: str | int) -> int:
             seconds, or the wire's integer of microseconds.
 
     Returns:
-        What goes over the wire: `SERVER_DEFAULT`, `UNLIMITED`, or microseconds, cut off.
+        The wire's number: `SERVER_DEFAULT`, `UNLIMITED`, or microseconds, cut off.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: the value is none of these.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= UNLIMITED:
@@ -63,10 +63,10 @@ def parse_topic_size(value: str | int) -> int:
     """Read a topic's `max_topic_size` (iggy `MaxTopicSize`): a word, a size such as `50GiB`, or the wire's integer.
 
     Returns:
-        What goes over the wire: `SERVER_DEFAULT`, `UNLIMITED`, or bytes.
+        The wire's number: `SERVER_DEFAULT`, `UNLIMITED`, or bytes.
 
     Raises:
-        UsageError: it is none of these; also a bare 0, which trimmed whole topics in servers of 0.8.
+        UsageError: the value is none of these; also a bare 0, which trimmed whole topics in servers of 0.8.
     """
     word = _word(value)
     size = parse_size(value) if word is None else word

@@ -1,4 +1,4 @@
-"""What exists in a stream: its data files with their statistics, and the counters of its log."""
+"""The inventory of a stream: its data files with their statistics, and the counters of its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RELEASED = "released"
 EPOCH = "epoch"
 """The name under which logs keep the epoch of a topic's counters."""
 RUN = "run"
-"""The name under which logs keep when the last recorded run began that committed: it outlives the entry."""
+"""The name under which logs keep the start of the last recorded run that committed: it outlives the entry."""
 _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
@@ -37,22 +37,22 @@ class Counters:
     batches: Mapping[str, int] = field(default_factory=dict)
     """Writer → the last batch number it wrote."""
     edits: Mapping[str, int] = field(default_factory=dict)
-    """`CONSUMERS` → how often a consumer was created, edited or deleted; `RELEASED` → the number of the record;
-    `EPOCH` → the epoch; `RUN` → when the last recorded run began that committed."""
+    """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED` → the number of the
+    record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed."""
 
     @property
     def consumers(self) -> int:
-        """How often a consumer was created, edited or deleted."""
+        """The number of times that a consumer was created, edited or deleted."""
         return self.edits.get(CONSUMERS, 0)
 
     @property
     def released(self) -> int:
-        """The number of the record of what is released and still in live files; 0: there is none."""
+        """The number of the record of row tombstones (rows deleted and still in live files); 0: there is none."""
         return self.edits.get(RELEASED, 0)
 
     @property
     def last_run_ns(self) -> int | None:
-        """When the last recorded run began that committed, nanoseconds since the epoch; None: that is not known."""
+        """The start of the last recorded run that committed, nanoseconds since the epoch; None: not known."""
         return self.edits.get(RUN)
 
     @property
@@ -63,7 +63,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the log or the statistics say that a data file holds; None where they say nothing."""
+    """The statistics that the log or the cache expects of a data file; None where none is recorded."""
 
     messages: int | None = None
     bytes: int | None = None
@@ -75,22 +75,22 @@ class Claim:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a segment and where tasks find it."""
+    """One Parquet file of a segment, with the locations at which tasks find it."""
 
     path: str
     """Relative to `messages/`: the file's name in the table."""
     partition: int
     segment: int
     location: str
-    """Where to open or write it now: a local path or an object-store URI."""
+    """The place to open or write the file now: a local path or an object-store URI."""
     digest_location: str
-    """Where its subject digest (`SUBJECT_COUNTS`) is kept; losing it costs time, never correctness."""
+    """The place of its subject digest (`SUBJECT_COUNTS`); losing the digest costs time, never correctness."""
     claim: Claim = Claim()
-    """What it must hold, or it is not the file that was committed."""
+    """The statistics that the file must have, or it is not the file that was committed."""
     later: str | None = None
-    """Where it lies once a rival's commit has removed it, if that is elsewhere."""
+    """The place of the file once a rival's commit has removed it, if that is elsewhere."""
     hidden: np.ndarray = field(default_factory=lambda: NO_RANGES, compare=False)
-    """Sequences that no reader sees any more: ascending, disjoint ranges, both ends inclusive; shape (n, 2)."""
+    """Sequences of rows hidden from readers: ascending, disjoint ranges, both ends inclusive; shape (n, 2)."""
 
     def named(self, path: str) -> DataFile:
         """The file under another name in the same directory."""
@@ -103,15 +103,21 @@ class DataFile:
     def of_attempt(self) -> DataFile:
         """The file as one attempt of a task writes it, under a name that no other attempt has.
 
-        Engines may try a task again, or twice at a time, and one that is given up may write on: none of them may touch
-        what another one has written and a commit has named.
+        Engines may try a task again, or twice at a time, and an attempt that is given up may write on: none of them
+        may touch a file that another one has written and a commit has named.
         """
-        own = secrets.token_hex(_ATTEMPT_DIGITS // 2)
-        return self.named(f"{slot_of(self.path)}{own}{_SUFFIX}")
+        attempt = secrets.token_hex(_ATTEMPT_DIGITS // 2)
+        return self.named(f"{slot_of(self.path)}{attempt}{_SUFFIX}")
 
 
 def slot_of(path: str) -> str:
-    """What the paths of all attempts to write one staged file begin with, and no other path."""
+    """The prefix that the paths of all attempts to write one staged file share, and no other path has.
+
+    The last 16 hex digits of a file's name are the attempt's:
+
+    >>> slot_of("partition=0/segment=1/0123456789abcdef" + "5ca1ab1e5ca1ab1e.parquet")
+    'partition=0/segment=1/0123456789abcdef'
+    """
     return path[: -_ATTEMPT_DIGITS - len(_SUFFIX)]
 
 
@@ -135,10 +141,10 @@ class Inventory:
     table_id: str
     version: int
     files: pa.Table
-    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path; what is released and
-    still in them does not count."""
+    """Shape `schemas.files.FILE_STATS`, sorted by partition, segment, lowest sequence, path; rows that are deleted by
+    tombstones and still in the files do not count."""
     counters: Counters
     read: ReadCount = ReadCount()
-    """What it cost to learn statistics that no log and no cache had."""
+    """The reads it took to learn statistics that no log and no cache had."""
     hidden_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Path → how many bytes, by the broker's accounting, of that file are released and still in it."""
+    """Path → the bytes, by the broker's accounting, of that file's rows that are deleted and still in it."""

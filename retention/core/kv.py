@@ -1,4 +1,4 @@
-"""Key-value buckets: which stream is one, and what a message does to its key."""
+"""Key-value buckets: the name of a stream's bucket, and the operation of a message on its key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BY_REASON = {b"Remove": 1, b"MaxAge": 2, b"Purge": 2}
 
 
 def bucket_of(stream: str) -> str | None:
-    """The bucket that a stream keeps; None for a stream that keeps none (ADR-8)."""
+    """The name of the bucket that a stream keeps; None for a stream that is no bucket (ADR-8)."""
     return stream.removeprefix(_PREFIX) if stream.startswith(_PREFIX) else None
 
 
 def operations(blocks: headers.Headers) -> pa.Array:
-    """What each message does to its key: `put`, `delete` or `purge`, as the broker's clients read it.
+    """The operation of each message on its key: `put`, `delete` or `purge`, as the broker's clients read it.
 
-    `KV-Operation` decides where it has a value, also one that means nothing; else `Nats-Marker-Reason` (ADR-48).
+    `KV-Operation` decides where it has a value, even an unknown one (then `put`); else `Nats-Marker-Reason` (ADR-48).
     """
     codes = np.zeros(len(blocks), dtype=np.int64)
     rows, reasons = headers.first_values(blocks, headers.MARKER_REASON)
@@ -36,7 +36,7 @@ def operations(blocks: headers.Headers) -> pa.Array:
 
 
 def _codes(values: pa.Array, meanings: dict[bytes, int]) -> np.ndarray:
-    """The place of each value's operation in `_OPERATIONS`; that of `put` for a value without a meaning."""
+    """The index of each value's operation in `_OPERATIONS`; that of `put` for an unknown value."""
     known = pa.array(list(meanings), pa.binary())
     at = pc.fill_null(pc.index_in(values, value_set=known), len(meanings))
     codes: np.ndarray = np.array([*meanings.values(), 0])[at.to_numpy()]

@@ -18,7 +18,7 @@ _FILE_HEADERS_OVERHEAD = 4
 
 
 def complete(raw: pa.Table, storage: Storage) -> pa.Table:
-    """Rows of shape `FILE_COLUMNS` from what a producer or a backup says.
+    """Rows of shape `FILE_COLUMNS` from the messages of a producer or a backup.
 
     Args:
         raw: `subject`, `headers` (binary; null or empty for none), `payload` (null for empty),
@@ -54,7 +54,7 @@ def sizes(
 ) -> pa.ChunkedArray:
     """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
     columns = (subject, blocks, payload)
-    subjects, headings, contents = (pc.fill_null(pc.binary_length(one), 0) for one in columns)
+    subjects, headings, contents = (pc.fill_null(pc.binary_length(column), 0) for column in columns)
     return accounted(subjects, headings, contents, storage)
 
 
@@ -79,10 +79,10 @@ def _blocks(given: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def time_of(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Instants in nanoseconds as people read them: `time`, truncated to microseconds."""
+    """The column `time` of instants in nanoseconds: UTC timestamps, truncated to microseconds."""
     return pa.chunked_array([ts_ns.to_numpy() // 1_000]).cast(pa.timestamp("us", tz="UTC"))
 
 
 def younger(ts_ns: pa.ChunkedArray, after_ns: int) -> pa.ChunkedArray:
-    """Which instants lie after one that 64 bits need not hold; a mask."""
+    """A mask of the instants after `after_ns`, which may lie outside the 64-bit range."""
     return pa.chunked_array([ts_ns.to_numpy() > after_ns])

@@ -1,4 +1,4 @@
-"""Streams done one by one: a failure of one is its outcome and stops no other."""
+"""Outcomes of an action on several streams: the failure of one stream stops no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNEXPECTED = 1
 
 @dataclass(frozen=True)
 class Outcome(Generic[Value]):
-    """What became of one stream: a value or an error."""
+    """The outcome of one stream: a value or an error."""
 
     stream: str
     value: Value | None = None
@@ -33,7 +33,7 @@ class Outcome(Generic[Value]):
 
     @property
     def sentence(self) -> str:
-        """What went wrong, with the stream's name; empty if nothing did."""
+        """The error as a sentence with the stream's name; empty without an error."""
         if self.error is None:
             return ""
         text, stream = sentence_of(self.error), visible(self.stream)
@@ -41,7 +41,7 @@ class Outcome(Generic[Value]):
 
 
 Watch = Callable[[Outcome[Any]], None]
-"""Told of every outcome as soon as it is there."""
+"""A callback that gets every outcome as soon as it is there."""
 
 
 def one_by_one(
@@ -50,7 +50,7 @@ def one_by_one(
     clock: Callable[[], int],
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
-    """Act on each stream once; what one raises becomes its outcome."""
+    """Act on each stream once, in order; an exception becomes the outcome of its stream."""
     return _watched((_outcome(name, act, clock) for name in dict.fromkeys(names)), watch)
 
 
@@ -61,9 +61,9 @@ def side_by_side(
     at_a_time: int,
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
-    """As `one_by_one`, several streams at a time: much of a plan is waiting for the storage.
+    """Act on each stream once, several at a time: much of a plan is waiting for the storage.
 
-    Outcomes come, and are told, in the order of the names.
+    Outcomes come, and are passed to `watch`, in the order of the names; else as `one_by_one`.
     """
     with ThreadPoolExecutor(at_a_time) as pool:
         try:
@@ -95,7 +95,7 @@ def _watched(outcomes: Iterable[Outcome[Value]], watch: Watch | None) -> list[Ou
 
 
 def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
-    """One stream asked for: its own exit code; several: 5 if any failed."""
+    """The exit code of a command: of a single stream its own, of several 5 if any failed."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if not failed:
         return 0
@@ -103,12 +103,12 @@ def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code that an error ends a command with."""
+    """The exit code of a command that ends with this error."""
     return error.exit_code if isinstance(error, RetentionError) else _UNEXPECTED
 
 
 def sentence_of(error: BaseException) -> str:
-    """An error in one sentence: the system's own says where, any other that nobody raised on purpose its type."""
+    """An error in one sentence: one of the system with the place, an unexpected one with its type."""
     if isinstance(error, RetentionError):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:
@@ -119,7 +119,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def failed(outcome: Outcome[Any]) -> dict[str, Any]:
-    """A stream that failed, as an entry in JSON output."""
+    """The JSON entry of a stream that failed."""
     if outcome.error is None:
         return {"stream": outcome.stream}
     error = {"exit_code": outcome.exit_code, "message": outcome.sentence}

@@ -1,4 +1,4 @@
-"""What people see of a payload: the beginning of its text."""
+"""A preview of a payload for people: the beginning of its text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _PREVIEW = 60
 
 
 def preview(payload: bytes | None) -> str:
-    """At most 60 characters; what cannot be printed is a dot."""
+    """The first 60 characters of a payload's text; a dot stands for one that cannot be printed."""
     text = (payload or b"")[: 4 * _PREVIEW].decode(errors="replace")
     shown = "".join(character if character.isprintable() else "·" for character in text)
     return shown if len(shown) <= _PREVIEW else f"{shown[:_PREVIEW]}…"

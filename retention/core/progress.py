@@ -1,4 +1,4 @@
-"""How far long work is: a line every few seconds, for whoever listens to the logger `retention.progress`."""
+"""Progress of long work: a line every few seconds on the logger `retention.progress`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _log = logging.getLogger(LOGGER)
 
 
 def paced(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
-    """Pass items on, and say now and then how many there were.
+    """Pass items on, and log every `EVERY_S` seconds how many there were.
 
     Args:
-        items: what long work gives, one by one.
+        items: the results of long work, one by one.
         total: how many there will be.
-        doing: what is done with them, such as `reading statistics of files`.
+        doing: the activity, such as `reading statistics of files`.
     """
-    said = time.monotonic()
+    logged_at = time.monotonic()
     for number, item in enumerate(items, start=1):
         yield item
-        if time.monotonic() - said >= EVERY_S:
+        if time.monotonic() - logged_at >= EVERY_S:
             _log.info("%s: %s of %s", doing, f"{number:,}", f"{total:,}")
-            said = time.monotonic()
+            logged_at = time.monotonic()

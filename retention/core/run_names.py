@@ -13,21 +13,21 @@ _NAME = re.compile(r"(?:c(\d{4})-)?(\d{8}T\d{6}\.\d{9}Z)-")
 
 @dataclass(frozen=True, order=True)
 class RunName:
-    """What a run's name says; names sort as this does."""
+    """The content of a run's name: the era of its clock, and its start; names sort as these values do."""
 
     era: int
-    """How often the clock was repaired before: letters sort behind every instant of the era before."""
+    """The number of earlier repairs of the clock: letters sort behind every instant of the era before."""
     started_ns: int
-    """When it began, nanoseconds since the epoch."""
+    """The start of the run, nanoseconds since the epoch."""
 
     def written(self) -> str:
-        """A name that says this, and that no other run has."""
+        """A new name with this content, which no other run has."""
         head = f"c{self.era:04d}-" if self.era else ""
         return f"{head}{_stamp(self.started_ns)}-{secrets.token_hex(3)}"
 
 
 def parsed(run: str) -> RunName | None:
-    """What a name says; None: it is not that of a recorded run.
+    """The content of a name; None: it is not that of a recorded run.
 
     >>> parsed("20261121T103209.739426394Z-a1b2c3")
     RunName(era=0, started_ns=1795257129739426394)
@@ -38,13 +38,13 @@ def parsed(run: str) -> RunName | None:
 
 
 def started_ns(run: str, otherwise: int) -> int:
-    """When a run began by its name, nanoseconds since the epoch."""
+    """The start of a run by its name, nanoseconds since the epoch; `otherwise` if the name has none."""
     name = parsed(run)
     return otherwise if name is None else name.started_ns
 
 
 def _stamp(instant_ns: int) -> str:
-    """An instant to the nanosecond, without what file names had better not have: `20261121T103209.739426394Z`."""
+    """An instant to the nanosecond, without characters that file names should avoid: `20261121T103209.739426394Z`."""
     seconds, fraction = divmod(instant_ns, SECOND)
     text = format_instant(seconds * SECOND).replace("-", "").replace(":", "").rstrip("Z")
     return f"{text}.{fraction:09d}Z"

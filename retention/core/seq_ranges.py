@@ -1,4 +1,4 @@
-"""Ranges of sequences that are gone while a data file still holds them: reading past them, and joining them."""
+"""Ranges of sequences that are deleted while a data file still holds them: filtering rows, and joining ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Which of `seqs` lie in one of the ascending, disjoint, inclusive `ranges`; a mask."""
+    """A mask of the `seqs` that lie in one of the ascending, disjoint, inclusive `ranges`; shape (n, 2).
+
+    >>> in_ranges(np.array([1, 4, 5, 9]), np.array([[2, 4], [9, 9]])).tolist()
+    [False, True, False, True]
+    """
     if not len(ranges):
         return np.zeros(len(seqs), dtype=bool)
     at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
@@ -22,11 +26,14 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The ranges of both, ascending; neighbours become one.
+    """The ranges of both, ascending; adjacent ranges become one.
+
+    >>> joined(np.array([[1, 3], [8, 9]]), np.array([[4, 5]])).tolist()
+    [[1, 5], [8, 9]]
 
     Args:
         first: ascending, disjoint, inclusive ranges; shape (n, 2).
-        second: the same, of which none meets one of the first.
+        second: the same, none of which overlaps one of the first.
     """
     if not (len(first) and len(second)):
         return first if len(first) else second
@@ -38,7 +45,7 @@ def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def visible(file: DataFile, rows: Rows) -> Rows:
-    """Rows of a file, `seq` among their columns, without those that are hidden of it."""
+    """Rows of a file, `seq` among their columns, without the hidden ones."""
     if not len(file.hidden):
         return rows
     gone = in_ranges(rows.column("seq").to_numpy(), file.hidden)
@@ -46,6 +53,6 @@ def visible(file: DataFile, rows: Rows) -> Rows:
 
 
 def with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:
-    """The columns to read of a file so that it can be told which rows are hidden."""
+    """The columns to read of a file so that `visible` can drop its hidden rows: with `seq` where it has some."""
     wanted = list(columns)
     return wanted if "seq" in wanted or file.hidden is NO_RANGES else [*wanted, "seq"]

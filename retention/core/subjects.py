@@ -1,4 +1,4 @@
-"""Subjects, filters and names: what is valid, what matches what, and how a name becomes a path."""
+"""Subjects, filters and names: validity, matching, and names as path components."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_SUBJECT_BYTES = 65_535
-"""The record format keeps the length of a subject in two bytes."""
+"""The longest subject: the record format keeps its length in two bytes."""
 MAX_NAME_LENGTH = 255
 TABLES = "_tables"
 """The directory beside the streams' that holds Delta tables whose stream's name deltalake could not open."""
@@ -54,10 +54,10 @@ def matches(subject_filter: str, subject: str) -> bool:
 def overlap(first: str, second: str) -> bool:
     """Whether some subject matches both filters (the server's collision test)."""
     first_tokens, second_tokens = first.split("."), second.split(".")
-    for one, other in zip(first_tokens, second_tokens, strict=False):
-        if ">" in {one, other}:
+    for token, other_token in zip(first_tokens, second_tokens, strict=False):
+        if ">" in {token, other_token}:
             return True
-        if "*" not in {one, other} and one != other:
+        if "*" not in {token, other_token} and token != other_token:
             return False
     return len(first_tokens) == len(second_tokens)
 
@@ -98,14 +98,14 @@ def valid_mask(subjects: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
 def matching_mask(
     subjects: pa.Array | pa.ChunkedArray, filters: Iterable[str]
 ) -> pa.Array | pa.ChunkedArray:
-    """Which subjects of a column match at least one of `filters`; a null matches none."""
+    """A mask of the subjects of a column that match at least one of `filters`; a null matches none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     wanted = sorted(set(filters))
-    literals = pa.array([one for one in wanted if is_literal(one)], subjects.type)
+    literals = pa.array([literal for literal in wanted if is_literal(literal)], subjects.type)
     mask = pc.is_in(subjects, value_set=literals)
-    patterns = [_unanchored(one) for one in wanted if not is_literal(one)]
+    patterns = [_unanchored(pattern) for pattern in wanted if not is_literal(pattern)]
     if not patterns:
         return mask
     matched = pc.match_substring_regex(subjects, f"^(?:{'|'.join(patterns)})$")
@@ -113,7 +113,7 @@ def matching_mask(
 
 
 def is_valid_name(name: str) -> bool:
-    r"""Whether a stream or consumer may be called so: ≤ 255 bytes, no space, none of `.*>/\`."""
+    r"""Whether a stream or consumer may have this name: ≤ 255 bytes, no space, none of `.*>/\`."""
     length = len(name.encode("utf-8", "surrogatepass"))
     return 0 < length <= MAX_NAME_LENGTH and not any(char in name for char in _NOT_IN_NAMES)
 

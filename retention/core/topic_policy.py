@@ -1,4 +1,4 @@
-"""What the rules see of a topic's configuration: Iggy's limits, in microseconds and bytes."""
+"""The policy of a topic, as the rules read it: Iggy's limits, in microseconds and bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Profile = Literal["modern", "v8"]
-"""Which server's rules: those of 0.9, or those of 0.8."""
+"""The server whose rules hold: `modern` is 0.9, `v8` is 0.8."""
 
 
 @dataclass(frozen=True)
@@ -22,4 +22,4 @@ class TopicPolicy:
     max_topic_size: int | None = None
     respect_consumer_offsets: bool = True
     roll_after_us: int | None = None
-    """An active segment is sealed when its first message is that old."""
+    """The age of its first message at which an active segment is sealed, microseconds."""

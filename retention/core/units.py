@@ -19,12 +19,12 @@ WEEK = 7 * DAY
 INT64_MAX = 2**63 - 1
 
 DURATION_PATTERN = r"[-+]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)"
-"""What `parse_duration` reads, for JSON Schema."""
+"""The texts that `parse_duration` reads, for JSON Schema."""
 SIZE_PATTERN = (
     r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+) *"
     r"([kKmMgGtTpPeE]|[kKmMgGtTpPeE]?[bB]([iI][tT])?|[kKmMgGtTpPeE][iI][bB]([iI][tT])?)? *"
 )
-"""What `parse_size` reads, for JSON Schema."""
+"""The texts that `parse_size` reads, for JSON Schema."""
 
 _DURATION_UNITS = {
     "ns": 1,
@@ -166,13 +166,13 @@ def parse_size(value: str | int) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None or found.group(3).lower() not in _SIZE_UNITS:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match.group(3).lower() not in _SIZE_UNITS:
         raise UsageError(
             f"{value!r} is no size: write an integer of bytes, or a number with a unit"
             " (KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB of 1000), such as 256MiB"
         )
-    sign, number, unit = found.groups()
+    sign, number, unit = match.groups()
     size = int(Fraction(number.rstrip(".")) * _SIZE_UNITS[unit.lower()])
     return -size if sign == "-" else size
 
@@ -208,20 +208,20 @@ def parse_instant(value: str | int) -> int:
 
 
 def _parse_rfc3339(value: object) -> int:
-    found = _INSTANT.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise UsageError(
             f"{value!r} is no instant: write RFC 3339 with an offset, such as"
             " 2026-11-20T00:00:00Z or 2026-11-20T01:00:00.123456789+01:00, or integer nanoseconds"
             " since the epoch"
         )
     try:
-        moment = datetime.fromisoformat("{day}T{clock}{offset}".format_map(found.groupdict()))
+        moment = datetime.fromisoformat("{day}T{clock}{offset}".format_map(match.groupdict()))
     except ValueError as error:
         raise UsageError(f"{value!r} is no instant: {error}") from error
     elapsed = moment - _EPOCH
     seconds = elapsed.days * 86_400 + elapsed.seconds
-    return seconds * SECOND + int((found["decimals"] or "").ljust(9, "0"))
+    return seconds * SECOND + int((match["decimals"] or "").ljust(9, "0"))
 
 
 def format_instant(ns: int) -> str:
