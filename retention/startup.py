@@ -1,4 +1,4 @@
-"""Starting fast: a command or a job has no use for pandas, which Arrow loads whenever it is installed."""
+"""Fast start of commands and jobs: without pandas, which Arrow loads whenever it is installed."""
 
 from __future__ import annotations
 

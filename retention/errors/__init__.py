@@ -1,4 +1,4 @@
-"""Errors, sorted by what the caller may do next; each knows the exit code it ends a command with."""
+"""Errors, sorted by what the caller may do next; each has the exit code of a command that ends with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retention.errors import printable
 class RetentionError(Exception):
     """Root of every error this package raises on purpose; one sentence: what, where, why, what to do.
 
-    Names from data in it cannot steer a terminal, and locations keep their credentials to themselves.
+    Names from data in the sentence cannot steer a terminal, and locations in it show no credentials.
     """
 
     exit_code = 1
@@ -30,7 +30,7 @@ class ConfigError(UsageError):
 
 
 class RefusedError(RetentionError):
-    """A guard refused; nothing was changed, and the message says what would lift the guard."""
+    """A guard refused; nothing was changed, and the message names what would lift the guard."""
 
     exit_code = 4
 
@@ -53,7 +53,7 @@ class HiddenRowsError(RefusedError):
 
 
 class StreamsFailedError(RetentionError):
-    """Some of the streams asked for failed; the others are done."""
+    """Some of the requested streams failed; the others are done."""
 
     exit_code = 5
 
@@ -65,7 +65,7 @@ class VerificationError(RetentionError):
 
 
 class DamagedError(VerificationError):
-    """A file cannot be read as what it claims to be."""
+    """A file cannot be read as the data file, or record, that its name claims."""
 
 
 class BusyError(RetentionError):
@@ -83,13 +83,13 @@ class ConflictError(BusyError):
 
 
 class StorageError(RetentionError, OSError):
-    """The disk or the object store failed; what it was asked for may have happened, or not.
+    """The disk or the object store failed; the requested operation may have happened, or not.
 
     An `OSError`, too, with its number if the operating system gave one.
     """
 
     reason: str = ""
-    """Where and why, without what to do about it."""
+    """The place and cause, without the remedy."""
 
 
 class CommitUnknownError(RetentionError):

@@ -1,4 +1,4 @@
-"""Text that people read: nothing in it steers a terminal or reorders a line, and no credentials of a location."""
+"""Printable text: no character steers a terminal or reorders a line, and no location shows its credentials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_CREDENTIALS = (
     "a location names no credentials, which everybody who reads it would have; give them in the environment "
     "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or as a profile"
 )
-"""Why a location is refused that does."""
+"""The refusal of a location that does."""
 
 
 def visible(text: str) -> str:
@@ -33,17 +33,17 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """As `visible`, of a text of several lines, which stay."""
+    """A text of several lines with each line made `visible`; line breaks stay."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def visible_json(text: str) -> str:
-    """JSON in which those characters are escapes of JSON: the same values."""
+    """JSON text in which characters that would steer a terminal are JSON escapes: the same values."""
     return text if text.isascii() else "\n".join(map(_escaped, text.split("\n")))
 
 
 def redacted(text: str) -> str:
-    """A text in which locations (`s3://key:secret@bucket/…?token=…`) keep their credentials to themselves."""
+    """A text with the credentials of locations (`s3://key:secret@bucket/…?token=…`) replaced by `***`."""
     if "://" not in text and ":/" not in text:
         return text
     hidden = _SECRET_OF_LOCATION.sub(rf"\g<scheme>{_HIDDEN}@", text)
@@ -56,14 +56,14 @@ def has_credentials(location: str) -> bool:
 
 
 def sentence(text: str) -> str:
-    """What is told of an error, or of progress: of one line or several."""
+    """The printable form of an error or of progress, one line or several: redacted, and visible."""
     return visible_lines(redacted(text))
 
 
-def _written_out(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _written_out(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return f"\\x{number:02x}" if number <= _LAST_C1 else f"\\u{number:04x}"
 
 
 def _escaped(line: str) -> str:
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line)

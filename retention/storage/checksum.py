@@ -1,4 +1,4 @@
-"""Reading what is kept as JSON: hostile content is an error like any other, and no flipped bit another number."""
+"""JSON records with a checksum: hostile content is a plain error, and a flipped bit never reads as another number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _KEY = "check"
 
 
 def parsed(content: bytes | str) -> Any:
-    """The value of a JSON text that somebody else may have written.
+    """The value of a JSON text of which the writer is not trusted.
 
     Raises:
-        ValueError: it is none, or none that a careful writer makes: nested too deep, with numbers without end.
+        ValueError: the text is no JSON, or none that a careful writer makes: nested too deep, with endless numbers.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -29,20 +29,20 @@ def parsed(content: bytes | str) -> Any:
 
 
 def checked(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record, with a check of all of it."""
+    """The record with a checksum of its content under `check`."""
     return {**record, _KEY: _check(record)}
 
 
 def unchecked(record: dict[str, Any]) -> dict[str, Any]:
-    """The record without its check; one that was written without is taken as it is.
+    """The record without its checksum, verified; a record that was written without one is taken as it is.
 
     Raises:
-        ValueError: it is not what was written.
+        ValueError: the content is not what was written.
     """
-    said = {name: value for name, value in record.items() if name != _KEY}
-    if _KEY in record and record[_KEY] != _check(said):
+    fields = {name: value for name, value in record.items() if name != _KEY}
+    if _KEY in record and record[_KEY] != _check(fields):
         raise ValueError("it is not what was written")
-    return said
+    return fields
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -12,13 +12,13 @@ from enum import StrEnum
 CRASH_AT = "RETENTION_CRASH_AT"
 """`<step>` or `<step>#<n>`: the process kills itself (SIGKILL) when it reaches the step for the n-th time."""
 PAUSE_AT = "RETENTION_PAUSE_AT"
-"""The same with SIGSTOP: it stands still until somebody continues it."""
+"""The same with SIGSTOP: the process stands still until somebody continues it."""
 STEPS_LOG = "RETENTION_STEPS_LOG"
 """A file that gets a line for each step reached."""
 
 
 class Step(StrEnum):
-    """What is on the disk when a step is reached; the names are for people, tests and the environment."""
+    """A durable step, described by what is on the disk when it is reached; tests and the environment name it."""
 
     LEASE_TAKEN = "lease.taken"
     """A lease is held, and its file says by whom."""
@@ -27,9 +27,9 @@ class Step(StrEnum):
     FORMAT_WRITTEN = "create.format-written"
     """The stream's directory says which format it has."""
     MADE_NOTED = "create.made-noted"
-    """The stream's directory says that its table is made."""
+    """The stream's directory records that its table is made."""
     TOPIC_KEPT = "create.topic-kept"
-    """The topic's directory says with which settings it was created, or to which it was updated."""
+    """The topic's directory records the settings with which it was created, or to which it was updated."""
     PLACE_LINKED = "create.place-linked"
     """`messages` links to a directory without percent signs (Delta)."""
     TABLE_MADE = "create.table-made"
@@ -53,31 +53,31 @@ class Step(StrEnum):
     CONSUMER_TIDIED = "consumer.tidied"
     """Versions of a consumer's record that nobody needs any more are deleted."""
     CONSUMER_COUNTED = "consumer.counted"
-    """The message table's log counts an edit of a consumer; the consumer's record does not say so yet."""
+    """The message table's log counts an edit of a consumer; the consumer's record does not have it yet."""
     OFFSET_COUNTED = "offset.counted"
-    """The message table's log counts a change of stored offsets; their document does not say so yet."""
+    """The message table's log counts a change of stored offsets; their document does not have it yet."""
     SEGMENTS_SEALED = "roll.segments-sealed"
-    """The log says that active segments of a topic are sealed, because of their age."""
+    """The log records that active segments of a topic are sealed, because of their age."""
     FOUND_DISJOINT = "check.found-disjoint"
-    """It is remembered that overlapping files share no sequence."""
+    """A cache records that overlapping files share no sequence."""
     STATS_CACHED = "stats.cached"
     """Statistics of files are in the cache."""
     STATS_MERGED = "stats.merged"
     """The many small files of the cache, now merged into one, are deleted."""
     LEDGER_PACKED = "ledger.packed"
-    """Statistics of segments are in a new pack, which the ledger does not name yet (Delta)."""
+    """Statistics of segments are in a new pack, which the inventory cache does not name yet (Delta)."""
     LEDGER_KEPT = "ledger.kept"
-    """The ledger names its packs; those that it named before are not deleted yet (Delta)."""
+    """The inventory cache names its packs; those that it named before are not deleted yet (Delta)."""
     DUE_KEPT = "due.kept"
-    """It is remembered until when nothing is due."""
+    """A cache records the instant before which nothing is due."""
     RELEASED_KEPT = "run.released-kept"
-    """The record of what is released and stays in live files is written; no commit names it yet."""
+    """The record of row tombstones (rows deleted and still in live files) is written; no commit names it yet."""
     ARCHIVE_COPIED = "archive.file-copied"
     """A file that is to leave is copied to the archive and read back; no manifest names the copy yet."""
     ARCHIVE_TOLD = "archive.told"
-    """A manifest of the archive names all that a run is to remove; nothing is removed yet."""
+    """A manifest of the archive names all files that a run is to remove; nothing is removed yet."""
     IDS_KEPT = "run.ids-kept"
-    """The message ids of what a run removes are written, as far as they still count; nothing is removed yet."""
+    """The message ids that a run removes are written, as far as they still count; nothing is removed yet."""
     IDS_TIDIED = "run.ids-tidied"
     """Records of message ids that count no more, or that a new one repeats, are deleted."""
     UNSTORED_IDS_KEPT = "publish.ids-kept"
@@ -85,7 +85,7 @@ class Step(StrEnum):
     UNDO_KEPT = "run.undo-kept"
     """The lists of the files that a run removes and of those that it adds are written."""
     HISTORY_BEGUN = "history.begun"
-    """The run history says what a run is about to do."""
+    """The run history has an entry for a run that is about to change files."""
     HISTORY_DONE = "history.done"
     """The run history has a run's outcome."""
     DELTA_COMMITTING = "delta.committing"
@@ -93,11 +93,11 @@ class Step(StrEnum):
     DELTA_COMMITTED = "delta.committed"
     """The log has the commit (Delta)."""
     GRACE_FOLLOWED = "delta.grace-followed"
-    """The table's properties say how long removed files stay, as the configuration does (Delta)."""
+    """The table's properties have the configured time that removed files stay (Delta)."""
     GRACE_LEFT = "delta.grace-left"
-    """It is remembered that these properties were left to the table's owner (Delta)."""
+    """A note records that these properties were left to the table's owner (Delta)."""
     LOOKED_THROUGH = "delta.looked-through"
-    """It is remembered how far the log was looked through for what others brought back (Delta)."""
+    """A note records up to which version the log was searched for files that others brought back (Delta)."""
     CHECKPOINT_WRITTEN = "delta.checkpoint-written"
     """The log has a checkpoint (Delta)."""
     ENTRY_SYNCED = "parquet.entry-synced"
@@ -107,23 +107,23 @@ class Step(StrEnum):
     FILE_MOVED = "parquet.file-moved"
     """A data file was moved to its place, or to the trash (Parquet)."""
     MOVES_NOTED = "parquet.moves-noted"
-    """It is noted up to which entry everything is moved (Parquet)."""
+    """A note records the entry up to which everything is moved (Parquet)."""
     LIST_WRITTEN = "parquet.list-written"
     """The full list stands beside a log entry (Parquet)."""
     DIRECTORIES_KEPT = "parquet.directories-kept"
-    """It is remembered how directories looked in which every file is known (Parquet)."""
+    """A note records the state of directories in which every file is known (Parquet)."""
     FOREIGN_TAKEN_IN = "parquet.foreign-taken-in"
     """Files of another writer are in the log (Parquet)."""
 
 
 def reached(step: Step) -> None:
-    """Say that a step's effect is durable; does nothing unless the environment asks for something there."""
+    """Mark a step's effect as durable; does nothing unless the environment requests an action there."""
     if _watch is not None:
         _watch(step)
 
 
 def watch(environment: Mapping[str, str]) -> None:
-    """Do from now on what these variables say: `CRASH_AT`, `PAUSE_AT`, `STEPS_LOG`."""
+    """Act on these variables from now on: `CRASH_AT`, `PAUSE_AT`, `STEPS_LOG`."""
     global _watch  # noqa: PLW0603
     signals = [
         (environment[name], number)
@@ -136,7 +136,7 @@ def watch(environment: Mapping[str, str]) -> None:
 
 @contextmanager
 def watched_by(watcher: Callable[[Step], None]) -> Iterator[None]:
-    """Tell `watcher` of every step that this process reaches during the block, in place of the environment."""
+    """Call `watcher` with every step that this process reaches during the block, in place of the environment."""
     global _watch  # noqa: PLW0603
     before, _watch = _watch, watcher
     try:

@@ -1,4 +1,4 @@
-"""What failing storage says: errors of the operating system and of libraries, told in one sentence."""
+"""Storage errors: failures of the operating system and of libraries, as one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -17,44 +17,46 @@ _OF_DISKS = "free space or mend what the system objects to"
 
 
 def failure(location: str, error: Exception) -> StorageError:
-    """The error of an operation at a location that the storage did not carry out."""
+    """The error for an operation at a location that the storage did not carry out."""
     if "://" in location:
         return _of_object_store(location, error)
     number = error.errno if isinstance(error, OSError) else None
     remedy = _OF_RIGHTS if number in _NOT_PERMITTED else _OF_DISKS
-    told = _told(f"{location}: {(number and os.strerror(number)) or first_line(error)}", remedy)
-    told.errno = number
-    return told
+    wrapped = _with_remedy(
+        f"{location}: {(number and os.strerror(number)) or first_line(error)}", remedy
+    )
+    wrapped.errno = number
+    return wrapped
 
 
 def reason_of(error: OSError) -> str:
-    """Where the storage failed and why, without what to do about it."""
+    """The place and cause of a storage failure, without the remedy."""
     return error.reason if isinstance(error, StorageError) else sentence(str(error))
 
 
 def _of_object_store(location: str, error: Exception) -> StorageError:
-    """What a change of the configuration mends ends with 2."""
+    """The error of an object store; one that a change of the configuration mends has exit code 2."""
     from retention.storage.s3 import NO_ANSWER, NOT_ALLOWED, refusal
 
     reason, remedy = refusal(location, error) or ("", "")
-    told = _told(f"{location}: {reason or first_line(error)}", remedy or _OF_OBJECTS)
-    told.errno = errno.EACCES if reason == NOT_ALLOWED else None
+    wrapped = _with_remedy(f"{location}: {reason or first_line(error)}", remedy or _OF_OBJECTS)
+    wrapped.errno = errno.EACCES if reason == NOT_ALLOWED else None
     is_usage = reason not in ("", NO_ANSWER)
-    told.exit_code = UsageError.exit_code if is_usage else StorageError.exit_code
-    return told
+    wrapped.exit_code = UsageError.exit_code if is_usage else StorageError.exit_code
+    return wrapped
 
 
-def _told(reason: str, remedy: str) -> StorageError:
-    told = StorageError(
+def _with_remedy(reason: str, remedy: str) -> StorageError:
+    error = StorageError(
         f"{reason}; no commit was left half done; {remedy}, then run the command again"
     )
-    told.reason = sentence(reason)
-    return told
+    error.reason = sentence(reason)
+    return error
 
 
 @contextmanager
 def telling(location: str, *answers: type[OSError]) -> Iterator[None]:
-    """Around an operation at a location: what fails is told, unless it is one of the answers that are expected.
+    """Wrap errors of the block as `StorageError` with the location, except those in `answers`, which are expected.
 
     Raises:
         StorageError: the storage failed.

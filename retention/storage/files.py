@@ -27,7 +27,7 @@ sync_directory = fsync.sync_directory
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _HELD_BYTES = 8 << 20
-"""So much of what goes to an object store is held in memory; the rest waits in a temporary file."""
+"""The most bytes on their way to an object store that are buffered in memory; more wait in a temporary file."""
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -35,7 +35,7 @@ def is_remote(location: str) -> bool:
     """Whether a location lies on an object store.
 
     Raises:
-        UsageError: its scheme is none that the engine can use, or it names credentials.
+        UsageError: the engine cannot use its scheme, or it names credentials.
     """
     scheme, separator, _ = location.partition("://")
     if not separator:
@@ -50,10 +50,10 @@ def is_remote(location: str) -> bool:
 
 
 def at_a_time(location: str) -> int:
-    """How many things that lie there are best looked at at a time.
+    """The best number of files at this location to read at a time.
 
-    An object store is waited for. On a disk there is little to wait for, and threads take the interpreter's lock from
-    each other.
+    An object store is worth waiting for in threads. A disk answers at once, and threads take the interpreter's lock
+    from each other.
     """
     return 8 if is_remote(location) else 2
 
@@ -72,8 +72,8 @@ def stat(location: str) -> tuple[int, int]:
     """
     with telling(location, *_MISSING):
         if not is_remote(location):
-            found = Path(location).stat()
-            return found.st_size, found.st_mtime_ns // 1_000_000
+            status = Path(location).stat()
+            return status.st_size, status.st_mtime_ns // 1_000_000
         info = file_system().get_file_info(_key(location))
     if info.type != fs.FileType.File:
         raise FileNotFoundError(location)
@@ -97,14 +97,14 @@ def open_input(location: str) -> pa.NativeFile:
 
 
 def pieces(location: str, size: int) -> Iterator[bytes]:
-    """The content, at most `size` bytes at a time."""
+    """The content of a file, at most `size` bytes at a time."""
     with telling(location, FileNotFoundError), open_input(location) as source:
         while piece := source.read(size):
             yield piece
 
 
 def read_bytes(location: str) -> bytes | None:
-    """The whole content, None if there is no such file."""
+    """The whole content of a file, None if there is no such file."""
     try:
         with telling(location, FileNotFoundError), open_input(location) as source:
             return bytes(source.read())
@@ -128,7 +128,7 @@ def create(location: str) -> Iterator[Any]:
 
 @contextmanager
 def create_own(location: str) -> Iterator[Any]:
-    """As `create`, for a location that nobody else knows: on an object store it goes up while it is written."""
+    """Write a file like `create`, at a location that nobody else knows: an object store gets it while it is written."""
     with (
         telling(location),
         _upload(location) if is_remote(location) else local.write(location) as sink,
@@ -137,13 +137,13 @@ def create_own(location: str) -> Iterator[Any]:
 
 
 def replace(location: str, content: bytes) -> None:
-    """Put `content` at a location, over whatever is there."""
+    """Put `content` at a location, in place of any file there."""
     with create(location) as sink:
         sink.write(content)
 
 
 def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
-    """Put contents at names directly in a directory, over whatever is there; all are durable when this returns."""
+    """Put contents at names directly in a directory, in place of any files there; all durable when this returns."""
     for name, content in contents.items():
         location = join(directory, name)
         with (
@@ -157,7 +157,7 @@ def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
 
 @contextmanager
 def if_writable() -> Iterator[None]:
-    """Around writes that only save later work: where nothing may be written, go on without them."""
+    """Skip writes of the block, which only save later work, where nothing may be written."""
     try:
         yield
     except OSError as error:
@@ -193,8 +193,8 @@ def names(directory: str) -> list[str]:
     Names that begin with a dot are writes in progress and left out.
     """
     if is_remote(directory):
-        found = _objects(directory)
-        return sorted(info.base_name for info in found if info.type == fs.FileType.File)
+        infos = _objects(directory)
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
     files = [entry.name for entry in _entries(directory) if entry.is_file()]
     return sorted(name for name in files if not name.startswith("."))
 
@@ -202,8 +202,8 @@ def names(directory: str) -> list[str]:
 def directories(directory: str) -> list[str]:
     """The names of the directories directly in a directory, sorted; none if it does not exist."""
     if is_remote(directory):
-        found = _objects(directory)
-        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+        infos = _objects(directory)
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
     return sorted(entry.name for entry in _entries(directory) if entry.is_dir())
 
 
@@ -211,12 +211,12 @@ def walk(directory: str) -> list[str]:
     """Every file below a directory, writes in progress too: paths relative to it, sorted."""
     if not is_remote(directory):
         with telling(directory):
-            found = (
+            paths = (
                 Path(inside, name).relative_to(directory).as_posix()
                 for inside, _, names_inside in os.walk(directory, onerror=_refuse_to_guess)
                 for name in names_inside
             )
-            return sorted(found)
+            return sorted(paths)
     head = _key(directory) + "/"
     infos = _objects(directory, recursive=True)
     return sorted(info.path.removeprefix(head) for info in infos if info.type == fs.FileType.File)
@@ -227,13 +227,13 @@ def lengths(locations: Sequence[str]) -> list[int | None]:
     if not locations or not is_remote(locations[0]):
         return [length(location) for location in locations]
     with telling(locations[0]):
-        found = file_system().get_file_info([_key(location) for location in locations])
-    return [info.size if info.type == fs.FileType.File else None for info in found]
+        infos = file_system().get_file_info([_key(location) for location in locations])
+    return [info.size if info.type == fs.FileType.File else None for info in infos]
 
 
 @contextmanager
 def _held(location: str) -> Iterator[Any]:
-    """Hold back what is written until it is whole: an upload that is given up would take the place of what is there."""
+    """Buffer writes until they are whole, then upload: an upload that is given up would replace the object there."""
     with SpooledTemporaryFile(_HELD_BYTES) as held:
         yield held
         held.seek(0)
@@ -245,7 +245,7 @@ def _held(location: str) -> Iterator[Any]:
 
 @contextmanager
 def _upload(location: str) -> Iterator[Any]:
-    """What a failed block left is deleted: a stream that is let go completes its upload."""
+    """Upload while writing, and delete the object if the block fails: a stream that is dropped completes its upload."""
     sink = file_system().open_output_stream(_key(location))
     try:
         yield sink
@@ -269,14 +269,14 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 def _objects(directory: str, *, recursive: bool = False) -> list[fs.FileInfo]:
     selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=recursive)
     with telling(directory):
-        found = list(file_system().get_file_info(selector))
-        if not found and not has_bucket(directory):
+        infos = list(file_system().get_file_info(selector))
+        if not infos and not has_bucket(directory):
             raise FileNotFoundError(f"{directory}: NO_SUCH_BUCKET")
-        return found
+        return infos
 
 
 def _refuse_to_guess(error: OSError) -> None:
-    """What `os.walk` would pass over in silence."""
+    """Raise the error that `os.walk` would pass over in silence, but for a directory that is gone."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

@@ -1,4 +1,4 @@
-"""Making what happened in local directories durable: one by one, or where they are many all of their file system."""
+"""Durable changes of local directories: synced one by one, or by whole file system where they are many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retention.storage.errors import telling
 from retention.storage.parallel import in_threads
 
 MANY = 32
-"""From so many directories on, one request for all of a file system costs less than one for each."""
+"""The number of directories from which one request for a whole file system costs less than one for each."""
 _WHOLE = frozenset({"ext4", "xfs"})
 """File systems whose `syncfs` is known to end only when every directory is on the disk."""
 _MOUNTS = "/proc/self/mountinfo"
@@ -39,7 +39,7 @@ def sync_directories(directories: Collection[str]) -> None:
 
 
 def _not_synced_whole(directories: Collection[str]) -> list[str]:
-    """Sync the file systems that can be; the directories that lie on others."""
+    """Sync whole file systems where that is safe; return the directories that lie on others."""
     by_device: dict[int, list[str]] = {}
     for directory in directories:
         with telling(directory):
@@ -47,20 +47,25 @@ def _not_synced_whole(directories: Collection[str]) -> list[str]:
     whole = {device for device in by_device if _can_be_synced(device)}
     for device in whole:
         _sync_file_system(by_device[device][0])
-    return [one for device, there in by_device.items() if device not in whole for one in there]
+    return [
+        directory
+        for device, there in by_device.items()
+        if device not in whole
+        for directory in there
+    ]
 
 
 def _can_be_synced(device: int) -> bool:
-    """Whether a device has a file system of which `syncfs` may be believed."""
+    """Whether a device has a file system of which `syncfs` is known to be complete."""
     named = f"{os.major(device)}:{os.minor(device)}"
     try:
         mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
     # man 5 proc: the device is the third word, the type the first one behind a lone hyphen.
-    said = (line.partition(" - ") for line in mounts)
+    halves = (line.partition(" - ") for line in mounts)
     return any(
-        before.split()[2] == named and behind.split()[0] in _WHOLE for before, _, behind in said
+        before.split()[2] == named and behind.split()[0] in _WHOLE for before, _, behind in halves
     )
 
 

@@ -1,4 +1,4 @@
-"""Local files and directories, made so that they are whole or not there, and durable when a call returns."""
+"""Local files and directories, written whole or not at all, and durable when a call returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(location: str) -> Iterator[Any]:
 
 @contextmanager
 def put(location: str) -> Iterator[Any]:
-    """As `write`, but the file's name is durable only when its directory has been synced."""
+    """Write a file like `write`, but its name is durable only when its directory has been synced."""
     final = Path(location)
     make_directory(str(final.parent))
     temporary = _beside(final)
@@ -41,7 +41,7 @@ def put(location: str) -> Iterator[Any]:
 
 
 def create_if_absent(location: str, content: bytes) -> bool:
-    """Put `content` at a local path unless something is there; False if so.
+    """Put `content` at a local path unless a file is there; False if one is.
 
     A hard link of a synced temporary file: it appears whole, and of several rivals one succeeds.
     """
@@ -86,7 +86,7 @@ def make_directories(directories: Iterable[str]) -> None:
 
 
 def move(pairs: Iterable[tuple[str, str]]) -> None:
-    """Rename local files, (from, to); a source that is gone was moved before."""
+    """Rename local files, each pair (from, to); a source that is gone was moved before."""
     wanted = [(source, target, target.rpartition("/")[0]) for source, target in pairs]
     make_directories({parent for _, _, parent in wanted})
     touched: set[str] = set()
@@ -99,7 +99,7 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def _link(temporary: Path, final: Path) -> bool:
-    """Give a file a second name; False if something has that name."""
+    """Give a file a second name; False if another file has that name."""
     try:
         os.link(temporary, final)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A function applied to many things, a few at a time: Arrow, Parquet and waiting do without the interpreter's lock."""
+"""A function applied to many items, a few at a time: Arrow, Parquet and waiting do without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def in_threads(
-    function: Callable[[Thing], Result], things: Sequence[Thing], threads: int
+    function: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> Iterator[Result]:
-    """The result for each thing, in their order; one thing alone needs no thread.
+    """Yield the result of each item, in their order; a single item needs no thread.
 
-    Whatever the function raises comes out in the place of its result, and those not begun by then are not.
+    An exception of the function comes out in the place of its result; items not begun by then are skipped.
     """
-    if len(things) <= 1:
-        yield from map(function, things)
+    if len(items) <= 1:
+        yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(function, things)
+        yield from pool.map(function, items)

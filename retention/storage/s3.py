@@ -1,4 +1,4 @@
-"""How to reach an object store: endpoint, region and credentials, as the AWS tools find them; and why it refuses."""
+"""Access to an object store: endpoint, region and credentials, as the AWS tools find them; and its refusals."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ _REFUSALS = (
         "look at AWS_ENDPOINT_URL and the network",
     ),
 )
-"""What an error's text shows, and what it means: reason and remedy; the first one that fits."""
+"""Patterns of error texts, each with reason and remedy; the first one that matches counts."""
 _MUTE = re.compile(r"No response body|HTTP status 40[03]|HTTP status 301")
-"""Errors to a question without a body in its answer, which hides the reason."""
+"""Errors in answers without a body, which hides the reason."""
 
 
 def storage_options() -> dict[str, str]:
-    """What deltalake needs to reach the object store: the AWS_* environment, else a profile's credentials."""
+    """The options of deltalake for the object store: the AWS_* environment, else a profile's credentials."""
     environment = os.environ.items()
     options = {name: value for name, value in environment if name.startswith("AWS_") and value}
     if "AWS_ACCESS_KEY_ID" not in options:
@@ -79,7 +79,7 @@ def storage_options() -> dict[str, str]:
 
 
 def file_system() -> fs.S3FileSystem:
-    """Arrow's way to the object store."""
+    """Arrow's file system of the object store, one for each endpoint and region."""
     return _client(endpoint(), region())
 
 
@@ -93,9 +93,9 @@ def has_bucket(location: str) -> bool:
 
 
 def refusal(location: str, error: Exception) -> tuple[str, str] | None:
-    """Reason and remedy of an error whose cause is known; None if it is of another kind.
+    """Reason and remedy of an error whose cause is known; None for every other error.
 
-    A store answers a question about one object without words; then it is asked for a list, whose answer has them.
+    A store answers a request for one object without a body; then a list is requested, whose answer has the reason.
     """
     text = str(error)
     if _MUTE.search(text):
@@ -111,8 +111,8 @@ def refusal(location: str, error: Exception) -> tuple[str, str] | None:
 
 
 def _elsewhere(text: str) -> str:
-    found = re.search(r"located in '([a-z0-9-]+)'", text)
-    return f" ({found[1]})" if found else ""
+    match = re.search(r"located in '([a-z0-9-]+)'", text)
+    return f" ({match[1]})" if match else ""
 
 
 def endpoint() -> str:
@@ -127,13 +127,13 @@ def region() -> str:
 
 
 def _profile() -> Mapping[str, str]:
-    """What the AWS configuration file says of the chosen profile."""
-    said = ConfigParser(interpolation=None)
+    """The chosen profile's section of the AWS configuration file; empty if there is none."""
+    config = ConfigParser(interpolation=None)
     with suppress(ConfigParserError, UnicodeDecodeError):
-        said.read(Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser())
+        config.read(Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser())
     name = os.environ.get("AWS_PROFILE", "default")
     section = name if name == "default" else f"profile {name}"
-    return said[section] if said.has_section(section) else {}
+    return config[section] if config.has_section(section) else {}
 
 
 @cache
