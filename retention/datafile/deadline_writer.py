@@ -1,4 +1,4 @@
-"""Writing messages to several files at once, apart by deadline, in bounded memory."""
+"""A writer of messages to several files at once, divided by deadline, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from retention.datafile.parquet import ROW_GROUP_ROWS, messages_to
 from retention.layout.deadline_buckets import classes_of, group_of, groups_among
 
 HELD_BYTES = 32 << 20
-"""About so much is decoded, and so much held back to be written, at a time: payloads may be a megabyte each."""
+"""About the bytes that are decoded, and buffered before writing, at a time: payloads may be a megabyte each."""
 
 
 class Held:
-    """Tables held back until they are a row group, or `HELD_BYTES`."""
+    """A buffer of tables until they are a row group, or `HELD_BYTES`."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
         self.rows = self._bytes = 0
 
     def takes(self, table: pa.Table) -> bool:
-        """Hold one more table; whether that is enough."""
+        """Buffer one more table; True once the buffer is full."""
         if table.num_rows:
             self._tables.append(table)
             self.rows += table.num_rows
@@ -33,7 +33,7 @@ class Held:
         return self.rows >= ROW_GROUP_ROWS or self._bytes >= HELD_BYTES
 
     def emptied(self) -> pa.Table:
-        """What was held, as one table; nothing is from now on."""
+        """Empty the buffer, and return its content as one table."""
         whole = pa.concat_tables(self._tables)
         self._tables, self.rows, self._bytes = [], 0, 0
         return whole
@@ -42,10 +42,10 @@ class Held:
 def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
     """Divide messages among files by deadline (`layout.deadline_buckets`), each in the order given; durable on return.
 
-    Where deadlines are apart is learned from what is held before the first file begins.
+    The division is learned from the messages that are buffered before the first file begins.
 
     Args:
-        targets: so many files may be written; one takes everything.
+        targets: the files that may be written; a single one takes everything.
         batches: tables of shape `FILE_COLUMNS`.
 
     Returns:

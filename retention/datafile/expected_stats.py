@@ -1,4 +1,4 @@
-"""What the log or the statistics say that a data file holds, held against the file itself whenever it is opened."""
+"""The statistics that log or cache expect of a data file, checked against the file whenever it is opened."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from retention.core.inventory import Claim, DataFile
 from retention.errors import DamagedError
 
 CLAIMED = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
-"""The columns of statistics of which a claim consists."""
+"""The columns of statistics that a data file is checked against."""
 _RANGES = ("seq", "ts_ns")
 
 
 def claims_of(table: pa.Table) -> list[Claim]:
-    """What each row of `table` says about its file; nothing where a column is absent or null."""
+    """The expected statistics of each row's file; None where a column is absent or null."""
     names = [name for name in CLAIMED if name in table.column_names]
     columns = [table[name].to_pylist() for name in names]
     rows = zip(*columns, strict=True) if names else iter([()] * table.num_rows)
@@ -26,10 +26,10 @@ def claims_of(table: pa.Table) -> list[Claim]:
 
 
 def check_footer(file: DataFile, opened: pq.ParquetFile) -> None:
-    """Hold a file's footer against the claim, before any of its rows is read; not if some of them are hidden.
+    """Check a file's footer against the expected statistics, before its rows are read; not if some rows are hidden.
 
     Raises:
-        DamagedError: it says something else.
+        DamagedError: they differ.
     """
     if len(file.hidden):
         return
@@ -43,16 +43,16 @@ def check_footer(file: DataFile, opened: pq.ParquetFile) -> None:
 
 
 def check_rows(file: DataFile, rows: pa.Table) -> None:
-    """Hold the rows of a whole file against the claim, as far as their columns tell.
+    """Check the rows of a whole file against the expected statistics, as far as the columns allow.
 
     Raises:
-        DamagedError: they say something else.
+        DamagedError: they differ.
     """
     _check(file, {"messages": rows.num_rows})
     for name in _RANGES:
         if name in rows.column_names and getattr(file.claim, f"min_{name}") is not None:
-            found = pc.min_max(rows[name]).as_py()
-            _check(file, {f"min_{name}": found["min"], f"max_{name}": found["max"]})
+            extremes = pc.min_max(rows[name]).as_py()
+            _check(file, {f"min_{name}": extremes["min"], f"max_{name}": extremes["max"]})
     if "size" in rows.column_names:
         _check(file, {"bytes": pc.sum(rows["size"], min_count=0).as_py()})
 
@@ -60,12 +60,16 @@ def check_rows(file: DataFile, rows: pa.Table) -> None:
 def _bounds(opened: pq.ParquetFile, name: str) -> Iterator[tuple[Any, Any] | None]:
     column = opened.schema_arrow.get_field_index(name)
     for number in range(opened.metadata.num_row_groups):
-        found = opened.metadata.row_group(number).column(column).statistics
-        yield (found.min, found.max) if found is not None and found.has_min_max else None
+        statistics = opened.metadata.row_group(number).column(column).statistics
+        yield (
+            (statistics.min, statistics.max)
+            if statistics is not None and statistics.has_min_max
+            else None
+        )
 
 
-def _check(file: DataFile, found: dict[str, Any]) -> None:
-    for name, value in found.items():
+def _check(file: DataFile, actual: dict[str, Any]) -> None:
+    for name, value in actual.items():
         claimed = getattr(file.claim, name)
         if claimed is not None and claimed != value:
             raise DamagedError(

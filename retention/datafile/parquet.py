@@ -43,7 +43,7 @@ _OF_OBJECT_STORE = "AWS Error"
 
 @dataclass(frozen=True)
 class Description:
-    """What a look at a data file's narrow columns told."""
+    """The statistics of a data file, read from its narrow columns."""
 
     stats: dict[str, Any]
     """One row of `FILE_STATS`."""
@@ -59,7 +59,7 @@ def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
 
 @contextmanager
 def messages_to(location: str) -> Iterator[Callable[[pa.Table], None]]:
-    """A Parquet file of its writer's own that takes tables of `FILE_COLUMNS` during the block; durable after it."""
+    """Open a new Parquet file that nobody else writes, for tables of `FILE_COLUMNS`; durable after the block."""
     with (
         files.create_own(location) as sink,
         pq.ParquetWriter(
@@ -79,12 +79,12 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     """Open a data file.
 
     Raises:
-        DamagedError: it is missing, not a readable Parquet file, or not what its claim says.
+        DamagedError: it is missing, not a readable Parquet file, or without the expected statistics.
         ForeignRowsError: a column is missing or has another type.
     """
     try:
         opened = pq.ParquetFile(
-            _wherever_it_is(file),
+            _open_or_moved(file),
             pre_buffer=True,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
@@ -96,7 +96,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     return opened
 
 
-def _wherever_it_is(file: DataFile) -> pa.NativeFile:
+def _open_or_moved(file: DataFile) -> pa.NativeFile:
     try:
         return files.open_input(file.location)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _wherever_it_is(file: DataFile) -> pa.NativeFile:
 def read_columns(
     file: DataFile, columns: Sequence[str] = RULE_COLUMNS
 ) -> tuple[pa.Table, ReadCount]:
-    """Read some columns of a whole data file, ascending by `seq`, but for hidden rows, and tell what that cost.
+    """Read some columns of a whole data file, ascending by `seq`, without hidden rows, and count the bytes read.
 
     Raises:
         DamagedError: the file cannot be read to its end.
@@ -136,7 +136,7 @@ def describe(file: DataFile) -> Description:
 
     Raises:
         DamagedError: the file cannot be read.
-        ForeignRowsError: a required value is null, or a sequence stands in it twice.
+        ForeignRowsError: a required value is null, or a sequence is in the file twice.
     """
     opened = open_messages(file)
     rows, read = _read(file, opened, RULE_COLUMNS)
@@ -193,7 +193,7 @@ def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def in_sequence_order(table: pa.Table) -> pa.Table:
-    """The rows ascending by `seq`, as they are if there is none or some are null."""
+    """The rows ascending by `seq`; unchanged without that column, or with nulls in it."""
     if "seq" not in table.column_names or table["seq"].null_count:
         return table
     seqs = table["seq"].to_numpy()
@@ -222,8 +222,8 @@ def _checked_stats(file: DataFile, rows: pa.Table) -> dict[str, Any]:
 
 def _refuse_impossible(file: DataFile, rows: pa.Table) -> None:
     for name, most, bound in (("seq", MAX_SEQ, "2^62"), ("size", MAX_SIZE, "4 GiB")):
-        found = pc.min_max(rows[name]).as_py()
-        beyond = [value for value in found.values() if not 0 <= value <= most]
+        extremes = pc.min_max(rows[name]).as_py()
+        beyond = [value for value in extremes.values() if not 0 <= value <= most]
         if beyond:
             raise ImpossibleNumbersError(
                 f"{file.location}: a row has {_NAMED[name]} {beyond[0]}, which lies between 0 and {bound}; another "
@@ -235,7 +235,7 @@ def _refuse_impossible(file: DataFile, rows: pa.Table) -> None:
 def compressed_bytes(
     opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> int:
-    """Bytes that reading some columns takes, of all row groups or of some."""
+    """The compressed bytes of some columns, of all row groups or of some."""
     wanted = [opened.schema_arrow.get_field_index(name) for name in columns]
     numbers = range(opened.metadata.num_row_groups) if groups is None else groups
     parts = (opened.metadata.row_group(number) for number in numbers)
@@ -243,27 +243,31 @@ def compressed_bytes(
 
 
 def _ids_in(opened: pq.ParquetFile) -> int | None:
-    """How many rows have a message id, hidden ones too; None if the footer does not say."""
+    """The number of rows with a message id, hidden ones too; None if the footer has no count of nulls."""
     at = opened.schema_arrow.get_field_index("msg_id")
     parts = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
     ids = 0
     for part in parts:
-        found = part.column(at).statistics
-        if found is None or not found.has_null_count:
+        statistics = part.column(at).statistics
+        if statistics is None or not statistics.has_null_count:
             return None
-        ids += part.num_rows - found.null_count
+        ids += part.num_rows - statistics.null_count
     return ids
 
 
 def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
-    """Lowest and highest sequence of a row group; None if its statistics do not say."""
+    """The lowest and highest sequence of a row group; None without statistics."""
     column = opened.schema_arrow.get_field_index("seq")
-    found = opened.metadata.row_group(group).column(column).statistics
-    return (found.min, found.max) if found is not None and found.has_min_max else None
+    statistics = opened.metadata.row_group(group).column(column).statistics
+    return (
+        (statistics.min, statistics.max)
+        if statistics is not None and statistics.has_min_max
+        else None
+    )
 
 
 def damaged(file: DataFile, error: Exception) -> RetentionError:
-    """The error of a data file that cannot be read: the storage's, if that is what failed."""
+    """The error for a data file that cannot be read: the storage's, if the storage failed."""
     if isinstance(error, StorageError):
         return error
     if isinstance(error, OSError) and _is_of_storage(error):
@@ -275,5 +279,5 @@ def damaged(file: DataFile, error: Exception) -> RetentionError:
 
 
 def _is_of_storage(error: OSError) -> bool:
-    """Whether a disk or an object store failed; what Arrow cannot make sense of is an `OSError`, too."""
+    """Whether a disk or an object store failed; Arrow raises an `OSError` for unreadable content too."""
     return error.errno not in (None, errno.ENOENT) or _OF_OBJECT_STORE in str(error)

@@ -1,4 +1,4 @@
-"""Copying a data file without some of its rows: the task of a rewrite, and which row groups it need not read."""
+"""A copy of a data file without some of its rows: the task of a rewrite, and the row groups it can skip."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
 
 DECODED_BYTES = 8 << 20
-"""About so much is decoded at a time: memory that stays in use is far cheaper than new memory for each piece."""
+"""About the bytes that are decoded at a time: reused memory is far cheaper than new memory for each piece."""
 COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
-"""What is read: `time` is made from `ts_ns`, for other writers may have set it finer, otherwise or not at all."""
+"""The columns read; `time` is made from `ts_ns`, for other writers may have set it finer, otherwise or not at all."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Copy:
 
     source: DataFile
     targets: tuple[DataFile, ...]
-    """Where to: several are divided by deadline, as far as it pays."""
+    """The files to write; several are divided by deadline, as far as that pays."""
     removed: np.ndarray
     """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
 
@@ -47,20 +47,20 @@ class Copy:
 
     @property
     def gone(self) -> np.ndarray:
-        """What is left out: the removed ranges, and those that are hidden of the source."""
+        """The ranges of sequences that are left out: the removed, and the hidden ones of the source; shape (n, 2)."""
         return joined(self.removed, self.source.hidden)
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What a `Copy` did."""
+    """The result of a `Copy`."""
 
     stats: list[dict[str, Any]]
     """Rows of `FILE_STATS`, one for each target that was written, as read back."""
     read: ReadCount
 
     def total(self, name: str) -> int:
-        """The sum of one number of the statistics."""
+        """The sum of one column of the statistics."""
         return sum(row[name] for row in self.stats)
 
 
@@ -74,19 +74,18 @@ def copy_without(task: Copy) -> Copied:
     targets = write_apart(task.targets, surviving(task, source))
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
-    left = _groups_left(source, task.gone)
-    cost = compressed_bytes(source, COLUMNS, left)
+    cost = compressed_bytes(source, COLUMNS, _remaining_groups(source, task.gone))
     return Copied(
-        [one.stats for one in written],
-        sum((one.read for one in written), ReadCount(1, cost)),
+        [target.stats for target in written],
+        sum((target.read for target in written), ReadCount(1, cost)),
     )
 
 
 def surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
-    """What stays, in tables of a row group or `HELD_BYTES`."""
+    """The remaining rows, in tables of a row group or `HELD_BYTES`."""
     held, gone = Held(), task.gone
     try:
-        for batch in _batches(source, _groups_left(source, gone)):
+        for batch in _batches(source, _remaining_groups(source, gone)):
             if held.takes(_without(batch, gone)):
                 yield held.emptied()
     except (OSError, pa.ArrowException) as error:
@@ -96,10 +95,10 @@ def surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups; one of them is read at a time, and about `DECODED_BYTES` of it decoded."""
+    """The rows of some row groups: one group is read at a time, and about `DECODED_BYTES` of it are decoded."""
     for group in groups:
-        found = source.metadata.row_group(group)
-        fitting = DECODED_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        metadata = source.metadata.row_group(group)
+        fitting = DECODED_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
         rows = min(max(fitting, 1), ROW_GROUP_ROWS)
         yield from source.iter_batches(rows, row_groups=[group], columns=COLUMNS)
 
@@ -111,13 +110,17 @@ def _without(batch: pa.RecordBatch, gone: np.ndarray) -> pa.Table:
 
 
 def _with_time(rows: pa.Table) -> pa.Table:
-    """Shape `FILE_COLUMNS`, with `time` as `ts_ns` says."""
+    """The rows in shape `FILE_COLUMNS`, with `time` made from `ts_ns`."""
     timed = rows.append_column("time", time_of(rows["ts_ns"]))
     return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
 
 
-def _groups_left(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
-    """The row groups that may keep something: those that no removed range covers from end to end."""
+def _remaining_groups(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:
+    """The row groups that may keep rows: those that no removed range covers from end to end.
+
+    row groups   [1 … 4] [5 … 8] [9 … 12]
+    removed        2 ──────────── 9           the first and the last are read
+    """
     return [
         number
         for number in range(source.metadata.num_row_groups)

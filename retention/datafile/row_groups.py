@@ -1,4 +1,4 @@
-"""Reading data files by row groups: some rows from those that hold them, or all rows, one group of each at a time."""
+"""Reads of data files by row groups: some rows from the groups that hold them, or all rows, group by group."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from retention.datafile.parquet import (
 from schemas.messages import FILE_COLUMNS
 
 _UNKNOWN = (0, 2**63 - 1)
-"""Bounds of a row group whose statistics do not say: any other overlaps."""
+"""The bounds of a row group without statistics: they overlap with any others."""
 
 
 def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Table:
-    """The rows of a file that have one of the ascending `seqs`, ascending; `seq` is among `columns`.
+    """The rows of a file with one of the ascending `seqs`, ascending; `seq` is among `columns`.
 
     Raises:
         DamagedError: the file cannot be read to its end.
@@ -56,9 +56,10 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Tables ascending by `seq` from several sources of such tables, whose sequences may interleave.
+    """Merge sources of tables, each ascending by `seq`, whose sequences may interleave; about one table each is held.
 
-    Of each source about one table is held.
+    source A   1 4 | 9      the tables [1 4] and [2 5] are held: both sources are known up to 4,
+    source B   2 5 | 6      so 1 2 4 go out, and 5 waits for the next table of A
     """
     if len(sources) == 1:
         yield from sources[0]
@@ -67,11 +68,11 @@ def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     waiting = dict(enumerate(sources))
     while waiting or held:
         for number in waiting.keys() - held.keys():
-            found = next(waiting[number], None)
-            if found is None:
+            table = next(waiting[number], None)
+            if table is None:
                 del waiting[number]
-            elif found.num_rows:
-                held[number] = found
+            elif table.num_rows:
+                held[number] = table
         if held and waiting.keys() <= held.keys():
             # Whatever a source still has lies behind what is held of it.
             reach = min(rows["seq"][-1].as_py() for rows in held.values())

@@ -1,4 +1,4 @@
-"""What the narrow columns of a data file tell: the part of its statistics that rows decide."""
+"""The part of a data file's statistics that its narrow columns decide."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def row_stats(rows: pa.Table) -> dict[str, Any]:
 
 
 def counted(rows: pa.Table) -> dict[str, Any]:
-    """Those of them that `seq` and `size` decide."""
+    """The fields of `FILE_STATS` that `seq` and `size` decide, of one row or more, ascending by `seq`."""
     seqs = rows["seq"].to_numpy()
     return {
         "messages": rows.num_rows,

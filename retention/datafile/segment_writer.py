@@ -1,4 +1,4 @@
-"""Messages that have their sequences, on their way into files: cut into segments, written, read back and compared."""
+"""A writer of numbered messages into segments: cut, written, read back and compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Staging:
 
     Args:
         store: the stream's table.
-        most_files: among how many files a segment's messages may be divided by deadline.
+        most_files: the most files among which a segment's messages may be divided by deadline.
     """
 
     def __init__(self, store: Store, most_files: int = 1) -> None:
@@ -65,26 +65,26 @@ class Staging:
 
 @dataclass(frozen=True)
 class Removal:
-    """What the commit that adds messages takes out of the table, on record and to be undone as a run."""
+    """The removal by a commit that adds messages, recorded and undone as a run is."""
 
     run: str
     as_of_ns: int
     rule: str
     files: pa.Table
-    """Files that go or are replaced; shape `FILE_STATS`."""
+    """Files that are removed or replaced; shape `FILE_STATS`."""
     copies: Sequence[dict[str, Any]]
-    """What replaces them: rows of `FILE_STATS` as read back."""
+    """The files that replace them: rows of `FILE_STATS` as read back."""
     lost: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Path of a file that is replaced → the ranges of sequences that go of it, shape (n, 2); the others go whole."""
+    """Path of a replaced file → the ranges of its sequences that are removed, shape (n, 2); other files go whole."""
 
     @property
     def messages(self) -> int:
-        """How many messages go."""
+        """The number of messages removed."""
         return self._lost("messages")
 
     @property
     def bytes(self) -> int:
-        """Their size by the broker's accounting."""
+        """The bytes removed, by the broker's accounting."""
         return self._lost("bytes")
 
     def _lost(self, name: str) -> int:
@@ -104,16 +104,16 @@ class Staged:
     """The next sequence to assign after them."""
     removal: Removal | None = None
     batches: Mapping[str, int] = field(default_factory=dict)
-    """What the commit counts beside the numbers of writers."""
+    """Name → number: the counters that the commit records beside the batch numbers of writers."""
 
     @property
     def messages(self) -> int:
-        """How many messages were staged."""
+        """The number of staged messages."""
         return sum(row["messages"] for row in self.stats)
 
     @property
     def bytes(self) -> int:
-        """Their size by the broker's accounting."""
+        """The bytes of the staged messages, by the broker's accounting."""
         return sum(row["bytes"] for row in self.stats)
 
 
@@ -128,14 +128,14 @@ def numbered(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
 def stage_rows(
     staging: Staging, rows: Iterable[pa.Table], active: Active | None, rule: RollRule, next_seq: int
 ) -> Staged:
-    """Write rows, for each segment that they touch one file or some apart by deadline, and read the files back.
+    """Write rows, for each segment one file or several divided by deadline, and read the files back.
 
     Args:
-        staging: where files come from.
+        staging: the source of new files.
         rows: tables of shape `FILE_COLUMNS`, ascending by `seq`; one at a time is held.
         active: the segment that the first of them goes to, unless it is full.
-        rule: when a segment is full.
-        next_seq: what the next sequence is if there are no rows.
+        rule: the limits at which a segment is full.
+        next_seq: the next sequence if there are no rows.
 
     Raises:
         VerificationError: a file does not hold what was written to it.
@@ -154,29 +154,29 @@ def described(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[
     """Rows of `FILE_STATS` of staged files as read back, ascending by lowest sequence.
 
     Args:
-        files: those that some rows were divided among.
+        files: the files that some rows were divided among.
         wrote: `messages`, `bytes`, `min_seq` and `max_seq` of all these rows.
 
     Raises:
         VerificationError: the files do not hold what was to be written to them.
     """
     stats = [parquet.describe(file).stats for file in files]
-    found = {
-        "messages": sum(one["messages"] for one in stats),
-        "bytes": sum(one["bytes"] for one in stats),
-        "min_seq": min(one["min_seq"] for one in stats),
-        "max_seq": max(one["max_seq"] for one in stats),
+    actual = {
+        "messages": sum(row["messages"] for row in stats),
+        "bytes": sum(row["bytes"] for row in stats),
+        "min_seq": min(row["min_seq"] for row in stats),
+        "max_seq": max(row["max_seq"] for row in stats),
     }
-    if found != wrote:
+    if actual != wrote:
         raise VerificationError(
-            f"{files[0].location}: read back as {found}, written as {wrote}; nothing was committed; check the disk and "
-            "the memory of this machine, then try again"
+            f"{files[0].location}: read back as {actual}, written as {wrote}; nothing was committed; check the disk "
+            "and the memory of this machine, then try again"
         )
-    return sorted(stats, key=lambda one: one["min_seq"])
+    return sorted(stats, key=lambda row: row["min_seq"])
 
 
 class _Tally:
-    """Pieces of one segment, counted while they pass."""
+    """A count of the pieces of one segment while they pass."""
 
     def __init__(self, pieces: Iterable[tuple[Active, pa.Table]]) -> None:
         self._pieces = iter(pieces)

@@ -1,4 +1,4 @@
-"""The subject digest of a data file, and how many ids are in the file: counting, and the bytes they are kept as."""
+"""The subject digest of a data file with its number of message ids: counted, packed into bytes, and unpacked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.files import SUBJECT_COUNTS
 
 _IDS = b"retention.ids"
 _CHECK_BYTES = 16
-"""The hash at the end: a flipped bit in a digest would become a wrong message that stays."""
+"""The length of the hash at the end: a flipped bit in a digest would make a wrong message stay."""
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:
@@ -26,7 +26,7 @@ def pack(counts: pa.Table, ids: int | None = None) -> bytes:
 
     Args:
         counts: the digest.
-        ids: how many messages of the file have an id; None if that is not known.
+        ids: the number of the file's messages with an id; None if not known.
     """
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -38,13 +38,13 @@ def pack(counts: pa.Table, ids: int | None = None) -> bytes:
 
 
 def unpack(content: bytes) -> pa.Table | None:
-    """The digest that `pack` made these bytes of; None if they are anything else."""
+    """The digest in bytes that `pack` made; None for any other bytes."""
     opened = _opened(content)
     return None if opened is None else opened.read_all().replace_schema_metadata(None)
 
 
 def unpack_ids(content: bytes) -> int | None:
-    """How many messages of the file have an id; None if `pack` was not given that, or has not made these bytes."""
+    """The number of the file's messages with an id; None if `pack` did not get it, or did not make these bytes."""
     opened = _opened(content)
     ids = None if opened is None else (opened.schema.metadata or {}).get(_IDS)
     return None if ids is None else int(ids)

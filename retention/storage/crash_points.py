@@ -18,7 +18,7 @@ STEPS_LOG = "RETENTION_STEPS_LOG"
 
 
 class Step(StrEnum):
-    """A durable step, described by what is on the disk when it is reached; tests and the environment name it."""
+    """A durable step, by what is on the disk when it is reached; people, tests and the environment name it."""
 
     LEASE_TAKEN = "lease.taken"
     """A lease is held, and its file says by whom."""
