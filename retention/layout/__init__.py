@@ -1,1 +1,1 @@
-"""Where new rows lie: partitions, segments, and files apart by deadline."""
+"""The layout of new rows: partitions, segments, and files divided by deadline."""

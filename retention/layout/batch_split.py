@@ -1,4 +1,4 @@
-"""Messages for a topic that come some at a time, in order: divided among batches, and these among those who write."""
+"""Division of a topic's messages, which arrive in parts, among batches, and of batches among the tasks that write."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from retention.layout.topic_segment_roll import Batch, framing, whole_batches
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring messages of one batch that one task writes."""
+    """Adjacent messages of one batch that one task writes."""
 
     part: int
-    """The task's."""
+    """The number of the task."""
     partition: int
     batch: Batch
-    """That of these messages alone, as if there were no others; `start` counts from the first message of the piece."""
+    """A batch of these messages alone; its `start` and `end` count from the first message of the piece."""
     opens: bool
-    """Whether the batch begins with them: their bytes have its header."""
+    """Whether the batch begins with these messages: their bytes have its header."""
 
 
 class Pieces:
-    """Messages in order of their addresses, on their way into batches; what may belong to the next one is held.
+    """A divider of messages, in order of their addresses, among batches; messages that others may join are held.
 
     Args:
-        ends: where the partitions end, moving on with the messages.
-        policy: the topic's.
+        ends: the ends of the partitions, which move on with the messages.
+        policy: the policy of the topic.
     """
 
     def __init__(self, ends: TopicEnds, policy: TopicPolicy) -> None:
@@ -40,15 +40,15 @@ class Pieces:
         self._policy = policy
         self._address: int | None = None
         self._partition: int | None = None
-        """Which partition takes the messages of the address, once some were appended."""
+        """The partition that takes the messages of the address, once some were appended."""
         self._parts = self._sizes = np.zeros(0, dtype=np.int64)
 
     def take(self, address: Array, parts: Array, sizes: Array) -> Iterator[Piece]:
-        """Some more messages; what is whole by then.
+        """Take more messages; yield the pieces of batches that no later message can join.
 
         Args:
-            address: a partition, or `IN_TURN`; equal ones are neighbours.
-            parts: which task writes each message, rising.
+            address: int64, the partition of each message, or `IN_TURN`; equal ones are adjacent.
+            parts: int64, the number of the task that writes each message, rising.
             sizes: int64, bytes of each message's record.
         """
         changes = (np.flatnonzero(np.diff(address)) + 1).tolist()
@@ -61,7 +61,7 @@ class Pieces:
             yield from self._append(whole_batches(self._sizes, self._policy))
 
     def rest(self) -> Iterator[Piece]:
-        """What is held, now that nothing follows."""
+        """Yield the pieces of the held messages, after which none follows."""
         yield from self._append(len(self._sizes))
 
     def _append(self, count: int) -> Iterator[Piece]:
@@ -80,24 +80,30 @@ class Pieces:
 def _cut(
     batch: Batch, partition: int, messages: tuple[Array, Array], before: int
 ) -> Iterator[Piece]:
-    """A batch, cut where another task goes on."""
+    """Cut a batch where another task goes on.
+
+    parts of its messages   3 3 3 4 4     two pieces: the first opens the batch, and has its header's bytes
+    """
     parts, sizes = messages
     changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
     for begin, end in pairwise([0, *changes, len(parts)]):
         opens = begin == 0
         size = int(sizes[begin:end].sum()) + before * opens
         first_seq = batch.first_seq + begin
-        own = Batch(batch.base, 0, end - begin, first_seq, batch.ts_us, size)
-        yield Piece(int(parts[begin]), partition, own, opens)
+        cut = Batch(batch.base, 0, end - begin, first_seq, batch.ts_us, size)
+        yield Piece(int(parts[begin]), partition, cut, opens)
 
 
 def clipped(pieces: Iterable[Piece], start: int, end: int) -> Sequence[tuple[Batch, bool]]:
-    """The batches of the messages from `start` to before `end` of some pieces, counted from there.
+    """The batches of the messages from `start` to before `end` of some pieces, counted from `start`.
+
+        pieces        [0 1 2][3 4]
+        clip 1 … 4      ^^^^^^^        batches [0, 2) and [2, 3), of which only the second can begin a batch
 
     Returns:
-        Each with whether the batch begins there; their bytes are not told.
+        Each batch with whether it begins there; their `bytes` are 0, not known.
     """
-    found, begin = [], 0
+    batches, begin = [], 0
     for piece in pieces:
         behind = begin + piece.batch.end
         low, high = max(begin, start), min(behind, end)
@@ -106,6 +112,6 @@ def clipped(pieces: Iterable[Piece], start: int, end: int) -> Sequence[tuple[Bat
             batch = Batch(
                 piece.batch.base, low - start, high - start, first_seq, piece.batch.ts_us, 0
             )
-            found.append((batch, piece.opens and low == begin))
+            batches.append((batch, piece.opens and low == begin))
         begin = behind
-    return found
+    return batches

@@ -1,4 +1,4 @@
-"""Layout by deadline: which messages of a segment share a file, so that files expire as a whole."""
+"""Layout by deadline: the division of a segment's messages among files that expire as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retention.core.spans import Array
 from schemas.messages import NEVER
 
 SMALL_BYTES = 64 << 10
-"""Files are not divided for less than this, by the broker's accounting."""
+"""The least bytes, by the broker's accounting, for which files are divided."""
 
 _SECOND = 1e9
 _SLICES = 8
@@ -25,8 +25,11 @@ def classes_of(rows: pa.Table) -> Array:
     """The class of each message by its life, the time from when it was stored to its deadline; int64, 0 the shortest.
 
     Slices of time grow with life, so that messages of a class that were stored together expire together: lives below
-    a second are class 0, and between n and 2n seconds (n a power of two) lie eight classes of equal width. Neighbours
-    in time of storing lie in one segment anyhow, which is why lives are sliced and not deadlines.
+    a second are class 0, and between n and 2n seconds (n a power of two) lie eight classes of equal width. Messages
+    that are stored one after the other lie in one segment anyhow, which is why lives are sliced and not deadlines.
+
+        life, seconds   0    1    1⅛   1¼   …    2    2¼   …    4
+        class           0    1    2    3    …    9    10   …    17
 
     Args:
         rows: `ts_ns` and `deadline_ns`.
@@ -45,27 +48,32 @@ def classes_of(rows: pa.Table) -> Array:
 def groups_among(classes: Array, sizes: Array, most: int) -> Array:
     """Divide classes among files: the highest class of each file but the last, ascending.
 
-    To begin with each class has a file of its own. When a class of a file expires, all that lies behind it in the
-    file is written again; so the neighbours that make for the fewest such bytes are merged first, while there are
-    more files than may be, or while that are fewer bytes than a small file has.
+    At first each class has a file of its own. When a class of a file expires, all later classes in the file are
+    written again; so the adjacent files that make for the fewest such bytes are merged first, while there are more
+    than `most` files, or while the merge costs fewer bytes than a small file has.
+
+    Merging 9 with 10 writes 100 kB again when 9 expires, merging 1 with 9 a megabyte; the first file takes class 1:
+
+    >>> groups_among(np.array([1, 9, 10]), np.array([200_000, 1_000_000, 100_000]), most=2).tolist()
+    [1]
 
     Args:
-        classes: of messages that are to be divided.
-        sizes: their bytes.
-        most: how many files there may be.
+        classes: int64, the class of each message.
+        sizes: int64, the bytes of each message.
+        most: the most files.
     """
     present = np.unique(classes)
     weights = np.bincount(np.searchsorted(present, classes), weights=sizes)
     counts = np.ones(len(present))
     last = present
     while len(last) > 1:
-        again = counts[:-1] * weights[1:]
-        at = int(np.argmin(again))
-        if len(last) <= most and again[at] >= SMALL_BYTES:
+        rewritten = counts[:-1] * weights[1:]
+        at = int(np.argmin(rewritten))
+        if len(last) <= most and rewritten[at] >= SMALL_BYTES:
             break
         weights[at + 1] += weights[at]
         counts[at + 1] += counts[at]
-        last, weights, counts = (np.delete(one, at) for one in (last, weights, counts))
+        last, weights, counts = (np.delete(values, at) for values in (last, weights, counts))
     return last[:-1]
 
 
@@ -74,6 +82,6 @@ def group_of(rows: pa.Table, ends: Array) -> Array:
 
     Args:
         rows: `ts_ns` and `deadline_ns`.
-        ends: as `groups_among` says.
+        ends: the result of `groups_among`.
     """
     return np.searchsorted(ends, classes_of(rows))

@@ -1,4 +1,4 @@
-"""The partitions of a topic while batches are appended to them: which one takes the next batch, and where each ends."""
+"""The ends of a topic's partitions while batches are appended, and the turn of the next partition."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from retention.layout.topic_segment_roll import Batch, Tail, laid
 
 
 class TopicEnds:
-    """Where the partitions of a topic end, moving on with what is appended.
+    """The ends of a topic's partitions, which move on with each append.
 
     Args:
-        tail_of: where a partition ends before.
-        turn: how many appends that named no partition were given one before.
-        policy: the topic's.
+        tail_of: a function from a partition to its end before the first append.
+        turn: the number of earlier appends that named no partition.
+        policy: the policy of the topic.
         now_us: the clock, microseconds since the epoch.
     """
 
@@ -30,7 +30,7 @@ class TopicEnds:
         self.turn = turn
 
     def append(self, address: int, sizes: Array) -> tuple[int, list[Batch]]:
-        """Append messages that belong together; the partition that takes them, and in which batches.
+        """Append messages that belong together; return the partition that takes them, and their batches.
 
         Args:
             address: a partition, or `IN_TURN`, which uses one turn.
@@ -46,10 +46,10 @@ class TopicEnds:
 
     @property
     def next_seq(self) -> dict[int, int]:
-        """Partition → the next offset, of those that took something."""
+        """Partition → the next offset, of partitions that took messages."""
         return {partition: tail.next_seq for partition, tail in self._tails.items()}
 
     @property
     def open_base(self) -> dict[int, int]:
-        """Partition → the base of its active segment, of those that took something."""
+        """Partition → the base of its active segment, of partitions that took messages."""
         return {partition: tail.active.base for partition, tail in self._tails.items()}

@@ -1,4 +1,4 @@
-"""Which partition of a topic a message goes to: the one that it names, or that of its key (iggy `Partitioning`)."""
+"""The partition of a topic's message: the one that it names, or that of its key (iggy `Partitioning`)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from xxhash import xxh32_intdigest
 from retention.core.spans import Array
 
 IN_TURN = -1
-"""Stands for the partition whose turn it is."""
+"""The address of a message that names no partition: it goes to the one whose turn it is."""
 MOST_KEY_BYTES = 255
 
 
 def addresses(partition: pa.ChunkedArray, key: pa.ChunkedArray, partitions: int) -> Array:
-    """The partition of each message, int64; `IN_TURN` of those that name none.
+    """The partition of each message, int64; `IN_TURN` for a message without partition and key.
 
     Args:
-        partition: int64; null: it names none.
-        key: binary, null: it has none; all messages of one key go to one partition.
-        partitions: how many the topic has.
+        partition: int64; null for a message that names no partition.
+        key: binary; null for a message without key; all messages of one key go to one partition.
+        partitions: the number of the topic's partitions.
     """
     encoded = key.combine_chunks().dictionary_encode()
-    of_keys = [xxh32_intdigest(one) % partitions for one in encoded.dictionary.to_pylist()]
+    of_keys = [xxh32_intdigest(content) % partitions for content in encoded.dictionary.to_pylist()]
     of_key = pa.array(of_keys, pa.int64()).take(encoded.indices)
-    found: Array = pc.fill_null(pc.coalesce(partition, of_key), IN_TURN).to_numpy()
-    return found
+    chosen: Array = pc.fill_null(pc.coalesce(partition, of_key), IN_TURN).to_numpy()
+    return chosen
 
 
 def partition_in_turn(turn: int, partitions: int) -> int:
-    """The partition of a batch that names none, `turn` such batches having gone before it (round robin)."""
+    """The partition of a batch that names none, after `turn` such batches (round robin)."""
     return int(np.mod(turn, partitions))

@@ -1,4 +1,4 @@
-"""Where segments begin: a segment takes messages until it has reached its size or its span of time."""
+"""The roll of segments: a segment takes messages until it has reached its size or its span of time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_FIRST_LOOK = 4_096
+_FIRST_STEP = 4_096
 
 
 @dataclass(frozen=True)
 class RollRule:
-    """When the active segment is full."""
+    """The limits at which the active segment is full."""
 
     segment_size: int
     """Bytes, by the broker's accounting (the sum of `size`)."""
     segment_span_ns: int | None = None
-    """A message this much younger than the segment's first opens the next one; None: time opens none."""
+    """The age behind the segment's first message at which a message opens the next segment; None: at no age."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Active:
     base: int
     bytes: int = 0
     first_ts_ns: int | None = None
-    """Time of the first message in it; None while it holds none."""
+    """The time of the first message in the segment; None while it holds none."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring messages, `start` to before `end`, that go into one segment."""
+    """Adjacent messages, `start` to before `end`, that go into one segment."""
 
     active: Active
-    """That segment, with these messages in it."""
+    """The segment after it took these messages."""
     start: int
     end: int
 
@@ -51,14 +51,20 @@ def roll(
 
     A new segment opens when the active one *has reached* `segment_size`, or at a message `segment_span_ns` or more
     younger than the first of the segment. Its base is the sequence of the first message put into it; an empty active
-    segment is gone on with under its old base.
+    segment goes on under its old base.
+
+    Four messages of 60 bytes with segments of 100: each takes the message with which it reaches its size.
+
+    >>> pieces = roll(None, np.arange(1, 5), np.full(4, 60), np.zeros(4, np.int64), RollRule(segment_size=100))
+    >>> [(piece.active.base, piece.start, piece.end) for piece in pieces]
+    [(1, 0, 2), (3, 2, 4)]
 
     Args:
-        active: the segment that is open; None in a stream that never had one.
+        active: the active segment; None in a stream that never had one.
         seqs: int64, rising.
         sizes: int64, bytes of each message, above zero.
         ts_ns: int64, need not rise.
-        rule: when a segment is full.
+        rule: the limits at which a segment is full.
     """
     ends = np.cumsum(sizes)
     at = 0
@@ -89,12 +95,12 @@ def _is_full(active: Active, ts_ns: int, rule: RollRule) -> bool:
 def _first_not_before(ts_ns: np.ndarray, start: int, end: int, limit: int) -> int:
     """The first place in `start` to `end` with a time of `limit` or later, else `end`.
 
-    Looks at twice as much each time, so that what it costs is in proportion to the segment found.
+    It reads twice as many times in each step, so that the cost is in proportion to the length of the segment.
     """
-    look = _FIRST_LOOK
+    step = _FIRST_STEP
     while start < end:
-        late = np.flatnonzero(ts_ns[start : min(start + look, end)] >= limit)
+        late = np.flatnonzero(ts_ns[start : min(start + step, end)] >= limit)
         if len(late):
             return start + int(late[0])
-        start, look = start + look, look * 2
+        start, step = start + step, step * 2
     return end

@@ -1,4 +1,4 @@
-"""Where new messages of a topic's partition lie: in which batch, at which time, in which segment."""
+"""The layout of new messages in a topic's partition: their batches, with the time and segment of each."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from retention.core.units import MICROSECOND
 from retention.layout.segment_roll import Active
 
 BATCH_HEADER_BYTES = 256
-"""What a server of 0.9 writes before the messages of a batch; their first one is counted with it."""
+"""The header that a server of 0.9 writes before the messages of a batch; it counts with the first message."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Where a partition ends: what the next batch is appended to."""
+    """The end of a partition, to which the next batch is appended."""
 
     next_seq: int
     active: Active
     last_us: int | None = None
-    """The broker's time of the last batch, microseconds; None: nothing tells."""
+    """The broker's time of the last batch, microseconds; None: not known."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Neighbouring messages, `start` to before `end`, that one append takes: of one time, in one segment."""
+    """Adjacent messages, `start` to before `end`, that one append takes: of one time, in one segment."""
 
     base: int
-    """The segment's."""
+    """The base of the segment."""
     start: int
     end: int
     first_seq: int
     ts_us: int
     bytes: int
-    """Of the log, with the header of the batch."""
+    """The bytes in the log, with the header of the batch."""
 
 
 def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[list[Batch], Tail]:
     """Append messages to a partition as the profile's server does (docs/semantics/topics.md).
 
-    Work is by batch, not by message. Appending what comes behind a batch later, at the same time, changes nothing.
+    Work is by batch, not by message. Appending the batches in several calls with the same clock gives the same result.
 
     Args:
-        tail: where the partition ends.
+        tail: the end of the partition.
         sizes: int64, bytes of each message's record, above zero.
-        policy: the topic's.
+        policy: the policy of the topic.
         now_us: the clock, microseconds since the epoch.
 
     Returns:
-        The batches, and where the partition ends after them.
+        The batches, and the end of the partition after them.
     """
     batches = []
     for start, end, size in _cut(sizes, policy):
@@ -64,7 +64,7 @@ def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[li
 
 
 def whole_batches(sizes: Array, policy: TopicPolicy) -> int:
-    """How many of the messages are in batches that no later message can join."""
+    """The number of the messages, from the first, in batches that no later message can join."""
     *_, last = [0, *(start for start, _, _ in _cut(sizes, policy))]
     return last
 
@@ -76,28 +76,28 @@ def record_sizes(header_bytes: Array, payload_bytes: Array, policy: TopicPolicy)
 
 
 def framing(policy: TopicPolicy) -> int:
-    """Bytes of what a log has before the messages of each batch."""
+    """The bytes of the header that a log has before the messages of each batch."""
     return BATCH_HEADER_BYTES if policy.profile == "modern" else 0
 
 
 def with_headers(sizes: Array, batches: list[Batch], policy: TopicPolicy) -> Array:
-    """The bytes that each message is counted with, which add up to those of the log."""
+    """The accounted bytes of each message, int64, which sum to the log's: the first of a batch has its header."""
     counted: Array = sizes.copy()
     counted[[batch.start for batch in batches]] += framing(policy)
     return counted
 
 
 def is_aged(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
-    """Active segments that `roll_after` seals, their first message being of that time; a mask. 0 is no time."""
+    """A mask of the active segments that `roll_after` seals, by the times of their first messages; 0: no message."""
     if policy.roll_after_us is None:
         return np.zeros(len(first_us), dtype=bool)
     return (first_us != 0) & (first_us <= now_us - policy.roll_after_us)
 
 
 def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Tail:
-    """The same end of a partition, behind a new segment if a batch of that time must not go into the active one.
+    """The end of a partition, in a new segment if a batch of that time must not go into the active one.
 
-    Today's server seals before it appends what it finds full when it starts; that of 0.8 looks behind the append.
+    A server of 0.9 seals, before an append, a segment that was full when it started; one of 0.8 checks after appends.
     """
     active = tail.active
     first_us = np.array([(active.first_ts_ns or 0) // MICROSECOND])
@@ -108,9 +108,9 @@ def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Tail:
 
 
 def _behind(tail: Tail, batch: Batch, policy: TopicPolicy) -> Tail:
-    """Where a partition ends after a batch, whose segment is sealed at once if it is full.
+    """The end of a partition after a batch, whose segment is sealed at once if it is full.
 
-    Today's server seals what has reached `segment_size`; that of 0.8 looks at what was stored before the batch, so
+    A server of 0.9 seals a segment that has reached `segment_size`; one of 0.8 measures the bytes before the batch, so
     that one more batch lands in the segment.
     """
     before = tail.active
@@ -124,14 +124,19 @@ def _behind(tail: Tail, batch: Batch, policy: TopicPolicy) -> Tail:
 
 
 def _time(tail: Tail, policy: TopicPolicy, now_us: int) -> int:
-    """The broker's time of the next batch: the clock; today's server never gives one twice, nor an earlier one."""
+    """The broker's time of the next batch: the clock; on 0.9 always later than that of the batch before."""
     if policy.profile == "v8" or tail.last_us is None:
         return now_us
     return max(now_us, tail.last_us + 1)
 
 
 def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[tuple[int, int, int]]:
-    """Where batches begin and end, and their bytes: as many messages as `max_message_size` takes, but one at least."""
+    """The start, end and bytes of each batch: as many messages as `max_message_size` takes, but one at least.
+
+    >>> policy = TopicPolicy(partitions=1, segment_size=2**30, max_message_size=100, profile="v8")
+    >>> list(_cut(np.array([60, 40, 10, 200]), policy))
+    [(0, 2, 100), (2, 3, 10), (3, 4, 200)]
+    """
     before_each = framing(policy)
     ends = np.cumsum(sizes)
     start, before = 0, 0
@@ -145,4 +150,4 @@ def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[tuple[int, int, int]]:
 
 
 _RECORD_BYTES = {"modern": 48, "v8": 64}
-"""The header of a message's record."""
+"""The bytes of the header of a message's record, by profile."""
