@@ -1,3 +1,3 @@
-"""What people and programs see of streams, plans and runs: text, HTML, JSON entries, messages, numbers."""
+"""Views of streams, plans and runs for people and programs: text, HTML, JSON entries, messages, numbers."""
 
 from __future__ import annotations

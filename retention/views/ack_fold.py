@@ -1,4 +1,4 @@
-"""What a log of acks came to, for people and for programs."""
+"""Views of folded logs of acks, as text for people and JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.consumers.ack_fold import Report
 from retention.interest.ack_fold import FoldedLog
 
 MOST_RANGES = 1000
-"""So many gaps are listed of one consumer."""
+"""The most gaps that are listed of one consumer."""
 _MOST_SHOWN = 5
 
 
@@ -24,14 +24,14 @@ def folded_entry(folded: FoldedLog) -> dict[str, Any]:
         "rows": folded.rows,
         "before": folded.before,
         "consumers": {name: _entry(report) for name, report in folded.consumers.items()},
-        "malformed": [vars(one) for one in folded.malformed],
+        "malformed": [vars(kind) for kind in folded.malformed],
         "unknown_consumers": dict(folded.unknown_consumers),
         "other_streams": dict(folded.other_streams),
     }
 
 
 def folded_lines(folded: FoldedLog) -> Iterator[str]:
-    """A folded log in words."""
+    """A folded log as lines of text."""
     new = folded.rows - folded.before
     yield f"{folded.stream}: {new:,} lines of {folded.log} folded, {folded.before:,} were before"
     for name, report in folded.consumers.items():
@@ -40,8 +40,8 @@ def folded_lines(folded: FoldedLog) -> Iterator[str]:
             shown = ", ".join(f"{low}-{high}" for low, high in _ranges(report, _MOST_SHOWN))
             more = ", …" if report.missing.num_rows > _MOST_SHOWN else ""
             yield f"    no line speaks of {_missing(report):,} deliveries: {shown}{more}"
-    for one in folded.malformed:
-        yield f"  {one.count:,} malformed lines: a reply {one.why}, such as {one.example!r}"
+    for kind in folded.malformed:
+        yield f"  {kind.count:,} malformed lines: a reply {kind.why}, such as {kind.example!r}"
     yield from _strangers("of consumers that are not there", folded.unknown_consumers)
     yield from _strangers("of other streams", folded.other_streams)
 
@@ -55,15 +55,15 @@ def _entry(report: Report) -> dict[str, Any]:
 
 
 def _counts(report: Report) -> str:
-    said = {
+    counts = {
         "settle": report.settling,
         "ask for it again": report.naks,
         "mean nothing": report.unknown_bodies,
         "have numbers below 1": report.beyond,
         "speak of what was not delivered": report.undelivered,
     }
-    told = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
-    return f"{report.lines:,} lines" + (f", of which {told}" if told else "")
+    parts = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return f"{report.lines:,} lines" + (f", of which {parts}" if parts else "")
 
 
 def _missing(report: Report) -> int:

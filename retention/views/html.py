@@ -1,4 +1,4 @@
-"""What people see of plans, reports, explanations and states in a notebook: self-contained HTML, inline style only."""
+"""HTML of plans, reports, explanations and states for notebooks: self-contained, with inline style only."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _CARD = (
 _CELL = "padding:.25em 1.4em .25em 0;text-align:{};vertical-align:top;border:0"
 
 _WIDTH = ("white-space:nowrap", "width:100%")
-"""The last column takes what the others leave."""
+"""The styles of a column: the last one (index 1) takes the remaining width."""
 
 
 def escape(text: str) -> str:
-    """A text as HTML, in which no name reorders the line."""
+    """A text escaped as HTML, in which no name reorders the line."""
     return html_escape(visible(text))
 
 
 def plan_html(plan: Plan) -> str:
-    """A plan: how much goes, by which rule, from which segments, and why."""
+    """A plan as HTML: the messages that go, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
-    ahead = [_quiet(plan_due_text(plan)), _held(plan.held_as_json)]
+    ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json)]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
@@ -65,12 +65,13 @@ def plan_html(plan: Plan) -> str:
     ]
     groups = groups_of(plan)
     rows = [
-        (one.segments, f"{one.removed:,}", f"{one.messages:,}", "; ".join(one.reasons))
-        for one in groups[:MOST_GROUPS]
+        (group.segments, f"{group.removed:,}", f"{group.messages:,}", "; ".join(group.reasons))
+        for group in groups[:MOST_GROUPS]
     ]
     rest = groups[MOST_GROUPS:]
     if rest:
-        removed, messages = sum(one.removed for one in rest), sum(one.messages for one in rest)
+        removed = sum(group.removed for group in rest)
+        messages = sum(group.messages for group in rest)
         rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
     parts.append(_table(("Where", "Go", "Of", "Why"), rows, numbers={1, 2}))
     return _card(plan.stream, aside, [*parts, *ahead])
@@ -82,7 +83,7 @@ def _rule_row(text: str, number: int) -> tuple[str, str, str]:
 
 
 def report_html(report: Report) -> str:
-    """A run's outcome."""
+    """The report of a run as HTML."""
     rules = [(rule, f"{number:,}", "") for rule, number in report.by_rule.items()]
     cost = [
         count(report.files_read, "file") + f" read ({format_size(report.bytes_read)})",
@@ -94,18 +95,18 @@ def report_html(report: Report) -> str:
         _headline(report.removed_messages, report.removed_bytes, "went"),
         _bar(report.segments),
         _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
-        _quiet(" · ".join(cost)),
+        _muted(" · ".join(cost)),
         _held(report.held),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
 
 
 def _held(held: Mapping[str, Any] | None) -> str:
-    return "".join(f"<div>{_quiet(line)}</div>" for line in held_text(held))
+    return "".join(f"<div>{_muted(line)}</div>" for line in held_text(held))
 
 
 def explanation_html(explanation: Explanation) -> str:
-    """Why one message stays or goes."""
+    """An explanation as HTML: why one message stays or goes."""
     fate, colour = ("goes", "dropped") if explanation.goes else ("stays", "kept")
     badge = f'<span style="background:{_COLOURS[colour]};color:#fff;border-radius:4px;padding:.1em .5em">{fate}</span>'
     lines = "".join(
@@ -119,7 +120,7 @@ def explanation_html(explanation: Explanation) -> str:
 
 
 def state_html(state: State) -> str:
-    """What a stream holds."""
+    """The state of a stream as HTML."""
     bucket = [("Bucket", bucket_text(state.bucket))] if state.bucket else []
     held = [
         ("Sequences", f"{state.first_seq:,} to {state.last_seq:,}" if state.messages else "none"),
@@ -133,12 +134,12 @@ def state_html(state: State) -> str:
     parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
     if state.topic is not None:
         rows = partition_rows(state.topic)
-        parts += [_quiet(settings_text(state.topic.settings)), _numbers(PARTITION_HEAD, rows)]
+        parts += [_muted(settings_text(state.topic.settings)), _numbers(PARTITION_HEAD, rows)]
     return _card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)
 
 
 def stats_html(stats: TopicStats) -> str:
-    """Statistics of topics."""
+    """Statistics of topics as HTML."""
     total = stats.rows[0]
     aside = f"{count(total.partitions, 'partition')}, {count(total.segments, 'segment')}"
     parts = [_headline(total.messages, total.bytes, ""), _numbers(STATS_HEAD, stats_rows(stats), 2)]
@@ -146,19 +147,21 @@ def stats_html(stats: TopicStats) -> str:
 
 
 def _numbers(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 0) -> str:
-    """A table of numbers behind so many columns of text."""
+    """A table of numbers after the first `text` columns, which hold text."""
     titles = [name.capitalize() for name in head]
     return _table(titles, rows, numbers=set(range(text, len(head))))
 
 
-def messages_html(found: TopicMessages) -> str:
-    """Messages of a topic, with their user headers."""
-    rows = list(topic_rows(found.table))
-    return _card(found.topic, count(len(found), "message"), [_table(HEAD, rows, numbers={0, 1, 3})])
+def messages_html(messages: TopicMessages) -> str:
+    """Messages of a topic as HTML, with their user headers."""
+    rows = list(topic_rows(messages.table))
+    return _card(
+        messages.topic, count(len(messages), "message"), [_table(HEAD, rows, numbers={0, 1, 3})]
+    )
 
 
 def latest_html(latest: Latest) -> str:
-    """The newest of the last values; where the last message deletes its subject, it says so."""
+    """The newest of the last values as HTML; a last message that deletes its subject is shown as such."""
     rows = [tuple(row.values()) for row in shown_rows(latest)]
     head = ("Subject", "Sequence", "Time", "Operation", "Value")
     return _card(latest.stream, latest_headline(latest), [_table(head, rows, numbers={1})])
@@ -173,12 +176,12 @@ def _span(state: State) -> str:
 def _card(title: str, aside: str, parts: Sequence[str]) -> str:
     head = (
         '<div style="display:flex;justify-content:space-between;gap:2em;flex-wrap:wrap">'
-        f'<strong style="font-size:1.15em">{escape(title)}</strong>{_quiet(aside)}</div>'
+        f'<strong style="font-size:1.15em">{escape(title)}</strong>{_muted(aside)}</div>'
     )
     return f'<div style="{_CARD}">{head}{"".join(parts)}</div>'
 
 
-def _quiet(text: str) -> str:
+def _muted(text: str) -> str:
     return f'<span style="opacity:.65">{escape(text)}</span>'
 
 
@@ -191,10 +194,10 @@ def _headline(messages: int, size: int, verb: str) -> str:
 
 
 def _bar(segments: Mapping[str, int]) -> str:
-    """Segments dropped, rewritten and kept, to scale."""
+    """A bar of the segments dropped, rewritten and kept, to scale."""
     total = sum(segments.values())
     if not total:
-        return _quiet("no segments")
+        return _muted("no segments")
     stripes = "".join(
         f'<div style="flex:{segments[name]} 0 3px;background:{colour}"></div>'
         for name, colour in _COLOURS.items()
@@ -208,7 +211,7 @@ def _bar(segments: Mapping[str, int]) -> str:
     in_all = f"of {count(total, 'segment')}"
     return (
         f'<div style="display:flex;height:10px;border-radius:5px;overflow:hidden;gap:1px">{stripes}</div>'
-        f'<div style="margin:.3em 0 .8em">{legend}{_quiet(in_all)}</div>'
+        f'<div style="margin:.3em 0 .8em">{legend}{_muted(in_all)}</div>'
     )
 
 

@@ -1,4 +1,4 @@
-"""Outcomes of plans and runs as the entries of their JSON documents: every stream asked for has one."""
+"""Outcomes of plans and runs as entries of their JSON documents: every requested stream has one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NOTHING: dict[str, Any] = {
     "version_before": None,
     "version_after": None,
 }
-_UNTOLD: dict[str, Any] = {"next_due_ns": None, "due": []}
+_NO_FORECAST: dict[str, Any] = {"next_due_ns": None, "due": []}
 
 
 def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
-    """A planned stream."""
+    """The JSON entry of a planned stream."""
     plan = outcome.value
     if plan is None:
-        return _UNTOLD | failed_entry(outcome)
+        return _NO_FORECAST | failed_entry(outcome)
     return (
         plan.summary()
         | plan.forecast.as_json()
@@ -50,15 +50,15 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
 
 
 def report_entry(outcome: Outcome[Report]) -> dict[str, Any]:
-    """A stream that a run was over."""
+    """The JSON entry of a stream that a run was applied to."""
     return failed_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
 def estimate_entry(outcome: Outcome[Estimate]) -> dict[str, Any]:
-    """An estimated stream."""
+    """The JSON entry of an estimated stream."""
     return failed(outcome) if outcome.value is None else outcome.value.as_json()
 
 
 def failed_entry(outcome: Outcome[Any]) -> dict[str, Any]:
-    """A stream that failed: nothing was removed, and why."""
+    """The JSON entry of a stream that failed: nothing was removed, and why."""
     return _NOTHING | {"seconds": round(outcome.seconds, 6)} | failed(outcome)

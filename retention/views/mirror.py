@@ -1,4 +1,4 @@
-"""What people and programs read of messages that were carried over from origins."""
+"""Views of a mirror run: the messages that were carried over from origins, as text and JSON."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NOTHING: dict[str, Any] = {
 
 
 def carried_text(mirrored: Mirrored) -> list[str]:
-    """A stream that something was carried over to, and what each origin gave."""
+    """Lines for a stream that messages were carried over to: its sum, then each origin."""
     came = count(mirrored.messages, "message")
     where = f", sequences {mirrored.first_seq:,} to {mirrored.last_seq:,}" * bool(mirrored.messages)
     return [f"{mirrored.stream}: {came} came{where}", *map(_origin_text, mirrored.origins)]
 
 
 def carried_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
-    """The same for programs; every stream asked for has an entry."""
+    """The JSON entry of a stream that messages were carried over to; every requested stream has one."""
     if outcome.value is None:
         return _NOTHING | failed(outcome)
     return outcome.value.as_json() | {"seconds": round(outcome.seconds, 6)}

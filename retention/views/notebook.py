@@ -1,4 +1,4 @@
-"""What shows itself, as text in a terminal, as HTML in a notebook: reports, explanations, states, last values."""
+"""Values that show themselves as text in a terminal, HTML in a notebook: reports, explanations, states, messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from retention.views.wording import lines_text
 
 
 class ShownReport(Report):
-    """A report as it is shown."""
+    """A report that shows itself."""
 
     def __repr__(self) -> str:
         return lines_text(report_text(self))
@@ -35,7 +35,7 @@ class ShownReport(Report):
 
 
 class ShownExplanation(Explanation):
-    """An explanation as it is shown."""
+    """An explanation that shows itself."""
 
     def __repr__(self) -> str:
         return lines_text(explanation_text(self))
@@ -45,7 +45,7 @@ class ShownExplanation(Explanation):
 
 
 class ShownState(State):
-    """A state as it is shown."""
+    """A state that shows itself."""
 
     def __repr__(self) -> str:
         return lines_text(state_text(self))
@@ -55,7 +55,7 @@ class ShownState(State):
 
 
 class ShownStats(TopicStats):
-    """Statistics of topics as they are shown."""
+    """Statistics of topics that show themselves."""
 
     def __repr__(self) -> str:
         return lines_text(stats_text(self))
@@ -65,7 +65,7 @@ class ShownStats(TopicStats):
 
 
 class ShownMessages(TopicMessages):
-    """Messages of a topic as they are shown."""
+    """Messages of a topic that show themselves."""
 
     def __repr__(self) -> str:
         return lines_text(topic_text([self.table]))
@@ -84,7 +84,7 @@ def stats_of(topics: Iterable[OpenedStream]) -> ShownStats:
 
 
 class ShownLatest(Latest):
-    """The last values as they are shown: the newest."""
+    """The last values that show themselves: the newest of them."""
 
     def __repr__(self) -> str:
         return lines_text(latest_text(self))

@@ -1,4 +1,4 @@
-"""What people read about plans, reports, explanations and states: lines of text."""
+"""Plans, reports, explanations and states as lines of text for people."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from retention.views.text_topic import topic_text
 from retention.views.wording import between, brief_duration, brief_instant, count, go
 
 MOST_GROUPS = 12
-"""How many lines about segments a plan shows before it sums up the rest."""
+"""The most lines about segments that a plan shows before it sums up the rest."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Segments next to each other that a plan treats alike, and why."""
+    """Adjacent segments that a plan treats alike, and why."""
 
     segments: str
-    """Such as `segment 1` or `segments 1 … 90001 (18)`."""
+    """The name of the group, such as `segment 1` or `segments 1 … 90001 (18)`."""
     dropped: bool
     removed: int
     messages: int
@@ -40,7 +40,7 @@ class Group:
 
     @property
     def goes(self) -> str:
-        """How many messages go."""
+        """The number of messages that go, with its noun and verb."""
         if self.dropped:
             return f"{count(self.messages, 'message')} {go(self.messages)}"
         return f"{self.removed:,} of {count(self.messages, 'message')} go"
@@ -52,7 +52,7 @@ class Group:
 
 
 def plan_text(plan: Plan) -> list[str]:
-    """A plan for people: what goes, by which rule, from which segments, and why."""
+    """The lines of a plan: the messages that go, by which rule, from which segments, and why."""
     gone = [pin.consumer for pin in plan.expired]
     lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
@@ -76,7 +76,7 @@ def plan_headline(plan: Plan) -> str:
     """The sum of a plan in one sentence."""
     instant = brief_instant(plan.as_of_ns)
     if plan.request is not None:
-        return _asked_headline(plan, plan.request)
+        return _request_headline(plan, plan.request)
     if plan.is_empty:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
@@ -86,11 +86,11 @@ def plan_headline(plan: Plan) -> str:
 
 
 def _announced(markers: int) -> str:
-    """How many subjects a pass says are gone."""
+    """The clause for the delete markers that a run writes; empty for none."""
     return f"; {count(markers, 'delete marker')} written" if markers else ""
 
 
-def _asked_headline(plan: Plan, request: Request) -> str:
+def _request_headline(plan: Plan, request: Request) -> str:
     next_seq = (
         "" if plan.sequences is None else f"; the next message gets sequence {plan.sequences[1]:,}"
     )
@@ -103,7 +103,7 @@ def _asked_headline(plan: Plan, request: Request) -> str:
 
 
 def report_text(report: Report) -> list[str]:
-    """A run's outcome for people."""
+    """The lines of a run's report."""
     gone = _deleted("were deleted", report.deleted_consumers)
     held = [f"  {text}" for text in held_text(report.held)]
     if not report.removed_messages:
@@ -123,7 +123,7 @@ def report_text(report: Report) -> list[str]:
 
 
 def _archived(report: Report) -> list[str]:
-    """Where the files are copied to that went, in a line; none if nowhere."""
+    """The line for the archive that removed files were copied to; none without one."""
     if report.archived is None:
         return []
     copied = f"{count(report.archived['files'], 'file')} ({format_size(report.archived['bytes'])})"
@@ -131,18 +131,18 @@ def _archived(report: Report) -> list[str]:
 
 
 def _deleted(verb: str, consumers: Sequence[str]) -> list[str]:
-    """Which consumers go, in a line; none if none do."""
+    """The line for consumers that go; none if none do."""
     names = ", ".join(consumers)
     return [f"  consumers that nobody has used for too long {verb}: {names}"] if names else []
 
 
 def explanation_text(explanation: Explanation) -> list[str]:
-    """An explanation: the sentence, then the arithmetic."""
+    """The lines of an explanation: the sentence, then the arithmetic."""
     return [explanation.sentence, *(f"  {line}" for line in explanation.arithmetic)]
 
 
 def state_text(state: State) -> list[str]:
-    """A stream's state for people."""
+    """The lines of a stream's state."""
     first, last = state.first_ts_ns, state.last_ts_ns
     held = f"{count(state.messages, 'message')} ({format_size(state.bytes)})"
     if first is None or last is None:
@@ -158,13 +158,13 @@ def state_text(state: State) -> list[str]:
 
 
 def bucket_text(bucket: Bucket) -> str:
-    """What a key-value bucket holds."""
+    """The clause for a key-value bucket: its live and deleted keys."""
     gone = f", {bucket.deletions:,} deleted" if bucket.deletions else ""
     return f"bucket {bucket.name}: {count(bucket.live_keys, 'live key')}{gone}"
 
 
 def lag_text(state: State) -> str:
-    """How far a stream is behind its policy."""
+    """The clause for the lag of a stream behind its policy."""
     if state.lag is None:
         return "the state of a consumer contradicts itself: a pass is refused, and says which"
     if not state.lag.messages:
@@ -174,7 +174,7 @@ def lag_text(state: State) -> str:
 
 
 def segments_text(segments: object) -> str:
-    """How many segments are dropped, rewritten and kept."""
+    """The numbers of segments dropped, rewritten and kept."""
     counts = dict(segments)  # type: ignore[call-overload]
     return ", ".join(f"{counts[name]:,} {name}" for name in ("dropped", "rewritten", "kept")) + (
         " segments"
@@ -182,7 +182,7 @@ def segments_text(segments: object) -> str:
 
 
 def groups_of(plan: Plan) -> list[Group]:
-    """The segments that a plan touches, in order; neighbours that go whole by the same rules are one group."""
+    """The segments that a plan touches, in order; adjacent ones that go whole by the same rules are one group."""
     table = _segments(plan.files)
     if not table.num_rows:
         return []
@@ -200,7 +200,7 @@ def groups_of(plan: Plan) -> list[Group]:
 
 
 def _segments(files: pa.Table) -> pa.Table:
-    """One row a segment, in order."""
+    """The sums of a plan's files by segment: a row for each, in order."""
     sums = ["messages", "removed_messages", *(f"by_{rule}" for rule in RULES)]
     folds = [(name, "sum") for name in sums] + [("max_ts_ns", "max")]
     grouped = files.group_by(["partition", "segment"], use_threads=False).aggregate(folds)
@@ -234,10 +234,10 @@ def _named(segments: pa.Table) -> str:
 
 
 def estimate_text(bounds: Estimate) -> list[str]:
-    """An estimate for people."""
+    """The lines of an estimate."""
     messages = between(bounds.removed_messages)
-    rules = ", ".join(f"{between(one)} by {rule}" for rule, one in bounds.by_rule.items())
-    segments = ", ".join(f"{between(one)} {name}" for name, one in bounds.segments.items())
+    rules = ", ".join(f"{between(number)} by {rule}" for rule, number in bounds.by_rule.items())
+    segments = ", ".join(f"{between(number)} {name}" for name, number in bounds.segments.items())
     instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing goes as of {instant}"]

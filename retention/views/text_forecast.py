@@ -1,4 +1,4 @@
-"""What people read about forecasts: when something goes next, and how much by when."""
+"""Forecasts as text: the instant of the next removal, and its amounts by several horizons."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from retention.views.wording import between, brief_duration, brief_instant
 
 
 def due_text(ahead: Forecast) -> str:
-    """When something goes next, and how much by when; empty where no rule looks at time."""
+    """The next removal and the amounts by each horizon; empty where no rule depends on time."""
     return ", ".join([_next_text(ahead), *_later(ahead)]) if ahead.due else ""
 
 
 def plan_due_text(plan: Plan) -> str:
-    """The same beside what goes at once, which counts in whatever goes later."""
+    """The forecast beside a plan, whose removals count in the amounts of later horizons."""
     if plan.is_empty:
         return due_text(plan.forecast)
     later = _later(plan.forecast)
@@ -35,16 +35,16 @@ def _next_text(ahead: Forecast) -> str:
 
 
 def _later(ahead: Forecast) -> list[str]:
-    """The horizons at which the numbers are others than before."""
+    """The horizons at which the amounts differ from those of the horizon before."""
     return [
-        f"within {brief_duration(one.by_ns - ahead.due[0].by_ns)} {_amount(one)}"
-        for before, one in itertools.pairwise(ahead.due)
-        if replace(one, by_ns=before.by_ns) != before
+        f"within {brief_duration(due.by_ns - ahead.due[0].by_ns)} {_amount(due)}"
+        for before, due in itertools.pairwise(ahead.due)
+        if replace(due, by_ns=before.by_ns) != before
     ]
 
 
-def _amount(one: Due) -> str:
-    messages = between(Bounds(one.messages_at_least, one.messages_at_most))
+def _amount(due: Due) -> str:
+    messages = between(Bounds(due.messages_at_least, due.messages_at_most))
     noun = "message" if messages == "1" else "messages"
-    sizes = dict.fromkeys(format_size(size) for size in (one.bytes_at_least, one.bytes_at_most))
+    sizes = dict.fromkeys(format_size(size) for size in (due.bytes_at_least, due.bytes_at_most))
     return f"{messages} {noun} ({' to '.join(sizes)})"

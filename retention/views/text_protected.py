@@ -1,4 +1,4 @@
-"""What people read about what is held back: from limits by consumers, of topics by stored offsets."""
+"""Protected messages as text: held back from limits by consumers, and of topics by stored offsets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from retention.core.units import format_size
 from retention.views.wording import brief_instant, count
 
 MOST_READERS = 12
-"""How many lines about readers are shown before the rest is counted."""
+"""The most lines about readers that are shown before the rest is counted."""
 
 
 def held_text(held: Mapping[str, Any] | None) -> list[str]:
-    """What is held back, for whom, and since when: a line for each consumer and rule, or partition and reader.
+    """Lines for protected messages, for whom, and since when: one for each consumer and rule, or partition and reader.
 
     Args:
-        held: as `Plan.held_as_json` has it; None: nothing is ever held.
+        held: the value of `Plan.held_as_json`; None where nothing is ever held back.
     """
     if held is None:
         return []
@@ -34,13 +34,13 @@ def held_text(held: Mapping[str, Any] | None) -> list[str]:
     )
     size = format_size(held["bytes"])
     total = f"{count(held['messages'], 'message')} ({size}) {verb}:"
-    return [*missing, total, *(f"  {_line(one)}" for one in held["by_consumer"])]
+    return [*missing, total, *(f"  {_line(entry)}" for entry in held["by_consumer"])]
 
 
-def _line(one: Mapping[str, Any]) -> str:
+def _line(entry: Mapping[str, Any]) -> str:
     return (
-        f"{one['consumer']} needs {one['messages']:,} that {one['rule']} would take, the oldest stored"
-        f" {brief_instant(one['oldest_ts_ns'])}"
+        f"{entry['consumer']} needs {entry['messages']:,} that {entry['rule']} would take, the oldest stored"
+        f" {brief_instant(entry['oldest_ts_ns'])}"
     )
 
 
@@ -48,11 +48,11 @@ def _of_topic(held: Mapping[str, Any]) -> list[str]:
     if not held["segments"]:
         return []
     lines = [
-        f"  partition {one['partition']}: {_amount(reader)} {'waits' if reader['segments'] == 1 else 'wait'} for"
+        f"  partition {partition['partition']}: {_amount(reader)} {'waits' if reader['segments'] == 1 else 'wait'} for"
         f" {reader['kind']} {reader['name']}, which has read up to {reader['offset']:,} since"
         f" {brief_instant(reader['stored_ns'])}"
-        for one in held["partitions"]
-        for reader in one["readers"]
+        for partition in held["partitions"]
+        for reader in partition["readers"]
     ]
     rest = len(lines) - MOST_READERS
     more = [f"  and {rest:,} more who read a partition"] if rest > 0 else []

@@ -1,4 +1,4 @@
-"""What people read about topics: their settings, their partitions, and statistics of several."""
+"""Topics as text: their settings, their partitions, and statistics of several."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from retention.views.wording import count
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
 STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])
 MOST_PARTITIONS = 12
-"""How many lines about partitions are shown before the rest is counted."""
+"""The most lines about partitions that are shown before the rest is counted."""
 
 
 def settings_text(settings: SettingsState) -> str:
-    """The settings that count, and which of them are defaults."""
+    """The effective settings of a topic, with a note at each that is a default."""
     expiry, cap = settings.message_expiry_us, settings.max_topic_size
-    said = {
+    texts = {
         "message_expiry": "never" if expiry is None else format_duration(expiry * MICROSECOND),
         "max_topic_size": "unlimited" if cap is None else format_size(cap),
         "segment_size": format_size(settings.segment_size),
     }
     return ", ".join(
         f"{name} {text}{' (default)' if name in settings.defaulted else ''}"
-        for name, text in said.items()
+        for name, text in texts.items()
     )
 
 
@@ -41,31 +41,31 @@ def partition_rows(topic: TopicState) -> list[tuple[str, ...]]:
     """A row for each partition, with the columns of `PARTITION_HEAD`."""
     return [
         (
-            str(one.partition),
-            f"{one.segments:,}",
-            f"{one.messages:,}",
-            format_size(one.bytes),
-            f"{one.first_seq:,}",
-            f"{one.last_seq:,}",
-            f"{one.missing:,}",
-            f"{one.held_back:,}",
+            str(partition.partition),
+            f"{partition.segments:,}",
+            f"{partition.messages:,}",
+            format_size(partition.bytes),
+            f"{partition.first_seq:,}",
+            f"{partition.last_seq:,}",
+            f"{partition.missing:,}",
+            f"{partition.held_back:,}",
         )
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 
 def stats_rows(stats: TopicStats) -> list[tuple[str, ...]]:
-    """The rows of all levels, with the columns of `STATS_HEAD`; what a row is not about is empty."""
+    """The rows of all levels, with the columns of `STATS_HEAD`; a cell that does not apply to a row is empty."""
     return [_stats_row(row) for row in stats.rows]
 
 
 def stats_text(stats: TopicStats) -> list[str]:
-    """The same as lines."""
+    """Statistics of topics as an aligned table, line by line."""
     return aligned(STATS_HEAD, stats_rows(stats))
 
 
 def _stats_row(row: StatsRow) -> tuple[str, ...]:
-    first, last = ("" if one is None else f"{one:,}" for one in (row.first_seq, row.last_seq))
+    first, last = ("" if seq is None else f"{seq:,}" for seq in (row.first_seq, row.last_seq))
     return (
         "total" if row.level == "total" else row.iggy_stream or "",
         row.topic or ("" if row.level == "partition" else count(row.topics, "topic")),
@@ -80,7 +80,7 @@ def _stats_row(row: StatsRow) -> tuple[str, ...]:
 
 
 def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table as lines, numbers to the right."""
+    """A table as lines, with all cells aligned to the right."""
     table = [tuple(head), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""How numbers, durations and instants stand in what people read."""
+"""Numbers, durations and instants in text for people."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def lines_text(lines: Iterable[str]) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """A number with its noun, in the plural unless it is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def go(number: int) -> str:
-    """The verb for a number of messages."""
+    """The verb `go` for a number of messages: `goes` for 1."""
     return "goes" if number == 1 else "go"
 
 
@@ -46,7 +46,7 @@ def brief_instant(ns: int) -> str:
 
 
 def between(bounds: Bounds) -> str:
-    """Bounds of a number; one number where they meet."""
+    """The bounds of a number, `lower to upper`; a single number where they meet."""
     if bounds.lower == bounds.upper:
         return f"{bounds.lower:,}"
     return f"{bounds.lower:,} to {bounds.upper:,}"
