@@ -1,1 +1,1 @@
-"""The command line: thin; every decision lies below."""
+"""The command line: thin, for every decision is made in the packages below."""

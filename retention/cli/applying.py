@@ -75,7 +75,7 @@ def apply(
         decided = (
             planned(settings, warehouse, names, instant)
             if plans is None
-            else [Outcome(one.stream, one) for one in plans]
+            else [Outcome(plan.stream, plan) for plan in plans]
         )
         if not yes and not agreed(decided, "Apply?"):
             return
@@ -106,7 +106,7 @@ def undo(
 
 
 def asks() -> bool:
-    """Whether there is somebody to ask."""
+    """Whether standard input is a terminal, where somebody can answer."""
     return sys.stdin.isatty()
 
 
@@ -128,14 +128,14 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
 
 
 def agreed(decided: Sequence[Outcome[Plan]], question: str) -> bool:
-    """Show plans and ask; nobody is asked about nothing."""
+    """Show plans and ask whether to go on; plans that change nothing need no question."""
     from retention.views.text import plan_text
 
     plans = [outcome.value for outcome in decided if outcome.value is not None]
-    for one in plans:
-        for line in plan_text(one):
+    for plan in plans:
+        for line in plan_text(plan):
             say(line)
-    if all(one.is_empty for one in plans) or typer.confirm(question, err=True):
+    if all(plan.is_empty for plan in plans) or typer.confirm(question, err=True):
         return True
     say("nothing was changed")
     return False
@@ -147,8 +147,11 @@ def _carried_out(
     """Apply exactly these plans; a stream that could not be planned stays failed."""
     plans = [outcome.value for outcome in decided if outcome.value is not None]
     with progress(settings, "applying", len(plans), _went) as watch:
-        done = {one.stream: one for one in warehouse.apply_plans(plans, guards, watch)}
-    return [done.get(one.stream) or Outcome(one.stream, error=one.error) for one in decided]
+        done = {outcome.stream: outcome for outcome in warehouse.apply_plans(plans, guards, watch)}
+    return [
+        done.get(outcome.stream) or Outcome(outcome.stream, error=outcome.error)
+        for outcome in decided
+    ]
 
 
 def _went(report: Report) -> str:

@@ -14,7 +14,7 @@ from retention.errors import RetentionError
 
 
 def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of streams that begin so; loads nothing heavy, and offers none where the configuration is wrong."""
+    """Names of streams that begin with `incomplete`; loads nothing heavy, none where the configuration is wrong."""
     given = ctx.find_root().params
     place = given.get("warehouse") or given.get("config") or CONFIG_NAME
     names: set[str] = set()
@@ -22,8 +22,8 @@ def complete_stream(ctx: typer.Context, incomplete: str) -> list[str]:
         config = find_config(place)
         names = {stream.name for stream in config.streams}
         directories = Path(config.warehouse, "streams").iterdir()
-        found = [entry.name for entry in directories if entry.is_dir() and entry.name != TABLES]
-        names |= {name_of_path(name) for name in found}
+        stored = [entry.name for entry in directories if entry.is_dir() and entry.name != TABLES]
+        names |= {name_of_path(name) for name in stored}
     return sorted(name for name in names if name.startswith(incomplete))
 
 

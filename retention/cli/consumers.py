@@ -57,11 +57,11 @@ def register(app: typer.Typer) -> None:
 def list_consumers(ctx: typer.Context, stream: OneStream) -> None:
     """List the consumers of a stream, and how far each has come."""
     settings = settings_of(ctx)
-    found = _of(settings, stream).list()
+    listed = _of(settings, stream).list()
     if settings.format == "table":
-        put_table(_HEAD, map(_row, found), right=_HEAD[3:])
+        put_table(_HEAD, map(_row, listed), right=_HEAD[3:])
     else:
-        entries = [one.as_json() for one in found]
+        entries = [consumer.as_json() for consumer in listed]
         put_json(settings, entries, entries)
 
 
@@ -84,8 +84,10 @@ def add(
 ) -> None:
     """Create a consumer; it needs what is there from where it begins."""
     settings = settings_of(ctx)
-    asked = {"durable_name": name, "ack_policy": "explicit"}
-    config = asked | _given(file) | _said(filters, ack, deliver) | {"durable_name": name}
+    defaults = {"durable_name": name, "ack_policy": "explicit"}
+    config = (
+        defaults | _from_file(file) | _from_options(filters, ack, deliver) | {"durable_name": name}
+    )
     _put(settings, _of(settings, stream).add(config))
 
 
@@ -107,9 +109,9 @@ def subscribe(
     """Find the stream that takes a subject, and its consumer; one that is not there is created."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    config = _given(file) or None
-    found = warehouse.subscribe(subject, stream=stream, consumer=name, config=config)
-    _put(settings, warehouse.stream(found.stream).consumers.info(found.name))
+    config = _from_file(file) or None
+    subscription = warehouse.subscribe(subject, stream=stream, consumer=name, config=config)
+    _put(settings, warehouse.stream(subscription.stream).consumers.info(subscription.name))
 
 
 @consumers.command()
@@ -126,7 +128,7 @@ def update(
     config = dict(held.info(name).config)
     if filters:
         config = {key: config[key] for key in config if not key.startswith("filter_subject")}
-    _put(settings, held.update(config | _given(file) | _said(filters, None, None)))
+    _put(settings, held.update(config | _from_file(file) | _from_options(filters, None, None)))
 
 
 @consumers.command()
@@ -146,8 +148,8 @@ def rm(
     if settings.format == "table":
         put_lines([f"{stream}: consumer {name} is deleted"])
     else:
-        said = {"stream": stream, "name": name, "deleted": True}
-        put_json(settings, said, [said])
+        document = {"stream": stream, "name": name, "deleted": True}
+        put_json(settings, document, [document])
 
 
 @consumers.command()
@@ -169,19 +171,19 @@ def fold(
 ) -> None:
     """Fold logs of acks into the consumers' states, each line once."""
     settings = settings_of(ctx)
-    found = _of(settings, stream).fold(*logs, name=name)
+    folded = _of(settings, stream).fold(*logs, name=name)
     from retention.views.ack_fold import folded_entry, folded_lines
 
     if settings.format == "table":
-        put_report(line for one in found for line in folded_lines(one))
+        put_report(line for log in folded for line in folded_lines(log))
     else:
-        entries = [folded_entry(one) for one in found]
+        entries = [folded_entry(log) for log in folded]
         put_json(settings, entries, entries)
 
 
-def put_consumers(found: Sequence[ConsumerInfo]) -> None:
+def put_consumers(listed: Sequence[ConsumerInfo]) -> None:
     """Print the consumers of several streams as a table."""
-    rows = ((one.stream, *_row(one)) for one in found)
+    rows = ((consumer.stream, *_row(consumer)) for consumer in listed)
     put_table(("STREAM", *_HEAD), rows, right=_HEAD[3:])
 
 
@@ -200,7 +202,9 @@ def _agreed(question: str) -> bool:
     return False
 
 
-def _said(filters: Sequence[str] | None, ack: str | None, deliver: str | None) -> dict[str, Any]:
+def _from_options(
+    filters: Sequence[str] | None, ack: str | None, deliver: str | None
+) -> dict[str, Any]:
     wanted: dict[str, Any] = {"ack_policy": ack, "deliver_policy": deliver}
     if filters:
         wanted |= (
@@ -209,41 +213,43 @@ def _said(filters: Sequence[str] | None, ack: str | None, deliver: str | None) -
     return {key: value for key, value in wanted.items() if value is not None}
 
 
-def _given(file: str | None) -> dict[str, Any]:
+def _from_file(file: str | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        said = parsed(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
-        return dict(said.get("config", said))
+        document = parsed(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        return dict(document.get("config", document))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UsageError(
             f"{file}: cannot be read as a consumer ({error}); give what `nats consumer info --json` prints"
         ) from error
 
 
-def _put(settings: Settings, found: ConsumerInfo) -> None:
+def _put(settings: Settings, consumer: ConsumerInfo) -> None:
     if settings.format != "table":
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, consumer.as_json(), [consumer.as_json()])
         return
-    lines = [f"{key}: {json.dumps(value)}" for key, value in found.config.items()]
+    lines = [f"{key}: {json.dumps(value)}" for key, value in consumer.config.items()]
     progress = [
-        f"{head.lower()}: {cell}" for head, cell in zip(_HEAD[3:], _row(found)[3:], strict=True)
+        f"{head.lower()}: {cell}" for head, cell in zip(_HEAD[3:], _row(consumer)[3:], strict=True)
     ]
-    put_report([f"{found.stream} {found.name}", *(f"  {line}" for line in [*progress, *lines])])
+    put_report(
+        [f"{consumer.stream} {consumer.name}", *(f"  {line}" for line in [*progress, *lines])]
+    )
 
 
-def _row(one: ConsumerInfo) -> tuple[str, ...]:
-    config = one.config
+def _row(consumer: ConsumerInfo) -> tuple[str, ...]:
+    config = consumer.config
     numbers = (
-        one.delivered["stream_seq"],
-        one.ack_floor["stream_seq"],
-        one.num_ack_pending,
-        one.num_redelivered,
-        one.num_pending,
+        consumer.delivered["stream_seq"],
+        consumer.ack_floor["stream_seq"],
+        consumer.num_ack_pending,
+        consumer.num_redelivered,
+        consumer.num_pending,
     )
     return (
-        one.name,
-        " ".join(one.filters or (">",)),
+        consumer.name,
+        " ".join(consumer.filters or (">",)),
         config.get("ack_policy", "none"),
         *(f"{number:,}" for number in numbers),
     )

@@ -34,18 +34,18 @@ def doctor(
     from retention.doctor.examine import examine
     from retention.doctor.finding import exit_code
 
-    found: list[Finding] = []
-    coming = _kept(examine(settings.open, streams or ()), found)
+    kept: list[Finding] = []
+    coming = _kept(examine(settings.open, streams or ()), kept)
     if spark:
         from retention.doctor.machine import check_workers
 
-        coming = itertools.chain(_kept((check_workers() for _ in range(1)), found), coming)
+        coming = itertools.chain(_kept((check_workers() for _ in range(1)), kept), coming)
     if settings.format == "table":
         put_report(_lines(coming))
     else:
         entries = [finding.as_json() for finding in coming]
         put_json(settings, entries, entries)
-    code = exit_code(found)
+    code = exit_code(kept)
     if code:
         raise typer.Exit(code)
 
@@ -58,9 +58,9 @@ def _kept(findings: Iterable[Finding], kept: list[Finding]) -> Iterator[Finding]
 
 def _lines(findings: Iterable[Finding]) -> Iterator[str]:
     """A head for the machine and each stream, below it a line a finding, and the remedy of what is wrong."""
-    for stream, own in itertools.groupby(findings, lambda finding: finding.stream):
+    for stream, group in itertools.groupby(findings, lambda finding: finding.stream):
         yield stream or "machine and warehouse"
-        for finding in own:
+        for finding in group:
             yield f"  {finding.result:<8} {finding.check}: {finding.detail}"
             if finding.remedy:
                 yield f"           → {finding.remedy}"

@@ -49,11 +49,13 @@ def validate(ctx: typer.Context) -> None:
             f"{settings.place}: there is no retention.yaml to validate; name one with --config FILE"
         )
     config = settings.config()
-    refuse_any_shared(config.warehouse, [one.name for one in config.streams])
+    refuse_any_shared(config.warehouse, [stream.name for stream in config.streams])
     if settings.format == "table":
         put_lines(explain_config(config))
         return
-    items = [{"stream": one.name, "meaning": explain_stream(one)} for one in config.streams]
+    items = [
+        {"stream": stream.name, "meaning": explain_stream(stream)} for stream in config.streams
+    ]
     put_json(settings, {"warehouse": config.warehouse, "streams": items}, items)
 
 
@@ -66,13 +68,13 @@ def explain(
 ) -> None:
     """Say why a message stays or goes, with the arithmetic."""
     settings = settings_of(ctx)
-    found = settings.open().stream(stream).explain(seq, as_of, partition or 0)
+    explanation = settings.open().stream(stream).explain(seq, as_of, partition or 0)
     if settings.format == "table":
         from retention.views.text import explanation_text
 
-        put_report(explanation_text(found))
+        put_report(explanation_text(explanation))
     else:
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, explanation.as_json(), [explanation.as_json()])
 
 
 def messages(
@@ -127,18 +129,20 @@ def state(
         warehouse.clock,
     )
     if settings.format == "table":
-        states = [one.value for one in outcomes if one.value is not None]
+        states = [outcome.value for outcome in outcomes if outcome.value is not None]
         if states or not outcomes:
             _put_states(states)
             _put_partitions(states)
         if consumers:
             put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
     else:
-        entries = [one.value.as_json() if one.value else failed(one) for one in outcomes]
+        entries = [
+            outcome.value.as_json() if outcome.value else failed(outcome) for outcome in outcomes
+        ]
         if consumers:
             entries = [
                 entry
-                | {"consumers": [one.as_json() for one in _consumers(warehouse, entry["stream"])]}
+                | {"consumers": [info.as_json() for info in _consumers(warehouse, entry["stream"])]}
                 for entry in entries
             ]
         put_json(settings, entries, entries)
@@ -148,31 +152,31 @@ def state(
 def stats(ctx: typer.Context, topics: Topics = None) -> None:
     """Show what topics hold: of all together, of each of Iggy's streams, each topic and each partition."""
     settings = settings_of(ctx)
-    found = settings.open().topic_stats(topics or ())
+    statistics = settings.open().topic_stats(topics or ())
     if settings.format == "table":
         from retention.views.text_topic import STATS_HEAD, stats_rows
 
-        put_table(STATS_HEAD, stats_rows(found), STATS_HEAD[2:])
+        put_table(STATS_HEAD, stats_rows(statistics), STATS_HEAD[2:])
     else:
-        put_json(settings, found.as_json(), found.as_json())
+        put_json(settings, statistics.as_json(), statistics.as_json())
 
 
 def _put_partitions(states: Sequence[State]) -> None:
     from retention.views.text_topic import PARTITION_HEAD, partition_rows
 
     rows = [
-        (one.stream, *row)
-        for one in states
-        if one.topic is not None
-        for row in partition_rows(one.topic)
+        (stream_state.stream, *row)
+        for stream_state in states
+        if stream_state.topic is not None
+        for row in partition_rows(stream_state.topic)
     ]
     if rows:
         put_table(("TOPIC", *PARTITION_HEAD), rows, PARTITION_HEAD)
 
 
 def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
-    found = warehouse.stream(stream)
-    return [] if found.opened.config.topic is not None else found.consumers.list()
+    handle = warehouse.stream(stream)
+    return [] if handle.opened.config.topic is not None else handle.consumers.list()
 
 
 def history(ctx: typer.Context, streams: Streams = None) -> None:
@@ -217,24 +221,24 @@ def _put_states(states: Sequence[State]) -> None:
 
     rows = [
         (
-            one.stream,
-            f"{one.messages:,}",
-            format_size(one.bytes),
-            f"{one.first_seq:,}",
-            f"{one.last_seq:,}",
-            "" if one.first_ts_ns is None else brief_instant(one.first_ts_ns),
-            "" if one.last_ts_ns is None else brief_instant(one.last_ts_ns),
-            f"{one.num_subjects:,}",
-            f"{one.segments:,}",
-            lag_text(one),
-            due_text(one.forecast),
-            bucket_text(one.bucket) if one.bucket else "",
+            stream_state.stream,
+            f"{stream_state.messages:,}",
+            format_size(stream_state.bytes),
+            f"{stream_state.first_seq:,}",
+            f"{stream_state.last_seq:,}",
+            "" if stream_state.first_ts_ns is None else brief_instant(stream_state.first_ts_ns),
+            "" if stream_state.last_ts_ns is None else brief_instant(stream_state.last_ts_ns),
+            f"{stream_state.num_subjects:,}",
+            f"{stream_state.segments:,}",
+            lag_text(stream_state),
+            due_text(stream_state.forecast),
+            bucket_text(stream_state.bucket) if stream_state.bucket else "",
         )
-        for one in states
+        for stream_state in states
     ]
     numbers = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
     head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "DUE", "KEYS")
-    width = len(head) if any(one.bucket for one in states) else len(head) - 1
+    width = len(head) if any(stream_state.bucket for stream_state in states) else len(head) - 1
     if rows:
         put_table(head[:width], [row[:width] for row in rows], numbers)
     else:

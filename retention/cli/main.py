@@ -133,7 +133,7 @@ def options(
 
 
 def hoisted(arguments: list[str]) -> list[str]:
-    """Arguments with all global options first, up to a `--`."""
+    """The arguments reordered, with all global options before the others, up to a `--`."""
     until = arguments.index("--") if "--" in arguments else len(arguments)
     first: list[str] = []
     others: list[str] = []

@@ -75,29 +75,35 @@ def delete(
     if settings.format == "table":
         put_lines([f"{topic}: the offset of {kind} {name} in partition {partition} is deleted"])
         return
-    said = {"stream": topic, "partition": partition, "kind": kind, "name": name, "deleted": True}
-    put_json(settings, said, [said])
+    document = {
+        "stream": topic,
+        "partition": partition,
+        "kind": kind,
+        "name": name,
+        "deleted": True,
+    }
+    put_json(settings, document, [document])
 
 
 @offsets.command("ls")
 def list_offsets(ctx: typer.Context, topic: OneTopic) -> None:
     """List who has read how far."""
     settings = settings_of(ctx)
-    found = settings.open().topic(topic).offsets()
+    infos = settings.open().topic(topic).offsets()
     if settings.format == "table":
-        put_table(_HEAD, map(_row, found), right=(_HEAD[0], *_HEAD[3:5]))
+        put_table(_HEAD, map(_row, infos), right=(_HEAD[0], *_HEAD[3:5]))
         return
-    entries = [one.as_json() for one in found]
+    entries = [info.as_json() for info in infos]
     put_json(settings, entries, entries)
 
 
-def _put(settings: Settings, found: OffsetInfo) -> None:
+def _put(settings: Settings, info: OffsetInfo) -> None:
     if settings.format == "table":
-        put_table(_HEAD, [_row(found)], right=(_HEAD[0], *_HEAD[3:5]))
+        put_table(_HEAD, [_row(info)], right=(_HEAD[0], *_HEAD[3:5]))
     else:
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, info.as_json(), [info.as_json()])
 
 
-def _row(one: OffsetInfo) -> tuple[str, ...]:
-    numbers = (f"{one.offset:,}", f"{one.lag:,}")
-    return (str(one.partition), one.kind, one.name, *numbers, format_instant(one.stored_ns))
+def _row(info: OffsetInfo) -> tuple[str, ...]:
+    numbers = (f"{info.offset:,}", f"{info.lag:,}")
+    return (str(info.partition), info.kind, info.name, *numbers, format_instant(info.stored_ns))

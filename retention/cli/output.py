@@ -20,7 +20,7 @@ _GAP = 2
 
 
 def say(text: str) -> None:
-    """Tell people something; never part of a result."""
+    """Print a line for people on standard error; it is never part of a result."""
     typer.echo(sentence(text), err=True)
 
 
@@ -35,7 +35,7 @@ def put_json_lines(lines: Iterable[str]) -> None:
 
 
 def put_report(lines: Iterable[str]) -> None:
-    """Print lines as a result, with those that are not indented as heads."""
+    """Print lines as a result; those that are not indented are heads."""
     from rich.console import Console
     from rich.text import Text
 
@@ -45,7 +45,7 @@ def put_report(lines: Iterable[str]) -> None:
 
 
 def put_json(settings: Settings, document: Any, items: Sequence[Any]) -> None:
-    """Print a document, or its items, an object a line."""
+    """Print a document as JSON, or its items as JSON lines."""
     if settings.format == "json":
         put_json_lines([json.dumps(document, indent=2, ensure_ascii=False)])
     else:
@@ -56,20 +56,20 @@ def put_outcomes(
     settings: Settings,
     outcomes: Sequence[Outcome[Value]],
     instant: int,
-    told: Callable[[Value], Iterable[str]],
+    lines: Callable[[Value], Iterable[str]],
     entry: Callable[[Outcome[Value]], Any],
 ) -> None:
-    """Print what became of every stream.
+    """Print the outcome of every stream.
 
     Args:
-        settings: how to print.
+        settings: the format to print in.
         outcomes: one for each stream.
         instant: nanoseconds since the epoch, for all of them.
-        told: what people read of one that succeeded.
-        entry: what programs read of any.
+        lines: makes the text of a value, for people; a failed stream has none.
+        entry: makes the JSON values of an outcome, for programs.
     """
     if settings.format == "table":
-        put_report(line for one in outcomes if one.value for line in told(one.value))
+        put_report(line for outcome in outcomes if outcome.value for line in lines(outcome.value))
         return
     from retention.history.report import document
 
@@ -111,7 +111,7 @@ def _upright(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def finish(outcomes: Sequence[Outcome[Any]]) -> None:
-    """Say what failed and end with the exit code that the outcomes have together."""
+    """Print the errors of the outcomes, and end with their common exit code."""
     for outcome in outcomes:
         if outcome.error is not None:
             say(outcome.sentence)

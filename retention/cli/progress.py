@@ -20,16 +20,16 @@ from retention.errors.printable import sentence, visible
 def progress(
     settings: Settings, verb: str, total: int, done: Callable[[Any], str]
 ) -> Iterator[Watch]:
-    """Show how far work on `total` streams is.
+    """Show the progress of work on `total` streams.
 
     Args:
         settings: with `--debug`, tracebacks are shown, too.
-        verb: what is done, such as `planning`.
-        total: how many streams.
-        done: what to say about a stream's value.
+        verb: the work, such as `planning`.
+        total: the number of streams.
+        done: makes the text for the value of a stream.
     """
     if not sys.stderr.isatty():
-        with _telling(say):
+        with _showing_log(say):
             yield lambda outcome: say(_line(settings, outcome, done))
         return
     from rich.console import Console
@@ -49,15 +49,15 @@ def progress(
                 bar.console.print(sentence(_traceback(outcome.error)), markup=False)
             bar.update(task, advance=1, description=f"{verb}: {visible(outcome.stream)} done")
 
-        with _telling(lambda line: bar.console.print(sentence(line), markup=False)):
+        with _showing_log(lambda line: bar.console.print(sentence(line), markup=False)):
             yield watch
 
 
 @contextmanager
-def _telling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Show what long work within one stream says of itself."""
+def _showing_log(show: Callable[[str], None]) -> Iterator[None]:
+    """Show the progress that long work within one stream logs."""
     logger, handler = logging.getLogger(LOGGER), logging.Handler()
-    handler.emit = lambda record: tell(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: show(record.getMessage())  # type: ignore[method-assign]
     level = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

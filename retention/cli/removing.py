@@ -110,10 +110,10 @@ def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_r
         return
     from retention.views.json_entries import report_entry
 
-    def told(report: Report) -> Iterator[str]:
+    def lines(report: Report) -> Iterator[str]:
         return _report_lines(report, request)
 
-    put_outcomes(settings, done, instant, told, report_entry)
+    put_outcomes(settings, done, instant, lines, report_entry)
     finish(done)
 
 
@@ -142,7 +142,7 @@ def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 def _after_asking(
     warehouse: Warehouse, name: str, request: Request
 ) -> list[Outcome[Report]] | None:
-    """Show the plan, ask, and carry out exactly that; None: nobody wants it."""
+    """Show the plan, ask, and carry out exactly that plan; None if the answer is no."""
     (decided,) = _planned(warehouse, name, request)
     if decided.value is None:
         return [Outcome(name, error=decided.error)]

@@ -54,11 +54,11 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
     opened = warehouse.new_stream(stream).opened
     into = None if new is None else warehouse.new_stream(new).opened
     with Engines(warehouse.engine) as engines:
-        found = restored(opened, source, wanted, into, engines)
+        result = restored(opened, source, wanted, into, engines)
     if settings.format == "table":
-        put_lines(_lines(found))
+        put_lines(_lines(result))
     else:
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, result.as_json(), [result.as_json()])
 
 
 def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wanted:
@@ -69,10 +69,10 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wante
     text = seq if offset is None else offset
     if text is None:
         return Wanted(partition)
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         raise UsageError(f"{text!r} is no range: write A..B, both included; A.. and ..B are open")
-    first, last = (int(end) if end else None for end in found.groups())
+    first, last = (int(end) if end else None for end in match.groups())
     open_ended = Wanted(partition)
     wanted = Wanted(
         partition,
@@ -84,19 +84,19 @@ def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wante
     return wanted
 
 
-def _lines(found: Restored) -> Iterator[str]:
+def _lines(result: Restored) -> Iterator[str]:
     from retention.core.units import format_size
     from retention.views.wording import count
 
-    there = f"; {count(found.already, 'message')} there already" if found.already else ""
-    if found.run is None:
-        yield f"{found.stream}: nothing to bring back{there}"
+    there = f"; {count(result.already, 'message')} there already" if result.already else ""
+    if result.run is None:
+        yield f"{result.stream}: nothing to bring back{there}"
         return
-    size = format_size(found.bytes)
-    yield f"{found.stream}: {count(found.messages, 'message')} ({size}) back, from {found.source}{there}"
-    yield f"  run {found.run}"
-    if found.expires_again is None:
+    size = format_size(result.bytes)
+    yield f"{result.stream}: {count(result.messages, 'message')} ({size}) back, from {result.source}{there}"
+    yield f"  run {result.run}"
+    if result.expires_again is None:
         yield "  no pass can be planned now: what would go again cannot be told"
-    elif found.expires_again:
-        rules = ", ".join(f"{number:,} by {rule}" for rule, number in found.expires_again.items())
+    elif result.expires_again:
+        rules = ", ".join(f"{number:,} by {rule}" for rule, number in result.expires_again.items())
         yield f"  the next pass takes of them: {rules}; change the rules first to keep them"

@@ -1,4 +1,4 @@
-"""What the global options say, and the warehouse that they mean."""
+"""The global options, and the warehouse that they name."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Settings:
     """The global options."""
 
     path: str | None
-    """What `--warehouse` or `--config` names."""
+    """The path that `--warehouse` or `--config` names."""
     engine: Literal["auto", "spark", "local"] | None
     format: Format
     debug: bool
 
     @property
     def place(self) -> str:
-        """The configuration file, or the warehouse without one, that is meant.
+        """The path of the configuration file, or of a warehouse without one.
 
         Raises:
-            UsageError: nothing is named, and there is no file where people keep it.
+            UsageError: no option names one, and there is no `retention.yaml` in the current directory.
         """
         if self.path is not None:
             return self.path
@@ -65,7 +65,7 @@ class Settings:
 
 def settings_of(ctx: typer.Context) -> Settings:
     """The global options of a command."""
-    found = ctx.obj
-    if not isinstance(found, Settings):
+    settings = ctx.obj
+    if not isinstance(settings, Settings):
         raise TypeError("a command ran without the global options")
-    return found
+    return settings

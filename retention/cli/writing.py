@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Era = Literal["0.8", "0.9"]
-"""Of Iggy's servers."""
+"""The versions of Iggy's servers that a log can come from."""
 
 imports = typer.Typer(help="Take in what another system kept, unchanged.", no_args_is_help=True)
 
@@ -93,9 +93,13 @@ def nats_backup(
     with progress(settings, "importing", len(paths), _imported) as watch:
         outcomes = one_by_one(paths, act, warehouse.clock, watch)
     if settings.format == "table":
-        put_lines(f"{one.stream}: {_imported(one.value)}" for one in outcomes if one.value)
+        put_lines(
+            f"{outcome.stream}: {_imported(outcome.value)}" for outcome in outcomes if outcome.value
+        )
     else:
-        entries = [vars(one.value) if one.value else failed(one) for one in outcomes]
+        entries = [
+            vars(outcome.value) if outcome.value else failed(outcome) for outcome in outcomes
+        ]
         put_json(settings, entries, entries)
     finish(outcomes)
 
@@ -135,7 +139,7 @@ def _topic_imported(imported: TopicImported) -> str:
 
 
 def _stem(file: Path) -> str:
-    """The stream that a backup means: the file's stem, or what a directory says about itself."""
+    """The stream that a backup names: the file's stem, or the name in a directory's metadata."""
     if not file.is_dir():
         return file.stem
     from retention.formats.nats.backup import read_backup
