@@ -1,1 +1,1 @@
-"""Looking a machine, a warehouse and its streams over before something fails: findings, each with its remedy."""
+"""Checks of a machine, a warehouse and its streams before something fails: findings, each with its remedy."""

@@ -1,4 +1,4 @@
-"""Every check, in the order in which one rests on another: the machine, the configuration, the place, the streams."""
+"""The order of all checks, each resting on those before: machine, configuration, place, streams."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from retention.storage import files
 
 
 def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iterator[Finding]:
-    """Look at the machine, a warehouse and its streams (all, if none is named).
+    """Check the machine, a warehouse and its streams (all, if none is named).
 
     Args:
         open_it: opens the warehouse; a configuration that is wrong is a finding.
-        names: streams to look at.
+        names: the streams to check.
 
     Raises:
         UsageError: a stream that was named is not there.
@@ -31,7 +31,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         yield raised("configuration", error)
         return
     for name in set(names) - set(known):
-        warehouse.stream(name)  # raises what every command says of a stream that is not there
+        warehouse.stream(name)  # raises the error of every command for an unknown stream
     on_s3 = files.is_remote(warehouse.location)
     yield from check_machine(problem if _needs_spark(warehouse) else warning, on_s3=on_s3)
     count = len(warehouse.config.streams)

@@ -1,4 +1,4 @@
-"""What a check found, as a value: a result, one sentence, and what to do about it."""
+"""The finding of a check as a value: a result, one sentence, and a remedy."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Finding:
     detail: str
     remedy: str = ""
     stream: str | None = None
-    """The stream that it is about; None: the machine or the warehouse."""
+    """The stream that was checked; None: the machine or the warehouse."""
     damage: bool = False
-    """A problem of the kind that data is damaged or missing, not that a run would be refused."""
+    """Whether data is damaged or missing, which is more than a run that would be refused."""
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON values."""
@@ -32,22 +32,22 @@ class Finding:
 
 
 def ok(check: str, detail: str, stream: str | None = None) -> Finding:
-    """All is well."""
+    """A finding without a problem."""
     return Finding(check, "ok", detail, stream=stream)
 
 
 def warning(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
-    """Something that costs time or may go wrong later; runs work."""
+    """A finding that costs time or may go wrong later; runs work."""
     return Finding(check, "warning", detail, remedy, stream)
 
 
 def problem(check: str, detail: str, remedy: str, stream: str | None = None) -> Finding:
-    """Something that makes runs refuse."""
+    """A finding that makes runs refuse."""
     return Finding(check, "problem", detail, remedy, stream)
 
 
 def raised(check: str, error: Exception, stream: str | None = None) -> Finding:
-    """What a run would have met: an error's sentence, whose last clause is its remedy."""
+    """The problem of an error that a run would meet: its sentence, whose last clause is the remedy."""
     text = sentence_of(error)
     separator = "; " if "; " in text else ": "
     detail, _, remedy = text.rpartition(separator)
@@ -56,7 +56,7 @@ def raised(check: str, error: Exception, stream: str | None = None) -> Finding:
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0 without a problem, 6 if data is damaged or missing, else 4."""
+    """The exit code of findings: 0 without a problem, 6 if data is damaged or missing, else 4."""
     problems = [finding for finding in findings if finding.result == "problem"]
     if any(finding.damage for finding in problems):
         return VerificationError.exit_code

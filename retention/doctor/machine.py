@@ -1,4 +1,4 @@
-"""What a machine must have: Java, Delta's JARs, tested versions, and Spark workers that run the same Python."""
+"""Checks of a machine: Java, Delta's JARs, tested versions, and Spark workers that run the same Python."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WITHOUT_SPARK = "--engine local needs no Spark"
 def check_machine(
     lack: Callable[[str, str, str], Finding], *, on_s3: bool = False
 ) -> Iterator[Finding]:
-    """Everything that can be said without starting Spark.
+    """Check everything that needs no start of Spark.
 
     Args:
-        lack: what the lack of something that only Spark needs is: `warning`, or `problem` where Spark is asked for.
+        lack: the result where a part that only Spark needs is missing: `warning`, `problem` where Spark is requested.
         on_s3: the warehouse is on an object store, which Spark needs more JARs to reach.
     """
     yield _java(lack)
@@ -45,7 +45,7 @@ def check_workers() -> Finding:
     """Start Spark and run one task: its workers must run this Python, with this package."""
     try:
         with session("retention doctor") as spark:
-            found = spark.sparkContext.parallelize([0], 1).map(_python_of_worker).collect()
+            workers = spark.sparkContext.parallelize([0], 1).map(_python_of_worker).collect()
     except RetentionError as error:
         return raised("spark workers", error)
     except Exception as error:  # whatever a cluster answers is the finding
@@ -55,14 +55,16 @@ def check_workers() -> Finding:
             f"a Spark task failed: {text}",
             "install this package on every worker, or look at Spark's own log",
         )
-    executable, version = found[0]
+    executable, version = workers[0]
     here = sys.version.split()[0]
-    said = (
+    detail = (
         f"workers run Python {version} ({executable}), the driver Python {here} ({sys.executable})"
     )
     if version.rpartition(".")[0] != here.rpartition(".")[0]:
-        return problem("spark workers", said, "point PYSPARK_PYTHON at the same Python everywhere")
-    return ok("spark workers", said)
+        return problem(
+            "spark workers", detail, "point PYSPARK_PYTHON at the same Python everywhere"
+        )
+    return ok("spark workers", detail)
 
 
 def _python_of_worker(_: int) -> tuple[str, str]:
@@ -103,13 +105,13 @@ def _version(package: str, tested: tuple[str, ...]) -> Finding:
     check = f"{package} version"
     listed = " or ".join(tested)
     try:
-        found = importlib.metadata.version(package)
+        installed = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return warning(check, f"{package} is not installed", f"install {package} {listed}")
-    if not any(f"{found}.".startswith(f"{one}.") for one in tested):
+    if not any(f"{installed}.".startswith(f"{version}.") for version in tested):
         return warning(
             check,
-            f"{package} {found} is installed, the tests run with {listed}",
+            f"{package} {installed} is installed, the tests run with {listed}",
             f"install {package} {listed}, or run `make setup`",
         )
-    return ok(check, f"{package} {found}")
+    return ok(check, f"{package} {installed}")

@@ -1,4 +1,4 @@
-"""What a warehouse's place can do: tried with real files that are removed again, not assumed."""
+"""Checks of a warehouse's place: its abilities, tried with real files that are removed again, not assumed."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
 
 
 def check_names(location: str, streams: Sequence[str]) -> Iterator[Finding]:
-    """Each stream must have a directory of its own: names may differ where the place does not tell them apart."""
-    found = shared_directories(location, streams)
-    for directory, first, second in found:
+    """Check that each stream has a directory of its own: a place may not tell two different names apart."""
+    doubled = shared_directories(location, streams)
+    for directory, first, second in doubled:
         yield raised(f"names {first} and {second}", shared(directory, second, first))
-    if not found:
+    if not doubled:
         yield ok("names", "each stream has a directory of its own")
 
 
@@ -79,7 +79,7 @@ def _existing(location: str) -> str:
 
 
 def _clock(before_ns: int, after_ns: int, written_ms: int) -> Finding:
-    """The clock must be that of whoever stamps files: ages and tombstones count from both."""
+    """Check this machine's clock against that which stamps files: ages and tombstones count from both."""
     early, late = before_ns // 1_000_000 - written_ms, written_ms - after_ns // 1_000_000
     apart = max(early, late, 0)
     if apart > _CLOCKS_APART_MS:
@@ -114,15 +114,17 @@ def _room(place: str) -> Finding:
         free = shutil.disk_usage(place).free
     except OSError as error:
         return raised("free space", error)
-    said = f"{format_size(free)} are free in {place}"
+    detail = f"{format_size(free)} are free in {place}"
     remedy = "free space, or run `retention apply` to let old messages go"
     if free < _NO_ROOM:
-        return problem("free space", said, remedy)
-    return warning("free space", said, remedy) if free < _LITTLE_ROOM else ok("free space", said)
+        return problem("free space", detail, remedy)
+    return (
+        warning("free space", detail, remedy) if free < _LITTLE_ROOM else ok("free space", detail)
+    )
 
 
 def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Finding | None:
-    """A clock behind the latest instant that was applied makes every run refuse."""
+    """The problem of a clock behind the latest applied instant, which makes every run refuse; None if it is not."""
     if newest_ns is None or newest_ns <= now_ns:
         return None
     return problem(

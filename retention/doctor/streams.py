@@ -1,4 +1,4 @@
-"""What is the matter with one stream: its table, its files, its runs, and who holds its leases."""
+"""Checks of one stream: its table, its files, its runs, and the holders of its leases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from retention.stores.lease import KINDS, holder
 from retention.stores.parquet.adopt import Unfit
 
 MANY_FILES = 200_000
-"""More files than this make every plan slow, and segments needlessly small."""
+"""The number of files above which every plan is slow, and segments are needlessly small."""
 _NAMED = 3
 
 
 def check_stream(opened: OpenedStream) -> Iterator[Finding]:
-    """Look at one stream; what one check raises is its finding, and the others go on."""
+    """Check one stream; an exception of a check becomes its finding, and the other checks go on."""
     checks: list[tuple[str, Callable[[OpenedStream], Iterator[Finding]]]] = [
         ("table", _table),
         ("consumers", _consumers),
@@ -43,26 +43,26 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:
     name = opened.name
-    found = survey(
+    table = survey(
         Layout(opened.root, name, opened.config.partitions, opened.config.lowest_seq),
         opened.config.format,
         opened.config.grace_ns,
     )
-    if found is None:
+    if table is None:
         yield ok("table", "nothing was written yet", name)
         return
-    count = found.files.num_rows
-    if found.version < 0:
+    count = table.files.num_rows
+    if table.version < 0:
         yield ok("table", "not made yet, and files of another writer are there", name)
     else:
-        yield ok("table", f"opens at version {found.version} with {count:,} files", name)
-    if found.unfit:
-        yield _unfit(found.unfit, name)
-    yield _data_files(found, name)
-    yield _statistics(found, name)
-    yield from _put_off(found, name)
-    if found.vectors:
-        yield _vectors(opened, found.vectors)
+        yield ok("table", f"opens at version {table.version} with {count:,} files", name)
+    if table.unfit:
+        yield _unfit(table.unfit, name)
+    yield _data_files(table, name)
+    yield _statistics(table, name)
+    yield from _unfinished_work(table, name)
+    if table.vectors:
+        yield _vectors(opened, table.vectors)
     if count > MANY_FILES:
         yield warning(
             "segments",
@@ -72,12 +72,12 @@ def _table(opened: OpenedStream) -> Iterator[Finding]:
         )
 
 
-def _unfit(found: Sequence[Unfit], name: str) -> Finding:
-    listed = "; ".join(f"{one.path} {one.reason}" for one in found[:_NAMED])
-    more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+def _unfit(unfit: Sequence[Unfit], name: str) -> Finding:
+    listed = "; ".join(f"{file.path} {file.reason}" for file in unfit[:_NAMED])
+    more = f"; and {len(unfit) - _NAMED:,} more" if len(unfit) > _NAMED else ""
     return problem(
         "foreign files",
-        f"{len(found):,} files of other writers cannot be taken in, and while they are there nothing else is done: "
+        f"{len(unfit):,} files of other writers cannot be taken in, and while they are there nothing else is done: "
         f"{listed}{more}",
         f"take them away, or run `retention repair foreign {name} --yes`, which moves them aside",
         name,
@@ -92,23 +92,23 @@ def _consumers(opened: OpenedStream) -> Iterator[Finding]:
     yield ok("consumers", f"{count:,} of them say what they need", opened.name)
 
 
-def _put_off(found: Survey, name: str) -> Iterator[Finding]:
-    """What a run does behind its commit, and an interrupted one leaves to the next."""
-    if found.unmoved:
+def _unfinished_work(table: Survey, name: str) -> Iterator[Finding]:
+    """The work after a commit that an interrupted run leaves to the next."""
+    if table.unmoved:
         yield warning(
             "moves",
-            f"{found.unmoved:,} commits have files that are not in their places, which only other readers miss",
+            f"{table.unmoved:,} commits have files that are not in their places, which only other readers miss",
             "run `retention apply`: whoever opens the stream next finishes them",
             name,
         )
-    if found.grace:
-        listed = ", ".join(f"{key} = {value}" for key, value in found.grace.items())
+    if table.grace:
+        listed = ", ".join(f"{key} = {value}" for key, value in table.grace.items())
         by_run = "run `retention apply`: a run that removes something writes it"
-        by_owner = f"run {found.grace_statement} in Spark"
+        by_owner = f"run {table.grace_statement} in Spark"
         yield warning(
             "grace",
             f"the table does not say what the configuration's grace wants: {listed}",
-            f"{by_owner if found.grace_statement else by_run}; until then VACUUM follows the table",
+            f"{by_owner if table.grace_statement else by_run}; until then VACUUM follows the table",
             name,
         )
 
@@ -118,21 +118,23 @@ def _writers(opened: OpenedStream) -> Iterator[Finding]:
     if not files.is_remote(opened.root) or not opened.store.exists():
         return
     newest = versions(layout)[0][-1]
-    found = next(unconditional_commits(layout, newest), None)
-    if found is None:
+    commit = next(unconditional_commits(layout, newest), None)
+    if commit is None:
         yield ok("writers", "all of them exclude rivals by conditional put", opened.name)
         return
-    version, program = found
-    said = f"{program} committed version {version}, and can overwrite commits of others there"
+    version, program = commit
+    detail = f"{program} committed version {version}, and can overwrite commits of others there"
     if opened.config.exclusive:
-        yield ok("writers", f"{said}; exclusive: true says that it never runs beside", opened.name)
+        yield ok(
+            "writers", f"{detail}; exclusive: true says that it never runs beside", opened.name
+        )
         return
     remedy = "let it write through deltalake, or set exclusive: true if it never runs while this engine does"
-    yield problem("writers", said, remedy, opened.name)
+    yield problem("writers", detail, remedy, opened.name)
 
 
-def _data_files(found: Survey, name: str) -> Finding:
-    wrong = found.wrong_lengths()
+def _data_files(table: Survey, name: str) -> Finding:
+    wrong = table.wrong_lengths()
     if not wrong:
         return ok("data files", "every file is there with its length", name)
     listed = ", ".join(
@@ -143,33 +145,33 @@ def _data_files(found: Survey, name: str) -> Finding:
     return Finding(
         "data files",
         "problem",
-        f"{len(wrong):,} of {found.files.num_rows:,} files are not what was committed: {listed}{more}",
+        f"{len(wrong):,} of {table.files.num_rows:,} files are not what was committed: {listed}{more}",
         "restore them from a copy",
         name,
         damage=True,
     )
 
 
-def _statistics(found: Survey, name: str) -> Finding:
-    if not found.unknown:
+def _statistics(table: Survey, name: str) -> Finding:
+    if not table.unknown:
         return ok("statistics", "known of every file: a plan opens none to learn them", name)
     return warning(
         "statistics",
-        f"not known of {found.unknown:,} files, which the next plan opens once",
+        f"not known of {table.unknown:,} files, which the next plan opens once",
         "run `retention plan` to learn them now",
         name,
     )
 
 
 def _vectors(opened: OpenedStream, count: int) -> Finding:
-    said = f"{count:,} files carry deletion vectors of another writer"
+    detail = f"{count:,} files carry deletion vectors of another writer"
     if opened.config.engine == "local":
         remedy = "run `retention apply` with --engine spark, or REORG TABLE ... APPLY (PURGE)"
-        return problem("deletion vectors", said, remedy, opened.name)
+        return problem("deletion vectors", detail, remedy, opened.name)
     remedy = (
         "nothing: the next `retention apply` has Spark write those files anew, if it touches them"
     )
-    return warning("deletion vectors", said, remedy, opened.name)
+    return warning("deletion vectors", detail, remedy, opened.name)
 
 
 def _runs(opened: OpenedStream) -> Iterator[Finding]:
@@ -192,15 +194,15 @@ def _runs(opened: OpenedStream) -> Iterator[Finding]:
 
 def _leftovers(opened: OpenedStream) -> Iterator[Finding]:
     name, begun = opened.name, history_of(opened.warehouse, opened.name).directory
-    found = [orphan for orphan in orphans(opened) if not orphan.location.startswith(begun)]
-    if not found:
+    leftovers = [orphan for orphan in orphans(opened) if not orphan.location.startswith(begun)]
+    if not leftovers:
         yield ok("leftovers", "no file is there that nothing accounts for", name)
         return
-    oldest = min(found, key=lambda orphan: orphan.since_ns)
-    young = sum(1 for orphan in found if orphan.since_ns > opened.clock() - DAY)
+    oldest = min(leftovers, key=lambda orphan: orphan.since_ns)
+    young = sum(1 for orphan in leftovers if orphan.since_ns > opened.clock() - DAY)
     yield warning(
         "leftovers",
-        f"{len(found):,} files that no commit accounts for ({young:,} of them younger than a day, perhaps of a run "
+        f"{len(leftovers):,} files that no commit accounts for ({young:,} of them younger than a day, perhaps of a run "
         f"under way), the oldest {oldest.location}: {oldest.what}, {format_instant(oldest.since_ns)}",
         "they cost room and nothing else; delete those older than a day while nothing runs",
         name,
