@@ -36,7 +36,7 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def write_report(path: str | None, report: dict[str, Any]) -> None:
-    """Write the report whole or not at all; nowhere if no path is given."""
+    """Write the report whole or not at all; do nothing without a path."""
     from retention.storage import files
 
     if path is not None:

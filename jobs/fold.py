@@ -29,32 +29,32 @@ def main() -> int:
     parser.add_argument(
         "--name", help="what the log is called wherever it lies; its path, if not given"
     )
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     end_with_spark_submit()
     spare_pandas()
     started = time.time_ns()
     try:
-        done = run(asked)
+        done = run(arguments)
         seconds = round((time.time_ns() - started) / 1e9, 3)
-        logs = [folded_entry(one) for one in done]
-        write_report(asked.report_file, {"logs": logs, "seconds": seconds})
+        logs = [folded_entry(log) for log in done]
+        write_report(arguments.report_file, {"logs": logs, "seconds": seconds})
     except Exception as error:  # every error is one sentence and an exit code
         print(f"fold: {sentence_of(error)}", file=sys.stderr)
         return code_of(error)
-    for one in done:
-        print(lines_text(folded_lines(one)))
+    for log in done:
+        print(lines_text(folded_lines(log)))
     return 0
 
 
-def run(asked: argparse.Namespace) -> Sequence[FoldedLog]:
-    """Carry out what the arguments ask for."""
-    if len(asked.stream) != 1 or asked.as_of is not None:
+def run(arguments: argparse.Namespace) -> Sequence[FoldedLog]:
+    """Fold the logs that the arguments name into the consumers of their stream."""
+    if len(arguments.stream) != 1 or arguments.as_of is not None:
         raise UsageError(
             "logs go into the consumers of one stream, whenever that is: give one --stream and no --as-of"
         )
-    place = asked.warehouse or asked.config
-    warehouse = open_warehouse(place, engine=asked.engine, clock=time.time_ns)
-    return warehouse.stream(asked.stream[0]).consumers.fold(*asked.log, name=asked.name)
+    place = arguments.warehouse or arguments.config
+    warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+    return warehouse.stream(arguments.stream[0]).consumers.fold(*arguments.log, name=arguments.name)
 
 
 if __name__ == "__main__":

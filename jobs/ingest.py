@@ -26,13 +26,13 @@ def main() -> int:
     parser.add_argument("--source", required=True, metavar="PATH", help="a table that only grows")
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
     parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS_HELP}")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     end_with_spark_submit()
     started = time.time_ns()
     try:
-        done = run(asked)
+        done = run(arguments)
         seconds = (time.time_ns() - started) / 1e9
-        write_report(asked.report_file, asdict(done) | {"seconds": round(seconds, 3)})
+        write_report(arguments.report_file, asdict(done) | {"seconds": round(seconds, 3)})
     except Exception as error:  # every error is one sentence and an exit code
         print(f"ingest: {sentence_of(error)}", file=sys.stderr)
         return code_of(error)
@@ -40,20 +40,20 @@ def main() -> int:
     return 0
 
 
-def run(asked: argparse.Namespace) -> Ingested:
-    """Carry out what the arguments ask for; rows without a time of their own get `--as-of`."""
-    if len(asked.stream) != 1 or asked.engine == "local":
+def run(arguments: argparse.Namespace) -> Ingested:
+    """Ingest the source that the arguments name; rows without a time of their own get `--as-of`."""
+    if len(arguments.stream) != 1 or arguments.engine == "local":
         raise UsageError(
             "a source goes into one stream, by Spark: give one --stream and no other engine"
         )
-    columns = dict(one.partition("=")[::2] for one in asked.column)
-    warehouse = open_warehouse(asked.warehouse or asked.config, clock=time.time_ns)
-    opened = warehouse.new_stream(asked.stream[0]).opened
-    if asked.as_of is not None:
-        instant = warehouse.instant(asked.as_of)
+    columns = dict(option.partition("=")[::2] for option in arguments.column)
+    warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
+    opened = warehouse.new_stream(arguments.stream[0]).opened
+    if arguments.as_of is not None:
+        instant = warehouse.instant(arguments.as_of)
         opened = replace(opened, clock=lambda: instant)
     with session("ingest") as spark:
-        return ingest(opened, Source(asked.source, asked.source_format, columns), spark)
+        return ingest(opened, Source(arguments.source, arguments.source_format, columns), spark)
 
 
 if __name__ == "__main__":

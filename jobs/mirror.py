@@ -21,16 +21,16 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    asked = job_parser("mirror", "Carry new messages over from origins.").parse_args()
+    arguments = job_parser("mirror", "Carry new messages over from origins.").parse_args()
     end_with_spark_submit()
     spare_pandas()
     started = time.time_ns()
     try:
-        warehouse = open_warehouse(asked.warehouse or asked.config, clock=time.time_ns)
-        instant = started if asked.as_of is None else warehouse.instant(asked.as_of)
-        outcomes = warehouse.mirror(asked.stream, instant)
+        warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
+        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
+        outcomes = warehouse.mirror(arguments.stream, instant)
         entries = [carried_entry(outcome) for outcome in outcomes]
-        write_report(asked.report_file, document(instant, entries))
+        write_report(arguments.report_file, document(instant, entries))
     except Exception as error:  # every error is one sentence and an exit code
         print(f"mirror: {sentence_of(error)}", file=sys.stderr)
         return code_of(error)
@@ -42,13 +42,13 @@ def main() -> int:
 
 
 def summary(outcomes: list[Outcome[Mirrored]], seconds: float) -> str:
-    """The run in one line."""
+    """The outcomes of a run in one line."""
     done = [outcome.value for outcome in outcomes if outcome.value is not None]
     failed = len(outcomes) - len(done)
-    messages = sum(one.messages for one in done)
-    size = sum(one.bytes for one in done)
-    said = f"mirror: {len(done)} streams done, {failed} failed"
-    return f"{said}; {messages:,} messages ({size:,} bytes) came; {seconds:.1f} s"
+    messages = sum(mirrored.messages for mirrored in done)
+    size = sum(mirrored.bytes for mirrored in done)
+    streams = f"mirror: {len(done)} streams done, {failed} failed"
+    return f"{streams}; {messages:,} messages ({size:,} bytes) came; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

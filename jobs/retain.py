@@ -20,17 +20,17 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    asked = job_parser("retain", "Apply the retention rules to streams.").parse_args()
+    arguments = job_parser("retain", "Apply the retention rules to streams.").parse_args()
     end_with_spark_submit()
     spare_pandas()
     started = time.time_ns()
     try:
-        place = asked.warehouse or asked.config
-        warehouse = open_warehouse(place, engine=asked.engine, clock=time.time_ns)
-        instant = started if asked.as_of is None else warehouse.instant(asked.as_of)
-        outcomes = warehouse.apply(asked.stream, instant)
+        place = arguments.warehouse or arguments.config
+        warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
+        instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
+        outcomes = warehouse.apply(arguments.stream, instant)
         entries = [report_entry(outcome) for outcome in outcomes]
-        write_report(asked.report_file, document(instant, entries))
+        write_report(arguments.report_file, document(instant, entries))
     except Exception as error:  # every error is one sentence and an exit code
         print(f"retain: {sentence_of(error)}", file=sys.stderr)
         return code_of(error)
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def summary(outcomes: list[Outcome[Report]], seconds: float) -> str:
-    """The run in one line."""
+    """The outcomes of a run in one line."""
     reports = [outcome.value for outcome in outcomes if outcome.value is not None]
     messages = sum(report.removed_messages for report in reports)
     size = sum(report.removed_bytes for report in reports)

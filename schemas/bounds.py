@@ -1,4 +1,4 @@
-"""The largest numbers that a message may have, so that nothing that is counted or summed from them leaves 64 bits."""
+"""The largest numbers that a message may have, so that no count or sum of them leaves 64 bits."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ MAX_SEQ = 2**62
 MAX_SIZE = 2**32 - 1
 """The largest `size` of a message: brokers write lengths in 32 bits."""
 MAX_TABLE_BYTES = 2**62
-"""The most that the sizes of a table's messages may come to together."""
+"""The largest sum of the sizes of a table's messages."""

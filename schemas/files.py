@@ -1,4 +1,4 @@
-"""The Arrow schemas of what is known about data files: the table log's view, full statistics, subject counts."""
+"""The Arrow schemas of facts about data files: the table log's view, full statistics, subject counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FILE_STATS = pa.schema(
         pa.field("in_time_order", pa.bool_(), nullable=False),
     ]
 )
-"""A data file with everything that rules may decide from without opening it.
+"""A data file with all statistics from which rules may decide without opening it.
 
 `messages` counts rows, `bytes` sums `size`. `first_ts_ns` and `last_ts_ns` belong to the lowest and the highest
 sequence. `never` counts messages whose deadline is `NEVER`, `deadlines` those with any other deadline, and
@@ -56,8 +56,8 @@ RELEASED_FILES = pa.schema(
         pa.field("last_seqs", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""A data file of which a part is released and still in it: `FILE_STATS` of what is left, the same columns as
-`stored_<column>` of all that it holds, and the released ranges of sequences, ascending, both ends inclusive.
+"""A data file with row tombstones, rows that are deleted and still in it: `FILE_STATS` of the remaining rows, the same
+columns as `stored_<column>` of all rows, and the deleted ranges of sequences, ascending, both ends inclusive.
 """
 
 KEPT_IDS = pa.schema(
@@ -78,4 +78,4 @@ SUBJECT_COUNTS = pa.schema(
         pa.field("last_seq", pa.int64(), nullable=False),
     ]
 )
-"""The subject digest of one data file: how many messages each subject has in it, and the highest sequence."""
+"""The subject digest of one data file: of each subject in it the number of messages and the highest sequence."""

@@ -36,7 +36,7 @@ message ends silently (a subject-delete marker or a KV purge).
 PARTITION_COLUMNS = ("partition", "segment")
 
 FILE_COLUMNS = pa.schema([field for field in MESSAGES if field.name not in PARTITION_COLUMNS])
-"""What a data file holds: every column but the two that its path carries."""
+"""The columns of a data file: every column but the two that its path carries."""
 
 RULE_COLUMNS = ("seq", "subject", "ts_ns", "size", "deadline_ns", "marker")
 """The narrow columns that rules read; headers and payload are never among them."""

@@ -30,9 +30,9 @@ from scripts import demo_clicks, demo_orders, demo_planes
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"
-"""Midnight in New York: the year is over."""
+"""The instant of every step: midnight in New York, when the year is over."""
 PLANE = "flights.LGA.MQ.N725MQ"
-"""A busy one: it has more departures than a subject may keep."""
+"""The subject of a busy plane: it has more departures than a subject may keep."""
 FORMATS = ("delta", "parquet")
 CONFIG = """\
 # yaml-language-server: $schema=../../schemas/json/retention.schema.json
@@ -97,7 +97,7 @@ def write_lines(table: pa.Table, path: Path) -> None:
 
 
 def new_stream(directory: Path, format_: str) -> Stream:
-    """The stream FLIGHTS of a fresh warehouse; what an earlier demo left there goes."""
+    """The stream FLIGHTS of a fresh warehouse; one of an earlier demo is deleted."""
     warehouse = directory / format_
     shutil.rmtree(warehouse, ignore_errors=True)
     warehouse.mkdir(parents=True)
@@ -106,32 +106,32 @@ def new_stream(directory: Path, format_: str) -> Stream:
 
 
 def survivors(stream: Stream) -> pa.Table:
-    """Every message that is left."""
+    """The remaining messages of a stream."""
     return pa.concat_tables(stream.messages())
 
 
 def tell(label: str, text: str) -> None:
-    """Say one thing."""
+    """Print a text under a label, wrapped."""
     lines = textwrap.wrap(text, 110, break_long_words=False)
     print(f"{label:<9} " + ("\n" + " " * 10).join(lines), flush=True)
 
 
 @contextmanager
 def timed(label: str) -> Iterator[list[str]]:
-    """Collect what is to be said about a step, and say it with the time that it took."""
-    said: list[str] = []
+    """Collect sentences about a step, and print them with the time that it took."""
+    sentences: list[str] = []
     started = time.perf_counter()
-    yield said
-    tell(label, f"{' '.join(said)} ({time.perf_counter() - started:.1f} s)")
+    yield sentences
+    tell(label, f"{' '.join(sentences)} ({time.perf_counter() - started:.1f} s)")
 
 
 def main(directory: Path = ROOT / "demo") -> None:
     """Show every step on Delta, then that Parquet gives the same."""
     lines = directory / "flights.jsonl"
-    with timed("flights") as said:
+    with timed("flights") as sentences:
         table = flights()
         write_lines(table, lines)
-        said.append(f"{table.num_rows:,} departures from New York in 2013, as JSON lines")
+        sentences.append(f"{table.num_rows:,} departures from New York in 2013, as JSON lines")
     stream = new_stream(directory, "delta")
     publish(stream, lines)
     tell("rules", explain_stream(stream.opened.config))
@@ -150,19 +150,19 @@ def main(directory: Path = ROOT / "demo") -> None:
 
 def publish(stream: Stream, lines: Path) -> None:
     """Put the flights into the stream, as one commit."""
-    with timed("publish") as said:
+    with timed("publish") as sentences:
         appended = stream.publish(lines).appended
-        said.append(
+        sentences.append(
             f"into the Delta stream FLIGHTS: sequences {appended.first_seq:,} to {appended.last_seq:,}, "
             f"{format_size(appended.bytes)} as the broker counts"
         )
 
 
 def plan(stream: Stream) -> None:
-    """Say what would go, and why in the largest group of segments and in the first one that is cut."""
-    with timed("plan") as said:
+    """Print the plan, and the reasons of the largest group of segments and of the first one that is cut."""
+    with timed("plan") as sentences:
         planned = stream.plan(AS_OF).plan
-        said.append(
+        sentences.append(
             f"{plan_headline(planned)}; {segments_text(vars(planned.segments))}, {planned.read.files} files opened"
         )
     groups = groups_of(planned)
@@ -171,7 +171,7 @@ def plan(stream: Stream) -> None:
 
 
 def explain(stream: Stream) -> None:
-    """Say why of two neighbours on one subject the older goes and the younger stays."""
+    """Print why of two adjacent messages on one subject the older goes and the younger stays."""
     limit = stream.opened.config.max_msgs_per_subject
     newest = pa.concat_tables(stream.messages(Selection(subject=PLANE, last=limit + 1)))
     older, younger = (int(newest["seq"][at].as_py()) for at in (0, 1))
@@ -181,9 +181,9 @@ def explain(stream: Stream) -> None:
 
 def apply(stream: Stream) -> Report:
     """Carry the plan out."""
-    with timed("apply") as said:
+    with timed("apply") as sentences:
         report = stream.plan(AS_OF).apply()
-        said.append(
+        sentences.append(
             f"{report.removed_messages:,} messages went in one commit; the copies without them were read back and "
             f"counted before it ({format_size(report.bytes_written)})"
         )
@@ -206,22 +206,22 @@ def history(stream: Stream) -> str:
 
 
 def compare(directory: Path, lines: Path, stream: Stream, report: Report) -> None:
-    """Do the same on plain Parquet, and hold the results against each other."""
-    with timed("parquet") as said:
+    """Do the same on plain Parquet, and compare the results."""
+    with timed("parquet") as sentences:
         other = new_stream(directory, "parquet")
         other.publish(lines)
         again = other.plan(AS_OF).apply()
         left = survivors(stream)
         if again.by_rule != report.by_rule or not survivors(other).equals(left):
             sys.exit("Parquet gave another result than Delta: this is a defect, please report it.")
-        said.append(
+        sentences.append(
             f"the same as plain Parquet files: published, planned, applied; the same {left.num_rows:,} "
             "messages are left, byte for byte"
         )
 
 
 def try_next(directory: Path, report: Report) -> None:
-    """Say what a reader can do now."""
+    """Print commands that a reader can try next."""
     place = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     command = f".venv/bin/retention --warehouse {place / 'delta'}"
     print(

@@ -18,7 +18,7 @@ from retention.views.text_protected import held_text
 from retention.views.text_topic import settings_text
 
 FROM = "2014-01-01T01:00:00Z"
-"""The first click; the logs of each partition hold an hour each."""
+"""The time of the first click; the logs of each partition hold an hour each."""
 CONFIG = """\
 server_defaults: {segment_size: 1MiB}
 topics:
@@ -29,7 +29,7 @@ topics:
 """
 PARTITIONS, HOURS, A_LOG = 3, 4, 120
 READER, SLOW = "billing", 1
-"""Who reads slowly, and in which partition."""
+"""The slow reader, and its partition."""
 _HOUR_US, _LAST = 3_600 * 10**6, HOURS * A_LOG - 1
 _PAGES = ("home", "books", "basket")
 
@@ -37,7 +37,7 @@ Tell = Callable[[str, str], None]
 
 
 def show(directory: Path, as_of: str, tell: Tell) -> None:
-    """Import a topic, say what goes and what waits for whom, let the reader catch up, and let that go, too."""
+    """Import a topic, print what goes and what waits for whom, let the reader catch up, and remove that, too."""
     topic = _imported(directory / "clicks")
     state = topic.state(as_of)
     tell(
@@ -75,7 +75,7 @@ def _imported(directory: Path) -> Topic:
 
 
 def _write_logs(directory: Path) -> None:
-    """What a server of 0.8 leaves of a topic: logs, each as long as an hour, and how far somebody has read."""
+    """Write the files of a topic as a server of 0.8 leaves them: logs of an hour each, and a reader's offset."""
     start = parse_instant(FROM) // 1_000
     for partition in range(PARTITIONS):
         place = directory / "partitions" / str(partition)

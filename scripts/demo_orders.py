@@ -60,7 +60,7 @@ def show(directory: Path, tell: Tell) -> None:
 
 
 def work(directory: Path) -> Iterator[dict[str, Any]]:
-    """Take orders and settle those that are paid, until nothing waits but what was put off; what each batch came to."""
+    """Take orders and settle the paid ones, until only those put off wait; yield the outcome of each batch."""
     packing = open_warehouse(directory).stream("ORDERS").consumer("packing")
     put_off = 0
     while True:
@@ -85,13 +85,16 @@ def _published(directory: Path) -> Stream:
     (directory / "retention.yaml").write_text(CONFIG)
     stream = open_warehouse(directory).stream("ORDERS")
     stream.publish(
-        [json.dumps({"subject": f"orders.{one}", "data": "1 book"}) for one in range(1, ORDERS + 1)]
+        [
+            json.dumps({"subject": f"orders.{number}", "data": "1 book"})
+            for number in range(1, ORDERS + 1)
+        ]
     )
     return stream
 
 
 def _worked(directory: Path) -> tuple[list[int], list[dict[str, Any]]]:
-    """Let the slow worker begin, then the other, and kill the first: what that got, and the batches of the other."""
+    """Start a slow worker, then another, and kill the first; return its messages, and the batches of the other."""
     with _worker(directory, "--slow") as slow:
         try:
             lost = next(_lines(slow))["given"]
