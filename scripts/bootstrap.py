@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _fingerprint() -> str:
-    """What the environment was made from; a change of any of it makes it again."""
+    """The fingerprint of the files from which the environment is made; a change of any of them makes it again."""
     digest = hashlib.sha256(sys.version.encode())
     for file in (LOCK, ROOT / "pyproject.toml", JARS, Path(__file__)):
         digest.update(file.read_bytes())
@@ -96,14 +96,14 @@ def _install(locked: dict[str, str]) -> None:
 
 
 def _run(what: str, *command: str) -> None:
-    """Run one step; what it says is shown only if it fails: its last line here, the whole in a log."""
+    """Run one step; if it fails, print the last line of its output, and write all of it to a log."""
     print(f"{what} …", flush=True)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()
-        LOG.write_text(said, encoding="utf-8")
+        output = (done.stderr or done.stdout).strip()
+        LOG.write_text(output, encoding="utf-8")
         sys.exit(
-            f"{what} failed, {LOG.relative_to(ROOT)} has the whole of it: {said.splitlines()[-1].strip()}"
+            f"{what} failed, {LOG.relative_to(ROOT)} has the whole of it: {output.splitlines()[-1].strip()}"
         )
 
 
