@@ -70,6 +70,14 @@ def joined(spans: Spans) -> Spans:
     return _folded(column, np.flatnonzero(_begins(column)), spans.first_file)
 
 
+def by_segment(spans: Spans) -> Spans:
+    """The statistics of whole segments, in the order of the stream: one entry a segment instead of one a span."""
+    column = {name: getattr(spans, name) for name in (*_COLUMNS, *_ABSENT)}
+    new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
+    starts = np.flatnonzero(np.append(np.ones(min(len(spans), 1), dtype=bool), new))
+    return _folded(column, starts, spans.first_file)
+
+
 def _folded(column: dict[str, Array], starts: Array, first_file: Array) -> Spans:
     def folded(name: str, fold: np.ufunc) -> Array:
         return fold.reduceat(column[name], starts) if len(starts) else column[name]

@@ -17,7 +17,7 @@ from retention.plan.file_losses import ByMetadata, FileLosses, file_losses, with
 from retention.plan.plan import Plan, SegmentCounts
 from retention.plan.remaining import Left
 from retention.rules import RULES
-from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.fold import OnePass
 from retention.rules.requests import Removal
 from retention.rules.row_verdicts import STAYS, Answer, settled
 from schemas.plan import PLANNED_FILES, REMOVED_RANGES

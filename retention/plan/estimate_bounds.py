@@ -11,7 +11,7 @@ from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.plan.estimate_ranges import Bounds, Losses, Range, losses, spared
-from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.fold import OnePass
 from retention.rules.jetstream.whole_segments import unread
 
 

@@ -8,22 +8,11 @@ import numpy as np
 
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.rules import (
-    LIMIT_RULES,
-    MAX_AGE,
-    MAX_BYTES,
-    MAX_MSGS,
-    MAX_MSGS_PER_SUBJECT,
-    MSG_TTL,
-    RULES,
-)
+from retention.rules import RULES
+from retention.rules.fold import OnePass
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import Totals
-from retention.rules.jetstream.evaluate import OnePass
-from retention.rules.jetstream.msg_ttl import most_due
-
-_LIMITS = (MAX_MSGS, MAX_BYTES, MAX_MSGS_PER_SUBJECT)
-_EXPIRY = (MAX_AGE, MSG_TTL)
+from retention.rules.rule import ExpiryRule
 
 
 @dataclass(frozen=True)
@@ -74,14 +63,15 @@ def losses(decided: OnePass, policy: Policy) -> Losses:
     """
     by_rule = _by_rule(decided)
     removed = _removed(decided, by_rule)
-    expiring = by_rule[MAX_AGE].upper + by_rule[MSG_TTL].upper
+    by_expiry = [by_rule[one.rule.name].upper for one in decided.decisions if one.rule.expires]
+    expiring = np.sum([np.zeros(len(decided.spans), np.int64), *by_expiry], axis=0)
     if policy.subject_delete_marker_ttl_ns is None or not expiring.any():
         return Losses(by_rule, removed, announces=False)
     if _have_room(decided, policy, expiring):
         return Losses(by_rule, removed, announces=True)
     if policy.discard == "new" or delete_markers.refuses_all(policy):
-        return _with_refusals(by_rule, removed)
-    return _with_evictions(decided, policy, by_rule, removed)
+        return _with_refusals(decided, by_rule, removed)
+    return _with_evictions(decided, by_rule, removed)
 
 
 def spared(lost: Losses, held: Array) -> Losses:
@@ -95,105 +85,90 @@ def spared(lost: Losses, held: Array) -> Losses:
 
 
 def _by_rule(decided: OnePass) -> dict[str, Range]:
-    """What each rule takes of each span, markers left out."""
+    """What each rule takes of each span, markers left out.
+
+    Of a span that rows decide, a rule takes at least what it would take by itself without all that rules before it may
+    take, and at most what it would take by itself or what they surely leave.
+    """
     spans, ask = decided.spans, decided.ask
-    numbers = np.arange(len(spans))
-    settled = decided.by_rule(None)
-    certain = _reached(decided) | decided.below | decided.spent
-    counted = np.where(numbers == decided.by_messages.whole, decided.by_messages.rest, 0)
-    weighed = (numbers == decided.by_bytes.whole) & (decided.by_bytes.rest > 0)
-    nothing = np.zeros(len(spans), np.int64)
-    beyond = nothing if decided.surplus is None else decided.surplus.messages
-    rest = spans.messages - counted
-    asked = {
-        MAX_MSGS: Range(counted, counted),
-        MAX_BYTES: Range(np.where(weighed & (counted == 0), 1, 0), np.where(weighed, rest, 0)),
-        MAX_MSGS_PER_SUBJECT: Range(
-            np.where(weighed, 0, np.maximum(beyond - counted, 0)), np.minimum(beyond, rest)
-        ),
-        MAX_AGE: Range(nothing, np.minimum(_most_aged(decided), rest)),
-        MSG_TTL: Range(nothing, np.minimum(_most_due(decided), rest)),
-    }
-    most_due_of_whole = np.minimum(_most_due(decided), settled.sum(axis=1))
-
-    def bounded(rule: str) -> Range:
-        whole = settled[:, RULES.index(rule)]
-        unsure = most_due_of_whole if rule == MSG_TTL else whole
-        least, most = np.where(certain, whole, 0), np.where(certain, whole, unsure)
-        return Range(
-            np.where(ask, asked[rule].lower, least), np.where(ask, asked[rule].upper, most)
-        )
-
-    return {rule: bounded(rule) for rule in LIMIT_RULES}
+    whole = decided.by_rule(None)
+    certain = _certain(decided)
+    least_before = np.zeros(len(spans), np.int64)
+    most_before = np.zeros(len(spans), np.int64)
+    is_behind_scan = False
+    by_rule = {}
+    for one in decided.decisions:
+        least, most = one.bounds()
+        goes = whole[:, RULES.index(one.rule.name)]
+        # Where the scan does not come, a rule behind it takes what the scan would have taken before it.
+        unsure = np.minimum(most, whole.sum(axis=1)) if is_behind_scan else goes
+        lower = np.where(ask, np.maximum(least - most_before, 0), np.where(certain, goes, 0))
+        rest = np.minimum(most, spans.messages - least_before)
+        upper = np.where(ask, rest, np.where(certain, goes, unsure))
+        by_rule[one.rule.name] = Range(lower, upper)
+        least_before, most_before = least_before + lower, most_before + upper
+        is_behind_scan |= one.scan is not None
+    return by_rule
 
 
-def _most_aged(decided: OnePass) -> Array:
-    """The most messages of each span that the age scan can take."""
-    spans, age = decided.spans, decided.age
-    if age is None:
-        return np.zeros(len(spans), np.int64)
-    has_old = (np.arange(len(spans)) < age.reach) & (spans.min_ts_ns <= age.cutoff_ns)
-    stay = np.maximum(spans.never, spans.max_ts_ns > age.cutoff_ns)
-    return np.where(has_old, spans.messages - stay, 0)
+def _certain(decided: OnePass) -> Array:
+    """Spans that surely lose nothing behind the scan, or that it surely reaches; a mask.
 
-
-def _most_due(decided: OnePass) -> Array:
-    """The most messages of each span whose own deadlines can have passed."""
-    if decided.ttl is None:
-        return np.zeros(len(decided.spans), np.int64)
-    return most_due(decided.ttl, decided.spans)
-
-
-def _reached(decided: OnePass) -> Array:
-    """Spans that the age scan surely reaches: no asked span before them may end it; a mask."""
-    if decided.age is None:
-        return np.ones(len(decided.spans), dtype=bool)
-    may_stop = np.flatnonzero(decided.ask & (decided.spans.max_ts_ns > decided.age.cutoff_ns))
-    first = int(may_stop[0]) if len(may_stop) else len(decided.spans)
-    return np.arange(len(decided.spans)) < first
+    It does reach those before the first asked span that may end it.
+    """
+    numbers = np.arange(len(decided.spans))
+    certain = np.zeros(len(numbers), dtype=bool)
+    for one in decided.decisions:
+        certain |= one.sure
+        if one.scan is not None:
+            may_stop = numbers[decided.ask & one.scan.may_stop]
+            return certain | (numbers < (may_stop[0] if len(may_stop) else len(numbers)))
+    return np.ones_like(certain)
 
 
 def _removed(decided: OnePass, by_rule: dict[str, Range]) -> Range:
     """What all rules together take of each span: at least what one takes, at most what each could."""
-    lower = np.sum([of_rule.lower for of_rule in by_rule.values()], axis=0)
-    upper = np.sum([of_rule.upper for of_rule in by_rule.values()], axis=0)
     messages = decided.spans.messages
-    if decided.ttl is not None:
-        # These go whole, whichever of the two scans comes to them.
-        lower = np.where(decided.ttl.whole & ~decided.ask, messages, lower)
+    nothing = np.zeros(len(messages), np.int64)
+    lower = np.sum([nothing, *(of_rule.lower for of_rule in by_rule.values())], axis=0)
+    upper = np.sum([nothing, *(of_rule.upper for of_rule in by_rule.values())], axis=0)
+    # These go whole, whichever rule comes to them.
+    lower = np.where(decided.gone & ~decided.ask, messages, lower)
     return Range(np.minimum(lower, messages), np.minimum(upper, messages))
 
 
 def _have_room(decided: OnePass, policy: Policy, expiring: Array) -> bool:
     """Whether every marker surely fits beside what the limits leave."""
     spans = decided.spans
-    left = ~(decided.below | decided.spent)
+    left = np.ones(len(spans), dtype=bool)
+    for one in decided.decisions:
+        left &= one.rule.expires | ~one.sure
     dying = int(expiring.sum())
     taken = delete_markers.most_bytes(dying, int(spans.bytes[expiring > 0].sum()), policy)
     totals = Totals(int(spans.messages[left].sum()), int(spans.bytes[left].sum()))
     return delete_markers.have_room(taken, policy, totals)
 
 
-def _with_refusals(by_rule: dict[str, Range], removed: Range) -> Losses:
+def _with_refusals(decided: OnePass, by_rule: dict[str, Range], removed: Range) -> Losses:
     """A message stays whose marker is refused; nothing else changes."""
-    less = by_rule | {
-        rule: Range(np.zeros_like(removed.lower), by_rule[rule].upper) for rule in _EXPIRY
+    nothing = np.zeros_like(removed.lower)
+    less = {
+        one.rule.name: Range(nothing, by_rule[one.rule.name].upper)
+        if one.rule.expires
+        else by_rule[one.rule.name]
+        for one in decided.decisions
     }
-    lower = np.sum([less[rule].lower for rule in _LIMITS], axis=0)
+    lower = np.sum([of_rule.lower for of_rule in less.values()], axis=0)
     return Losses(less, Range(lower, removed.upper), announces=True)
 
 
-def _with_evictions(
-    decided: OnePass, policy: Policy, by_rule: dict[str, Range], removed: Range
-) -> Losses:
+def _with_evictions(decided: OnePass, by_rule: dict[str, Range], removed: Range) -> Losses:
     """A marker takes the lowest messages, before age comes to them or that it else would never come to."""
     spans, nothing = decided.spans, np.zeros_like(removed.lower)
-    mortal = spans.messages - spans.never
-    more = {
-        MAX_AGE: Range(nothing, mortal if policy.max_age_ns is not None else nothing),
-        MSG_TTL: Range(nothing, _most_due(decided)),
-    }
-    for rule, limit in ((MAX_MSGS, policy.max_msgs), (MAX_BYTES, policy.max_bytes)):
-        if limit is not None:
-            more[rule] = Range(by_rule[rule].lower, spans.messages)
+    more = {}
+    for one in decided.decisions:
+        if isinstance(one.rule, ExpiryRule):
+            more[one.rule.name] = Range(nothing, one.rule.most(spans))
+        elif one.rule.trims:
+            more[one.rule.name] = Range(by_rule[one.rule.name].lower, spans.messages)
     return Losses(by_rule | more, Range(removed.lower, spans.messages), announces=True)

@@ -12,9 +12,11 @@ from retention.core.units import DAY, HOUR, WEEK
 from retention.plan.estimate_bounds import removal_of
 from retention.plan.estimate_ranges import losses
 from retention.ports import Later
-from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.rules.fold import OnePass
+from retention.rules.jetstream.evaluate import expires, one_pass
 from retention.rules.jetstream.next_due import next_due
 from retention.rules.jetstream.prefix_scan import before, ends_before
+from retention.rules.rule import ExpiryRule
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
@@ -64,7 +66,7 @@ def forecast(
         decided: a pass over the inventory, at any instant.
         later: what the inventory does not have.
     """
-    if policy.max_age_ns is None and not policy.allow_msg_ttl:
+    if not expires(policy):
         return NOTHING_FORETOLD
     seen = before(policy, later.messages, later.bytes) or policy
 
@@ -106,7 +108,10 @@ def _next(
     found = next_due(quiet, policy, inventory.counters.open_base)
     if found is None:
         return as_of_ns
-    if found == NEVER and later.segments and policy.max_age_ns is not None:
-        # The age scan steps over all that is seen before it comes to the rest.
-        found = int(quiet.spans.max_ts_ns.max()) + policy.max_age_ns
+    if found == NEVER and later.segments:
+        found = min(
+            one.rule.tail_due(quiet.spans)
+            for one in quiet.decisions
+            if isinstance(one.rule, ExpiryRule)
+        )
     return None if found >= NEVER else max(found, as_of_ns)

@@ -16,6 +16,7 @@ from retention.planners.probe import Rows
 from retention.planners.retention import Look, decide, look, look_at
 from retention.planners.topic_cached import plan_topic
 from retention.ports import Mark, Outlook, Snapshot
+from retention.rules.jetstream.evaluate import reaches_all
 from retention.rules.jetstream.next_due import next_due
 from retention.rules.jetstream.prefix_scan import before, ends_before
 from retention.stores.sidecar import next_due as due
@@ -132,8 +133,7 @@ def look_ahead(
         RefusedError, DamagedError: as `plan_stream`.
     """
     policy = opened.config.policy()
-    reaches_all = policy.max_msgs_per_subject is not None or policy.allow_msg_ttl
-    files = sys.maxsize if reaches_all else _FIRST_FILES
+    files = sys.maxsize if reaches_all(policy) else _FIRST_FILES
     while (head := outlook.head(files)) is not None:
         inventory, later = head.inventory, head.later
         seen_from_head = before(policy, later.messages, later.bytes)

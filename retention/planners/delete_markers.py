@@ -15,10 +15,10 @@ from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.plan.build import reached, stop_of
 from retention.planners.probe import Asks
-from retention.rules import MAX_AGE, MSG_TTL, RULES
+from retention.rules import RULES
 from retention.rules.jetstream import delete_markers
-from retention.rules.jetstream.delete_markers import BY_AGE, BY_TTL, DEATHS, Totals
-from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.delete_markers import DEATHS, Totals
+from retention.rules.jetstream.evaluate import ORDER, OnePass, rules_of
 from retention.rules.jetstream.marker_replay import replay
 from retention.rules.row_verdicts import (
     STAYS,
@@ -29,9 +29,11 @@ from retention.rules.row_verdicts import (
     removed_ranges,
     settled,
 )
+from retention.rules.rule import ExpiryRule
 from schemas.plan import PLANNED_MARKERS
 
-_EXPIRY = [RULES.index(MAX_AGE), RULES.index(MSG_TTL)]
+_EXPIRY = [RULES.index(rule.name) for rule in ORDER if rule.expires]
+"""The rules whose removals are announced, in the order of a pass, in which they stand behind all others."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ class Announcer:
         counts = self.counts()
         span = decided.spans.span_of_file[counts["file"].to_numpy()]
         parts = [
-            _deaths(counts.filter(pa.array(dying[span, scan])), scan) for scan in (BY_AGE, BY_TTL)
+            _deaths(counts.filter(pa.array(dying[span, scan])), scan)
+            for scan in range(len(_EXPIRY))
         ]
         staying = counts.filter(pa.array(untouched[span]))["subject"]
         return Expired(pa.concat_tables(parts), pc.unique(staying), ReadCount())
@@ -126,7 +129,7 @@ class Announcer:
     def _replayed(self, decided: OnePass, read: ReadCount) -> Announced:
         spans = decided.spans
         questions = [
-            replace(decided.question(span), cutoff_ns=None, due_ns=None, in_full=True)
+            replace(decided.question(span).before_expiry, in_full=True)
             for span in range(len(spans))
         ]
         told = self.asks(limited, spans, questions)
@@ -134,8 +137,13 @@ class Announcer:
         verdicts = np.concatenate([own for _, own in told])
         # Spans that only deadlines have a say in are single files, and may interleave.
         order = np.argsort(rows["seq"].to_numpy(), kind="stable")
+        expiry = [
+            rule.everywhere()
+            for rule in rules_of(self.policy, self.as_of_ns)
+            if isinstance(rule, ExpiryRule)
+        ]
         done = replay(
-            rows.take(pa.array(order)), verdicts[order], self.policy, self.as_of_ns, self.next_seq
+            rows.take(pa.array(order)), verdicts[order], self.policy, expiry, self.next_seq
         )
         verdicts[order] = done.verdicts
         ends = np.cumsum([one.rows.num_rows for one, _ in told])[:-1]

@@ -237,20 +237,20 @@ def _newer_on_subject(opened: OpenedStream, seen: Look, first_newer: int, subjec
 
 def _scan_end(seen: Look) -> int | None:
     """The message at which the age scan ends; None if it never does, or does not run."""
-    age = seen.decided.age
-    if age is None:
+    scan = seen.decided.scan
+    if scan is None:
         return None
     stops = [answer.stop_seq for answer in seen.answers if answer.stop_seq is not None]
     if stops:
         return min(stops)
-    return int(seen.decided.spans.min_seq[age.reach - 1]) if _ends_by_metadata(seen) else None
+    return int(seen.decided.spans.min_seq[scan.reach - 1]) if _ends_by_metadata(seen) else None
 
 
 def _ends_by_metadata(seen: Look) -> bool:
-    age, spans = seen.decided.age, seen.decided.spans
-    if age is None or not len(spans) or seen.decided.ask[age.reach - 1]:
+    scan, spans = seen.decided.scan, seen.decided.spans
+    if scan is None or not len(spans) or seen.decided.ask[scan.reach - 1]:
         return False
-    return bool(spans.max_ts_ns[age.reach - 1] > age.cutoff_ns)
+    return bool(scan.may_stop[scan.reach - 1])
 
 
 def _rule(seen: Look, found: Found, facts: Facts) -> str | None:

@@ -22,8 +22,9 @@ from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
 from retention.plan.remaining import Left
-from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Held, surplus
+from retention.rules.jetstream.max_msgs_per_subject import Apart, Held, Lasts, Share, surplus
 from retention.rules.row_verdicts import Question
+from retention.rules.rule import SubjectSurplus
 from retention.storage import files
 from retention.stores.layout import Layout
 from retention.stores.sidecar import subject_digests
@@ -93,14 +94,14 @@ class Exchanged:
 
 def beyond_limit(
     opened: OpenedStream, left: Left, spans: Spans, limit: int, engines: Engines
-) -> Beyond:
+) -> SubjectSurplus:
     """What each span holds beyond the limit per subject, from digests: in this process, or by tasks if they are many.
 
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
     """
     lengths = subject_digests.lengths(Layout(opened.root, opened.name), left.files)
-    found: Beyond | None = None
+    found: SubjectSurplus | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():
             found = _exchange(opened, left, spans, (limit, lengths), engines)
@@ -112,12 +113,16 @@ def beyond_limit(
 
 def fetched(question: Asked) -> Asked:
     """A question with all that it takes to answer it, wherever that was kept."""
-    if not isinstance(question, Question) or not isinstance(question.surplus, Apart):
+    if not isinstance(question, Question):
         return question
-    apart = question.surplus
+    parts = tuple(_fetched(one) if isinstance(one, Apart) else one for one in question.parts)
+    return replace(question, parts=parts)
+
+
+def _fetched(apart: Apart) -> Share | Lasts:
     table = pa.Table.from_batches([_piece(place, apart.span) for place in apart.places], _DECIDED)
     numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
-    return replace(question, surplus=Held(table["subject"].combine_chunks(), *numbers).share())
+    return Held(table["subject"].combine_chunks(), *numbers).share()
 
 
 def deal(task: Deal) -> None:

@@ -15,7 +15,7 @@ from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
 from retention.rules import DELETE, DELETE_SEGMENTS, PURGE, RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.jetstream.max_msgs_bytes import HeadCut, head_cut
+from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.row_verdicts import STAYS, Answer, SpanRows, removed_ranges
 from schemas.messages import NEVER
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MAX_MSGS_PER_SUBJECT, MSG_TTL, RULES
-from retention.rules.jetstream.max_age import expires, first_young
-from retention.rules.jetstream.max_msgs_bytes import lowest_until
-from retention.rules.jetstream.max_msgs_per_subject import Apart, Lasts, Share, surplus_rows
-from retention.rules.jetstream.msg_ttl import passed
+from retention.rules import RULES
+from retention.rules.rule import RowRule
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import HELD_RANGES, REMOVED_RANGES
 
@@ -23,10 +19,26 @@ if TYPE_CHECKING:
     from retention.rules.jetstream.protection import Hold
 
 STAYS = -1
-"""The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or `EITHER`."""
+"""The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or provisional."""
 
-EITHER = len(RULES)
-"""MaxAge takes the message if its scan comes to this span, and its own deadline if not."""
+_RULES_AT_MOST = 16
+
+
+def provisional(scanning: int, otherwise: int) -> int:
+    """The verdict on a message that a rule takes if its scan comes to the span.
+
+    Args:
+        scanning: the rule's index into `RULES`.
+        otherwise: the rule that takes it if not, or `STAYS`.
+    """
+    return _RULES_AT_MOST * (scanning + 1) + otherwise + 1
+
+
+def settled(verdicts: Array, *, reached: bool) -> Array:
+    """Verdicts once it is known whether the scan came to the span: indexes into `RULES`, or `STAYS`."""
+    scanning, otherwise = np.divmod(verdicts, _RULES_AT_MOST)
+    final = (scanning if reached else otherwise) - 1
+    return np.where(verdicts < _RULES_AT_MOST, verdicts, final).astype(verdicts.dtype)
 
 
 @dataclass(frozen=True)
@@ -34,16 +46,8 @@ class Question:
     """What the rules ask of the rows of one span, the rest of the stream being known."""
 
     span: int
-    lose_messages: int = 0
-    """MaxMsgs: the lowest so many go."""
-    lose_bytes: int = 0
-    """MaxBytes: the lowest go until so many bytes are gone."""
-    surplus: Share | Lasts | Apart | None = None
-    """MaxMsgsPerSubject: what the limit lets stay; fetched before rows are judged."""
-    cutoff_ns: int | None = None
-    """MaxAge: the youngest instant that expires; None: the scan does not come here."""
-    due_ns: int | None = None
-    """Per-message TTL: the latest deadline that has passed; None: TTLs are not looked at."""
+    parts: tuple[RowRule, ...] = ()
+    """What each rule asks, in the order of the pass."""
     in_full: bool = False
     """All narrow columns are looked at, also those that verdicts do without."""
     hold: Hold | None = None
@@ -54,11 +58,15 @@ class Question:
         """The columns that it takes to answer."""
         if self.in_full:
             return RULE_COLUMNS
-        held = self.hold is not None
-        by_subject = ("subject",) if isinstance(self.surplus, Share) or held else ()
-        by_age = ("ts_ns",) if self.cutoff_ns is not None or held else ()
-        by_deadline = () if self.cutoff_ns is None and self.due_ns is None else ("deadline_ns",)
-        return ("seq", "size", *by_subject, *by_age, *by_deadline)
+        wanted = {"seq", "size", *(name for part in self.parts for name in part.columns)}
+        if self.hold is not None:
+            wanted |= {"subject", "ts_ns"}
+        return tuple(name for name in RULE_COLUMNS if name in wanted)
+
+    @property
+    def before_expiry(self) -> Question:
+        """The same of the rules that do not look at time."""
+        return replace(self, parts=tuple(part for part in self.parts if not part.expires))
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class Answer:
     removed: pa.Table
     """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
     stop_seq: int | None
-    """The message at which the age scan ends, if it ends in this span."""
+    """The message at which the scan ends, if it ends in this span."""
     read: ReadCount
     held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
     """What stays although rules would take it, and for whom; shape `HELD_RANGES`."""
@@ -102,40 +110,41 @@ def removed_ranges(span: SpanRows, verdicts: Array) -> pa.Table:
 
 
 def judge(rows: pa.Table, question: Question) -> tuple[Array, int | None]:
-    """Give each row its verdict, and the row number at which the age scan ends (None: it goes on).
+    """Give each row its verdict, and the row number at which the scan ends (None: it goes on).
+
+    A scan may end in a span before, which only that span's rows tell. What it takes is therefore provisional, and the
+    rules behind it see it as well:
+
+        seq       1     2     3     4
+        max_age   old   old   young old
+        msg_ttl         due         due
+        verdict   age   age,  -     ttl
+                        else ttl
 
     Args:
         rows: the columns of the question, of all files of the span, ascending by `seq`.
         question: what to decide.
     """
-    verdicts = np.full(rows.num_rows, STAYS, dtype=np.int8)
-    by_count = min(question.lose_messages, rows.num_rows)
-    by_bytes = lowest_until(question.lose_bytes, rows["size"].to_numpy())
-    verdicts[:by_count] = RULES.index(MAX_MSGS)
-    verdicts[by_count:by_bytes] = RULES.index(MAX_BYTES)
-    if question.surplus is not None:
-        beyond = surplus_rows(rows, question.surplus) & (verdicts == STAYS)
-        verdicts[beyond] = RULES.index(MAX_MSGS_PER_SUBJECT)
-    left, until = verdicts == STAYS, None
-    if question.cutoff_ns is None and question.due_ns is None:
-        return verdicts, None
-    deadlines = pc.fill_null(rows["deadline_ns"], 0).to_numpy()
-    if question.cutoff_ns is not None:
-        until = first_young(rows["ts_ns"].to_numpy(), left, question.cutoff_ns)
-        verdicts[left & expires(deadlines, until)] = RULES.index(MAX_AGE)
-    if question.due_ns is not None:
-        has_deadline = pc.is_valid(rows["deadline_ns"]).to_numpy()
-        due = left & passed(deadlines, has_deadline, question.due_ns)
-        verdicts[due] = np.where(verdicts[due] == STAYS, RULES.index(MSG_TTL), EITHER)
+    verdicts, until = np.full(rows.num_rows, STAYS, dtype=np.int8), None
+    remaining = np.ones(rows.num_rows, dtype=bool)
+    scanned, scanning = np.zeros(rows.num_rows, dtype=bool), STAYS
+    for part in question.parts:
+        rule, takes, stops = RULES.index(part.rule), part.takes(rows) & remaining, part.stops(rows)
+        if stops is None:
+            verdicts[takes] = rule
+            verdicts[takes & scanned] = provisional(scanning, rule)
+            remaining &= ~takes
+        else:
+            until = _first(stops & remaining)
+            takes &= np.arange(len(takes)) < (len(takes) if until is None else until)
+            verdicts[takes] = provisional(rule, STAYS)
+            scanned, scanning = takes, rule
     return verdicts, until
 
 
-def settled(verdicts: Array, *, reached: bool) -> Array:
-    """Verdicts once it is known whether the age scan came to the span: indexes into `RULES`, or `STAYS`."""
-    aged, due = RULES.index(MAX_AGE), RULES.index(MSG_TTL)
-    if reached:
-        return np.where(verdicts == EITHER, aged, verdicts)
-    return np.select([verdicts == EITHER, verdicts == aged], [due, STAYS], verdicts)
+def _first(mask: Array) -> int | None:
+    numbers = np.flatnonzero(mask)
+    return int(numbers[0]) if len(numbers) else None
 
 
 def ranges_of(rows: pa.Table, verdicts: Array) -> pa.Table:

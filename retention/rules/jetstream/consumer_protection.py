@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array, Spans, joined
-from retention.rules.jetstream.max_msgs_bytes import head_cut, lowest_until
+from retention.rules.jetstream.head_trim import head_cut, lowest_until
 from retention.rules.jetstream.protection import Hold
 from retention.rules.row_verdicts import (
     STAYS,
@@ -58,7 +58,7 @@ def held_sizes(span: SpanRows, question: Question, *, reached: bool) -> Sizes:
     Args:
         span: its rows.
         question: what the rules and the hold ask of them.
-        reached: whether the age scan comes to the span.
+        reached: whether the scan comes to the span.
     """
     verdicts, _ = judge(span.rows, question)
     taken = settled_rules(verdicts, reached=reached) != STAYS

@@ -15,9 +15,6 @@ from retention.core.spans import Array
 from retention.core.units import SECOND, go_duration
 from schemas.plan import PLANNED_MARKERS
 
-BY_AGE, BY_TTL = 0, 1
-"""Which scan takes a message: the age scan comes first."""
-
 DEATHS = pa.schema(
     [
         pa.field("subject", pa.string(), nullable=False),
@@ -26,7 +23,8 @@ DEATHS = pa.schema(
         pa.field("silent", pa.bool_(), nullable=False),
     ]
 )
-"""What expiry takes of one stretch of the stream, by subject and scan: the highest sequence, and whether that message
+"""What expiry takes of one stretch of the stream, by subject and scan (0: of the first rule that expires messages; the
+scans follow each other): the highest sequence, and whether that message
 ends silently (it is a marker itself, or a KV purge)."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,10 @@ import pyarrow.compute as pc
 
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.rules import MAX_AGE, MAX_BYTES, MAX_MSGS, MSG_TTL, RULES
+from retention.rules import MAX_BYTES, MAX_MSGS, RULES
 from retention.rules.jetstream import delete_markers
 from retention.rules.row_verdicts import STAYS
-from schemas.messages import NEVER
+from retention.rules.rule import RowRule
 from schemas.plan import PLANNED_MARKERS
 
 
@@ -32,9 +33,9 @@ class Replayed:
 
 
 def replay(
-    rows: pa.Table, verdicts: Array, policy: Policy, as_of_ns: int, next_seq: int
+    rows: pa.Table, verdicts: Array, policy: Policy, expiry: Sequence[RowRule], next_seq: int
 ) -> Replayed:
-    """Run the age scan and the TTL scan over a whole stream (NATS STREAM.UPDATE order, steps 5 and 6).
+    """Run the rules that expire messages over a whole stream (NATS STREAM.UPDATE order, steps 5 and 6).
 
     Work is by expired message; everything else is numpy.
 
@@ -42,13 +43,12 @@ def replay(
         rows: the narrow columns of every message, ascending by `seq`.
         verdicts: what the limits before expiry take; `STAYS` for the rest.
         policy: the stream's rules.
-        as_of_ns: the pass's instant.
+        expiry: its rules that expire messages, in the order of a pass.
         next_seq: the sequence of the first marker.
     """
     scans = _Scans(rows, verdicts, policy, next_seq)
-    if policy.max_age_ns is not None:
-        scans.by_age(as_of_ns - policy.max_age_ns)
-    scans.by_deadline(as_of_ns)
+    for rule in expiry:
+        scans.run(rule)
     return scans.result()
 
 
@@ -74,23 +74,21 @@ class _Scans:
         """Of each marker: the row that it stands for, and its size; evicted ones are below `_oldest`."""
         self._oldest = 0
 
-    def by_age(self, cutoff_ns: int) -> None:
-        """The age scan: from the lowest sequence to the first message that is left and young."""
-        ts_ns, deadlines = self._rows["ts_ns"].to_numpy(), self._deadlines(0)
-        young = np.flatnonzero(ts_ns > cutoff_ns)
-        old = np.flatnonzero((ts_ns <= cutoff_ns) & (deadlines != NEVER))
+    def run(self, rule: RowRule) -> None:
+        """Let the messages of one rule expire, by sequence, up to the first that is left and stops it."""
+        stops = rule.stops(self._rows)
+        stopping = np.zeros(0, dtype=np.int64) if stops is None else np.flatnonzero(stops)
         passed = 0
-        for row in old.tolist():
-            while passed < len(young) and young[passed] < row and not self._is_left(young[passed]):
+        for row in np.flatnonzero(rule.takes(self._rows)).tolist():
+            while (
+                passed < len(stopping)
+                and stopping[passed] < row
+                and not self._is_left(stopping[passed])
+            ):
                 passed += 1
-            if passed < len(young) and young[passed] < row:
+            if passed < len(stopping) and stopping[passed] < row:
                 return
-            self._expire(row, RULES.index(MAX_AGE))
-
-    def by_deadline(self, due_ns: int) -> None:
-        """The TTL scan: every message whose deadline has passed, by sequence."""
-        for row in np.flatnonzero(self._deadlines(NEVER) <= due_ns).tolist():
-            self._expire(row, RULES.index(MSG_TTL))
+            self._expire(row, RULES.index(rule.rule))
 
     def result(self) -> Replayed:
         stored = self._stored[self._oldest :]
@@ -101,9 +99,6 @@ class _Scans:
         table = pa.table(columns, names=PLANNED_MARKERS.names).cast(PLANNED_MARKERS)
         refused = self._rows["seq"].to_numpy()[self._refused]
         return Replayed(self._verdicts, table, self._next_seq, refused)
-
-    def _deadlines(self, absent: int) -> Array:
-        return pc.fill_null(self._rows["deadline_ns"], absent).to_numpy()
 
     def _is_left(self, row: int) -> bool:
         return bool(self._verdicts[row] == STAYS)

@@ -3,63 +3,181 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
+from retention.core.units import SECOND, format_duration, format_instant
+from retention.rules import MAX_AGE
+from retention.rules.facts import Facts, spell_age
+from retention.rules.rule import (
+    Before,
+    Decision,
+    ExpiryRule,
+    RowRule,
+    Scan,
+    SubjectSurplus,
+    later,
+)
 from schemas.messages import NEVER
+
+_BEFORE_ALL = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
-class AgeScan:
-    """What metadata says about the scan; masks with one entry a span.
+class MaxAge(ExpiryRule):
+    """A message goes if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`.
 
-    A message goes if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`; the scan ends at the first message with
-    `ts_ns > cutoff_ns` that the rules before it left (NATS STREAM.UPDATE order, step 5a; ADR-43 for `never`).
+    The scan ends at the first message with `ts_ns > cutoff_ns` that the rules before it leave (NATS STREAM.UPDATE
+    order, step 5a; ADR-43 for `never`).
     """
+
+    name: ClassVar[str] = MAX_AGE
+    max_age_ns: int
+    cutoff_ns: int
+    """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
+
+    @classmethod
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+        """None where age is unlimited."""
+        del surplus
+        age = policy.max_age_ns
+        return None if age is None else cls(age, as_of_ns - age)
+
+    @classmethod
+    def line(cls, policy: Policy, facts: Facts) -> str | None:
+        """How old the message is, and what keeps it."""
+        age = policy.max_age_ns
+        return None if age is None else f"{cls.name}{_line(age, facts)}"
+
+    @classmethod
+    def reason(cls, policy: Policy, as_of_ns: int) -> str:
+        """The age, and the youngest instant that has it."""
+        age = policy.max_age_ns or 0
+        stored_by = format_instant((as_of_ns - age) // SECOND * SECOND)
+        return f" {format_duration(age)}, stored by {stored_by}"
+
+    def decide(self, spans: Spans, before: Before) -> Decided:
+        """Walk the spans: those without a young message go whole, up to one with a young message that surely stays.
+
+        A span with young and old messages is asked, and so is one of which other rules take some: it may lose all its
+        young messages, and then it does not end the scan.
+        """
+        has_young = (spans.max_ts_ns > self.cutoff_ns) & ~before.gone
+        has_old = (spans.min_ts_ns <= self.cutoff_ns) & ~before.gone
+        numbers = np.arange(len(spans))
+        reach = min(_first(has_young & ~before.some) + 1, len(spans))
+        reached = (numbers < reach) & ~before.gone
+        whole = reached & ~has_young & (spans.never == 0)
+        stepped_over = ~has_young & (spans.never == spans.messages)
+        doubtful = before.some & ~whole & (spans.max_ts_ns > self.cutoff_ns)
+        surely_reached = numbers < _first(doubtful)
+        return Decided(
+            rule=self,
+            spans=spans,
+            whole=whole,
+            sure=whole & ~before.unclear & surely_reached,
+            rows=reached & ~whole & ((has_old & ~stepped_over) | before.some),
+            counted=np.zeros_like(spans.messages),
+            unclear=np.zeros_like(whole),
+            scan=Scan(reach, spans.max_ts_ns > self.cutoff_ns, spans.min_ts_ns > self.cutoff_ns),
+            age=self,
+        )
+
+    def everywhere(self) -> RowRule:
+        """Ages, row by row."""
+        return Old(self.cutoff_ns)
+
+    def most(self, spans: Spans) -> Array:
+        """What is not `never`, less one if one is young."""
+        stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
+        return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
+
+    def first_due(self, spans: Spans) -> Array:
+        """The scan has to pass every span before, down to its youngest message, and then to find an old one."""
+        passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
+        due = later(np.maximum(passed, spans.min_ts_ns), self.max_age_ns)
+        return np.where(spans.never < spans.messages, due, NEVER)
+
+    def segment_due(self, segments: Spans, *, alone: bool) -> Array:
+        """The scan has to pass the segments before; other rules may take all of one but a message."""
+        times = segments.max_ts_ns if alone else segments.min_ts_ns
+        return later(np.maximum.accumulate(times), self.max_age_ns)
+
+    def tail_due(self, spans: Spans) -> int:
+        """The scan steps over all spans before it comes to the rest."""
+        return int(spans.max_ts_ns.max(initial=_BEFORE_ALL)) + self.max_age_ns
+
+
+def _first(mask: Array) -> int:
+    """The number of the first entry that is set; that of entries, if none is."""
+    numbers = np.flatnonzero(mask)
+    return int(numbers[0]) if len(numbers) else len(mask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Decision):
+    """What statistics say about the scan."""
+
+    age: MaxAge
+    scan: Scan
+
+    def question(self, span: int) -> RowRule | None:
+        """Which rows are old, where the scan may come to them."""
+        return self.age.everywhere() if span < self.scan.reach else None
+
+    def bounds(self) -> tuple[Array, Array]:
+        """None if the scan ends before."""
+        most = self.age.most(self.spans)
+        reached = np.arange(len(self.spans)) < self.scan.reach
+        return np.zeros_like(most), np.where(reached, most, 0)
+
+    def ordered(self) -> Array:
+        """Where the scan may take some messages and end at others."""
+        young, all_young = self.scan.may_stop, self.scan.stops
+        return young & ~all_young & (np.arange(len(self.spans)) < self.scan.reach)
+
+    def ends_within(self) -> bool:
+        """Whether statistics end the scan before what lies behind the spans."""
+        return self.scan.reach < len(self.spans)
+
+
+@dataclass(frozen=True)
+class Old:
+    """The rows up to the first young one that are old enough."""
 
     cutoff_ns: int
-    reach: int
-    """No row of this span or a later one is reached, whatever rows say."""
-    whole: Array
-    """Every message of the span that other rules leave goes, if the scan reaches it."""
-    ask: Array
-    """Rows decide."""
+    rule: ClassVar[str] = MAX_AGE
+    expires: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ("ts_ns", "deadline_ns")
+
+    def takes(self, rows: pa.Table) -> Array:
+        """Old rows that are not `never`."""
+        lasting = pc.fill_null(rows["deadline_ns"], 0).to_numpy() == NEVER
+        return (rows["ts_ns"].to_numpy() <= self.cutoff_ns) & ~lasting
+
+    def stops(self, rows: pa.Table) -> Array:
+        """Young rows."""
+        return rows["ts_ns"].to_numpy() > self.cutoff_ns
 
 
-def age_scan(cutoff_ns: int, spans: Spans, gone: Array, touched: Array) -> AgeScan:
-    """Plan the scan.
-
-    Args:
-        cutoff_ns: `as_of - max_age`, nanoseconds since the epoch.
-        spans: the stream.
-        gone: spans that other rules take whole.
-        touched: spans that other rules take some rows from.
-    """
-    has_young = (spans.max_ts_ns > cutoff_ns) & ~gone
-    has_old = (spans.min_ts_ns <= cutoff_ns) & ~gone
-    stops = np.flatnonzero(has_young & ~touched)
-    reach = int(stops[0]) + 1 if len(stops) else len(spans)
-    reached = (np.arange(len(spans)) < reach) & ~gone
-    whole = reached & ~has_young & (spans.never == 0)
-    stepped_over = ~has_young & (spans.never == spans.messages)
-    ask = reached & ~whole & ((has_old & ~stepped_over) | touched)
-    return AgeScan(cutoff_ns, reach, whole, ask)
-
-
-def first_young(ts_ns: Array, left: Array, cutoff_ns: int) -> int | None:
-    """Row number of the first message that ends the scan, among those that are `left`; None if there is none."""
-    young = np.flatnonzero(left & (ts_ns > cutoff_ns))
-    return int(young[0]) if len(young) else None
-
-
-def expires(deadline_ns: Array, until: int | None) -> Array:
-    """Which rows the scan removes, given that it reaches the first of them; a mask.
-
-    Args:
-        deadline_ns: each message's deadline, 0 where there is none, in sequence order.
-        until: the row that ends the scan; None: it goes on past the last row.
-    """
-    rows = len(deadline_ns)
-    passed = np.arange(rows) < (rows if until is None else until)
-    return passed & (deadline_ns != NEVER)
+def _line(max_age_ns: int, facts: Facts) -> str:
+    age_ns = facts.as_of_ns - facts.ts_ns
+    line = (
+        f" {format_duration(max_age_ns)}: it is {spell_age(age_ns)} old,"
+        f" stored {format_instant(facts.ts_ns)}"
+    )
+    if age_ns < max_age_ns:
+        return f"{line}, and goes at {format_instant(facts.ts_ns + max_age_ns)}"
+    if facts.deadline_ns == NEVER:
+        return f"{line}, but its Nats-TTL is never, so age does not remove it"
+    if facts.scan_end is not None:
+        return (
+            f"{line}, but the scan from the oldest sequence ended before it, at message {facts.scan_end:,}, which is "
+            "young enough to stay"
+        )
+    return line

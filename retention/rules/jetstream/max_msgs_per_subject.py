@@ -5,14 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.spans import Array
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
 from retention.errors import DamagedError
+from retention.rules import MAX_MSGS_PER_SUBJECT
+from retention.rules.facts import Facts, messages_are
+from retention.rules.rule import Before, Decision, RowRule, Rule, SubjectSurplus
 
 _RANGE_ROWS = 65_536
 """Subjects that are numbered at once: a table of so many stays in a processor's cache."""
@@ -21,9 +25,92 @@ _NO_SUBJECTS = pa.nulls(0, pa.string())
 
 
 @dataclass(frozen=True)
-class Share:
-    """What the limit lets stay of one span, told by the shorter of two lists of subjects."""
+class MaxMsgsPerSubject(Rule):
+    """Of each subject at most `limit` messages stay (NATS STREAM.UPDATE order, step 4)."""
 
+    name: ClassVar[str] = MAX_MSGS_PER_SUBJECT
+    limit: int
+    surplus: SubjectSurplus
+
+    @classmethod
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+        """None where subjects are unlimited."""
+        del as_of_ns
+        limit = policy.max_msgs_per_subject
+        return None if limit is None or surplus is None else cls(limit, surplus)
+
+    @classmethod
+    def reaches_all(cls, policy: Policy) -> bool:
+        """A newer message of a subject may lie anywhere."""
+        return policy.max_msgs_per_subject is not None
+
+    @classmethod
+    def line(cls, policy: Policy, facts: Facts) -> str | None:
+        """How many messages on the subject are newer."""
+        limit = policy.max_msgs_per_subject
+        if limit is None:
+            return None
+        return f"{cls.name} {limit:,}: {messages_are(facts.newer_on_subject)} newer on its subject"
+
+    @classmethod
+    def reason(cls, policy: Policy, as_of_ns: int) -> str:
+        """How many messages on the subject are newer."""
+        del as_of_ns
+        limit = policy.max_msgs_per_subject or 0
+        return f" {limit:,}, {limit:,} or more on the subject are newer"
+
+    def decide(self, spans: Spans, before: Before) -> Decided:
+        """Subject digests count what goes; a head trim that ends in a span may take some of the same messages."""
+        counted = self.surplus.messages
+        whole = ~before.gone & ~before.unclear & (counted == spans.messages)
+        nowhere = np.zeros(len(spans), dtype=bool)
+        return Decided(
+            rule=self,
+            spans=spans,
+            whole=whole,
+            sure=whole,
+            rows=nowhere,
+            counted=counted,
+            unclear=nowhere,
+            surplus=self.surplus,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Decision):
+    """What digests say about subjects."""
+
+    surplus: SubjectSurplus
+
+    def question(self, span: int) -> RowRule | None:
+        """Which messages are beyond the limit, where some are."""
+        return self.surplus.of_span(span) if self.counted[span] > 0 else None
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Exactly what digests count."""
+        return self.counted, self.counted
+
+    def ordered(self) -> Array:
+        """Where a subject loses its lowest messages."""
+        return self.counted > 0
+
+
+class _OfSubjects:
+    """What the rows of a span answer to the limit, whichever way it is written."""
+
+    rule: ClassVar[str] = MAX_MSGS_PER_SUBJECT
+    expires: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]] = ()
+
+    def stops(self, rows: pa.Table) -> None:
+        """It does not scan."""
+
+
+@dataclass(frozen=True)
+class Share(_OfSubjects):
+    """What the limit lets stay of one span, by the shorter of two lists of subjects."""
+
+    columns: ClassVar[tuple[str, ...]] = ("subject",)
     subjects: pa.Array
     """Subjects of the span, string."""
     counts: Array
@@ -31,22 +118,42 @@ class Share:
     stay: bool
     """Whether `counts` says what stays: all messages of other subjects go. Otherwise they stay."""
 
+    def takes(self, rows: pa.Table) -> Array:
+        """Rows beyond the limit of their subject."""
+        codes = pc.fill_null(pc.index_in(rows["subject"], value_set=self.subjects), -1).to_numpy()
+        listed = np.append(self.counts, 0)
+        if self.stay:
+            return _rank(codes[::-1])[::-1] >= listed[codes]
+        return _rank(codes) < listed[codes]
+
 
 @dataclass(frozen=True)
-class Lasts:
+class Lasts(_OfSubjects):
     """What the limit lets stay of a span in which no subject keeps more than its last message."""
 
     seqs: Array
     """Sequences of these last messages, ascending; all others of the span go."""
 
+    def takes(self, rows: pa.Table) -> Array:
+        """All rows but these.
+
+        Raises:
+            DamagedError: a message that should stay is not there.
+        """
+        return _all_but(self.seqs, rows["seq"].to_numpy())
+
 
 @dataclass(frozen=True)
-class Apart:
+class Apart(_OfSubjects):
     """What the limit lets stay of a span, in files: of so many subjects that no process holds them all."""
 
     places: tuple[str, ...]
     """Arrow files, each with some of the subjects and a batch for each span."""
     span: int
+
+    def takes(self, rows: pa.Table) -> Array:
+        """Nothing can be said before the subjects are fetched."""
+        raise TypeError(f"span {self.span}: what lies apart is fetched before rows are judged")
 
 
 @dataclass(frozen=True)
@@ -69,19 +176,6 @@ class Held:
         listed = keeps if stay else loses
         counts = (left if stay else self.beyond)[listed]
         return Share(self.subjects.filter(pa.array(listed)), counts, stay)
-
-
-class Beyond(Protocol):
-    """What each span holds beyond the limit, wherever it is kept."""
-
-    @property
-    def messages(self) -> Array:
-        """Surplus messages of each span, int64."""
-        ...
-
-    def of_span(self, span: int) -> Share | Lasts | Apart:
-        """What the limit does to one span, or where that is kept."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -119,27 +213,6 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Su
             newer[own] += messages
     totals = np.array([int(one.beyond.sum()) for one in held], dtype=np.int64)
     return Surplus(totals, held)
-
-
-def surplus_rows(rows: pa.Table, share: Share | Lasts | Apart) -> Array:
-    """Which rows of one span are beyond the limit; a mask.
-
-    Args:
-        rows: `seq`, ascending, and `subject`, which `Lasts` do without.
-        share: what the limit does to the span, fetched if it lay apart.
-
-    Raises:
-        DamagedError: a message that should stay is not there.
-    """
-    if isinstance(share, Apart):
-        raise TypeError(f"span {share.span}: what lies apart is fetched before rows are judged")
-    if isinstance(share, Lasts):
-        return _all_but(share.seqs, rows["seq"].to_numpy())
-    codes = pc.fill_null(pc.index_in(rows["subject"], value_set=share.subjects), -1).to_numpy()
-    listed = np.append(share.counts, 0)
-    if share.stay:
-        return _rank(codes[::-1])[::-1] >= listed[codes]
-    return _rank(codes) < listed[codes]
 
 
 def _all_but(last: Array, seqs: Array) -> Array:

@@ -3,49 +3,126 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
+from retention.core.units import format_instant
+from retention.rules import MSG_TTL
+from retention.rules.facts import Facts, spell_age
+from retention.rules.rule import Before, Decision, ExpiryRule, RowRule, SubjectSurplus
+from schemas.messages import NEVER
 
 
 @dataclass(frozen=True)
-class TtlScan:
-    """What metadata says about deadlines; masks with one entry a span.
+class MsgTtl(ExpiryRule):
+    """A message goes if it has a deadline and `deadline_ns <= due_ns` (NATS STREAM.UPDATE order, step 5b; ADR-43)."""
 
-    A message goes if it has a deadline and `deadline_ns <= due_ns` (NATS STREAM.UPDATE order, step 5b; ADR-43).
-    """
+    name: ClassVar[str] = MSG_TTL
+    due_ns: int
+    """The pass's instant, nanoseconds since the epoch."""
+
+    @classmethod
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+        """None where deadlines are not looked at."""
+        del surplus
+        return cls(as_of_ns) if policy.allow_msg_ttl else None
+
+    @classmethod
+    def reaches_all(cls, policy: Policy) -> bool:
+        """Deadlines pass anywhere."""
+        return policy.allow_msg_ttl
+
+    @classmethod
+    def line(cls, policy: Policy, facts: Facts) -> str | None:
+        """When the deadline passes."""
+        return f"{cls.name}{_line(facts)}" if policy.allow_msg_ttl else None
+
+    @classmethod
+    def reason(cls, policy: Policy, as_of_ns: int) -> str:
+        """No number: each message has its own."""
+        del policy, as_of_ns
+        return ", outlived their own TTL"
+
+    def decide(self, spans: Spans, before: Before) -> Decided:
+        """Spans of which every deadline has passed go whole, of those with some rows tell."""
+        any_due = (spans.deadlines > 0) & (spans.min_deadline_ns <= self.due_ns)
+        all_due = (spans.deadlines == spans.messages) & (spans.max_deadline_ns <= self.due_ns)
+        whole = any_due & all_due
+        return Decided(
+            rule=self,
+            spans=spans,
+            whole=whole,
+            sure=whole & ~before.unclear,
+            rows=any_due & ~whole & ~before.gone,
+            counted=np.zeros_like(spans.messages),
+            unclear=np.zeros_like(whole),
+            ttl=self,
+        )
+
+    def everywhere(self) -> RowRule:
+        """Deadlines, row by row."""
+        return Passed(self.due_ns)
+
+    def most(self, spans: Spans) -> Array:
+        """Every message with a deadline, if one has passed."""
+        any_due = (spans.deadlines > 0) & (spans.min_deadline_ns <= self.due_ns)
+        return np.where(any_due, spans.deadlines, 0)
+
+    def first_due(self, spans: Spans) -> Array:
+        """The first deadline."""
+        return spans.min_deadline_ns
+
+    def segment_due(self, segments: Spans, *, alone: bool) -> Array:
+        """The last deadline, if no other rule takes a message."""
+        return segments.max_deadline_ns if alone else segments.min_deadline_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Decision):
+    """What statistics say about deadlines."""
+
+    ttl: MsgTtl
+
+    def question(self, span: int) -> RowRule:
+        """Which deadlines have passed."""
+        del span
+        return self.ttl.everywhere()
+
+    def bounds(self) -> tuple[Array, Array]:
+        """None where another deadline has passed than those of the messages that remain."""
+        return np.zeros_like(self.spans.messages), self.ttl.most(self.spans)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The rows whose deadlines have passed."""
 
     due_ns: int
-    whole: Array
-    """Every message of the span that other rules leave goes."""
-    some: Array
-    """A deadline has passed, but not every message goes: rows decide."""
+    rule: ClassVar[str] = MSG_TTL
+    expires: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ("deadline_ns",)
+
+    def takes(self, rows: pa.Table) -> Array:
+        """Rows with a deadline that has passed; that of `never` lies after every instant."""
+        return pc.fill_null(rows["deadline_ns"], NEVER).to_numpy() <= self.due_ns
+
+    def stops(self, rows: pa.Table) -> None:
+        """It does not scan."""
 
 
-def ttl_scan(due_ns: int, spans: Spans) -> TtlScan:
-    """Plan the scan.
-
-    Args:
-        due_ns: the pass's instant, nanoseconds since the epoch.
-        spans: the stream.
-    """
-    any_due = (spans.deadlines > 0) & (spans.min_deadline_ns <= due_ns)
-    whole = any_due & (spans.deadlines == spans.messages) & (spans.max_deadline_ns <= due_ns)
-    return TtlScan(due_ns, whole, any_due & ~whole)
-
-
-def passed(deadline_ns: Array, has_deadline: Array, due_ns: int) -> Array:
-    """Which rows' deadlines have passed; a mask.
-
-    Args:
-        deadline_ns: `NEVER` for never, which lies after every instant.
-        has_deadline: false where a message has no TTL.
-        due_ns: the pass's instant.
-    """
-    return has_deadline & (deadline_ns <= due_ns)
-
-
-def most_due(scan: TtlScan, spans: Spans) -> Array:
-    """The most messages of each span whose deadlines can have passed."""
-    return np.where(scan.whole | scan.some, spans.deadlines, 0)
+def _line(facts: Facts) -> str:
+    if facts.deadline_ns is None:
+        return ": it has no Nats-TTL"
+    if facts.deadline_ns == NEVER:
+        return ": its Nats-TTL is never"
+    if facts.deadline_ns < facts.ts_ns:
+        return ": its Nats-TTL reaches beyond the year 2262, which the server takes for long past"
+    lived, deadline = facts.as_of_ns - facts.deadline_ns, format_instant(facts.deadline_ns)
+    if lived < 0:
+        return f": its Nats-TTL ends at {deadline}, in {spell_age(-lived)}"
+    return f": its Nats-TTL ended at {deadline}, {spell_age(lived)} ago"

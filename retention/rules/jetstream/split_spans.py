@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, spans_of
-from retention.rules.jetstream.evaluate import OnePass, one_pass
-from retention.rules.jetstream.max_msgs_bytes import HeadCut
-from retention.rules.jetstream.max_msgs_per_subject import Apart, Beyond, Lasts, Share
+from retention.rules.fold import OnePass
+from retention.rules.jetstream.evaluate import one_pass
+from retention.rules.rule import RowRule, SubjectSurplus
 
 
 @dataclass(frozen=True)
 class Regrouped:
     """What each span holds beyond the limit per subject, once spans without surplus are divided."""
 
-    found: Beyond
+    found: SubjectSurplus
     number: Array
     """For each span, its number among those that `found` speaks of."""
 
@@ -27,7 +27,7 @@ class Regrouped:
         """Surplus messages of each span, int64."""
         return self.found.messages[self.number]
 
-    def of_span(self, span: int) -> Share | Lasts | Apart:
+    def of_span(self, span: int) -> RowRule:
         """What the limit does to one span, or where that is kept."""
         return self.found.of_span(int(self.number[span]))
 
@@ -54,22 +54,7 @@ def by_file(decided: OnePass, files: pa.Table, policy: Policy, as_of_ns: int) ->
 
 def _divisible(decided: OnePass) -> Array:
     """Spans of several files whose rows would be asked, and to which no rule comes that walks in order; a mask."""
-    spans = decided.spans
-    divisible = decided.ask & (np.diff(spans.first_file) > 1)
-    for cut in (decided.by_messages, decided.by_bytes):
-        divisible &= ~_ends_in(cut, len(spans))
-    if decided.surplus is not None:
-        divisible &= decided.surplus.messages == 0
-    if decided.age is not None:
-        # Order matters to the age scan only where it may take some messages and end at others.
-        young, old = (
-            spans.max_ts_ns > decided.age.cutoff_ns,
-            spans.min_ts_ns <= decided.age.cutoff_ns,
-        )
-        divisible &= ~(young & old) | (np.arange(len(spans)) >= decided.age.reach)
+    divisible = decided.ask & (np.diff(decided.spans.first_file) > 1)
+    for decision in decided.decisions:
+        divisible &= ~decision.ordered()
     return divisible
-
-
-def _ends_in(cut: HeadCut, spans: int) -> Array:
-    """The span in which a head trim ends, if it ends in one; a mask."""
-    return (np.arange(spans) == cut.whole) & (cut.rest > 0)

@@ -7,8 +7,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.rules.jetstream.max_age import AgeScan
-from retention.rules.jetstream.msg_ttl import TtlScan
 from tests.support.laws import law
 from tests.support.worlds import (
     World,
@@ -81,11 +79,7 @@ def test_metadata_decides_as_rows_would(world: World, policy: Policy, as_of: int
     for span, asked in enumerate(decided.ask):
         first, end = decided.spans.first_file[span : span + 2]
         seqs = {s for path in files[first:end] for s in world.rows(path)["seq"].to_pylist()}
-        if (decided.below | decided.spent)[span]:
+        if decided.gone[span]:
             assert seqs <= set(expected)
-        elif not asked and not (_takes_whole(decided.age, span) or _takes_whole(decided.ttl, span)):
+        elif not asked and not any(one.whole[span] for one in decided.decisions):
             assert not seqs & set(expected)
-
-
-def _takes_whole(scan: AgeScan | TtlScan | None, span: int) -> bool:
-    return scan is not None and bool(scan.whole[span])

@@ -7,7 +7,7 @@ import pytest
 from retention.datafile.subject_digest import count_subjects
 from retention.errors import DamagedError
 from retention.rules.jetstream import max_msgs_per_subject
-from retention.rules.jetstream.max_msgs_per_subject import Lasts, Share, surplus, surplus_rows
+from retention.rules.jetstream.max_msgs_per_subject import Lasts, Share, surplus
 
 
 def stream(files: int, rows: int, subjects: int, seed: int) -> list[pa.Table]:
@@ -52,7 +52,7 @@ def test_exactly_the_highest_sequences_of_each_subject_stay(
     found = surplus(limit, digests(files), np.arange(6), 6)
     left: set[int] = set()
     for span, rows in enumerate(files):
-        goes = surplus_rows(rows, found.of_span(span))
+        goes = found.of_span(span).takes(rows)
         assert goes.sum() == found.messages[span]
         left |= set(rows["seq"].to_numpy()[~goes].tolist())
     assert left == survivors(files, limit)
@@ -67,7 +67,7 @@ def test_files_whose_sequences_interleave_count_as_one_span(
     shuffled = [files[0], both[::2], both[1::2], files[3]]
     found = surplus(1, digests(shuffled), np.array([0, 1, 1, 2]), 3)
     spans = [files[0], both, files[3]]
-    goes = [surplus_rows(rows, found.of_span(span)) for span, rows in enumerate(spans)]
+    goes = [found.of_span(span).takes(rows) for span, rows in enumerate(spans)]
     left = [
         set(rows["seq"].to_numpy()[~mask].tolist()) for rows, mask in zip(spans, goes, strict=True)
     ]
@@ -78,13 +78,13 @@ def test_one_message_a_subject_is_told_by_its_sequence_and_needs_no_subjects() -
     files = stream(files=2, rows=50, subjects=5, seed=1)
     share = surplus(1, digests(files), np.arange(2), 2).of_span(1)
     assert isinstance(share, Lasts)
-    assert surplus_rows(files[1].select(["seq"]), share).sum() == 45
+    assert share.takes(files[1].select(["seq"])).sum() == 45
     assert isinstance(surplus(3, digests(files), np.arange(2), 2).of_span(1), Share)
 
 
 def test_a_last_message_that_the_file_does_not_have_is_refused() -> None:
     rows = pa.table({"seq": [3, 4, 6]})
     with pytest.raises(DamagedError, match="message 5 is the last of its subject"):
-        surplus_rows(rows, Lasts(np.array([4, 5])))
+        Lasts(np.array([4, 5])).takes(rows)
     with pytest.raises(DamagedError, match="message 9"):
-        surplus_rows(rows, Lasts(np.array([9])))
+        Lasts(np.array([9])).takes(rows)

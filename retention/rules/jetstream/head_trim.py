@@ -1,4 +1,4 @@
-"""MaxMsgs and MaxBytes: the lowest sequences go while the stream holds more than its limit."""
+"""Head trims: the lowest sequences go while the stream holds more of something than a limit lets it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retention.core.spans import Array
+from retention.core.spans import Array, Spans
+from retention.rules.rule import Decision
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,35 @@ def lowest_until(rest: int, amounts: Array) -> int:
         amounts: 1 or the size of each message, in sequence order.
     """
     return 0 if rest <= 0 else int(np.searchsorted(np.cumsum(amounts), rest, side="left")) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadTrim(Decision):
+    """A head trim: a prefix of the spans goes whole, and the next one may lose its lowest messages."""
+
+    cut: HeadCut
+
+    def share(self, span: int, amounts: Array) -> int:
+        """How much of a span goes.
+
+        Args:
+            span: its number.
+            amounts: what the limit counts, by span.
+        """
+        if span == self.cut.whole:
+            return self.cut.rest
+        return int(amounts[span]) if span < self.cut.whole else 0
+
+    def ordered(self) -> Array:
+        """The span in which the trim ends."""
+        return self.unclear
+
+    def ends_within(self) -> bool:
+        """A limit that the stream exceeds is a prefix's, too: see `Rule.ahead_of`."""
+        return True
+
+
+def cut_masks(cut: HeadCut, spans: Spans) -> tuple[Array, Array]:
+    """The spans that a trim takes whole, and the one in which it ends, if it ends in one; two masks."""
+    numbers = np.arange(len(spans))
+    return numbers < cut.whole, (numbers == cut.whole) & (cut.rest > 0)

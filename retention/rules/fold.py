@@ -1,0 +1,88 @@
+"""One pass over a stream: rules folded in order, as far as statistics decide, and the questions that remain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from retention.core.spans import Array, Spans
+from retention.rules import RULES
+from retention.rules.row_verdicts import Question
+from retention.rules.rule import Before, Decision, Rule, Scan, SubjectSurplus
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """The pass, decided per span where statistics can; masks with an entry a span."""
+
+    spans: Spans
+    decisions: tuple[Decision, ...]
+    """One a rule, in the order of the pass."""
+    gone: Array
+    """Spans that go whole, whatever rows say; a mask."""
+    ask: Array
+    """Spans whose rows decide; a mask."""
+    surplus: SubjectSurplus | None = None
+    """What the limit per subject was decided by; None: the policy has none."""
+    held: Array | None = None
+    """Spans that stay whole although rules would take them; a mask; None: none does."""
+
+    @property
+    def scan(self) -> Scan | None:
+        """The scan of the pass; None: no rule scans."""
+        return next((one.scan for one in self.decisions if one.scan is not None), None)
+
+    def question(self, span: int) -> Question:
+        """What the rules ask of the rows of any span, also of one that statistics decided."""
+        asked = (one.question(span) for one in self.decisions)
+        return Question(span, tuple(one for one in asked if one is not None))
+
+    def whole(self, stopped_at: int | None) -> Array:
+        """Spans that go whole by statistics, once it is known where the scan ended; a mask.
+
+        Args:
+            stopped_at: the first asked span whose rows end the scan; None: only statistics end it.
+        """
+        goes = np.zeros(len(self.spans), dtype=bool)
+        for one in self.decisions:
+            goes |= one.takes_whole(stopped_at)
+        if self.held is not None:
+            goes &= ~self.held
+        return goes & ~self.ask
+
+    def by_rule(self, stopped_at: int | None) -> Array:
+        """Messages that each rule takes of each span that goes whole; shape (spans, rules).
+
+        Args:
+            stopped_at: as in `whole`.
+        """
+        counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64, order="F")
+        remaining = np.where(self.whole(stopped_at), self.spans.messages, 0)
+        for one in self.decisions:
+            some = np.minimum(one.counted, remaining)
+            takes = np.where(one.takes_whole(stopped_at), remaining, some)
+            counts[:, RULES.index(one.rule.name)] = takes
+            remaining -= takes
+        return counts
+
+
+def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectSurplus | None) -> OnePass:
+    """Decide a pass as far as statistics do: each rule sees what the rules before it leave.
+
+    Args:
+        spans: the stream.
+        rules: in the order of the pass; at most one scans.
+        surplus: what the limit per subject was decided by; None: the policy has none.
+    """
+    gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
+    decisions = []
+    for rule in rules:
+        decision = rule.decide(spans, Before(gone, some & ~gone, unclear & ~gone))
+        gone = gone | decision.sure
+        unclear = unclear | decision.unclear
+        some = some | decision.unclear | (decision.counted > 0)
+        rows = rows | decision.rows
+        decisions.append(decision)
+    return OnePass(spans, tuple(decisions), gone, rows | (some & ~gone), surplus)

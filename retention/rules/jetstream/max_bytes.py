@@ -1,0 +1,112 @@
+"""MaxBytes: the lowest sequences go while the stream holds more bytes than its limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
+from retention.core.units import format_size
+from retention.rules import MAX_BYTES
+from retention.rules.facts import REFUSES, Facts
+from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut, lowest_until
+from retention.rules.rule import Before, RowRule, Rule, SubjectSurplus
+
+
+@dataclass(frozen=True)
+class MaxBytes(Rule):
+    """At most `limit` bytes stay, by the broker's accounting (NATS STREAM.UPDATE order, step 3).
+
+    What goes before it by MaxMsgs are the lowest sequences, too: both end where one of them does, so that it counts the
+    bytes of the whole stream.
+    """
+
+    name: ClassVar[str] = MAX_BYTES
+    trims: ClassVar[bool] = True
+    limit: int
+
+    @classmethod
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+        """None also where `discard: new` refuses new messages instead."""
+        del as_of_ns, surplus
+        return cls(policy.max_bytes) if policy.max_bytes is not None and _acts(policy) else None
+
+    @classmethod
+    def line(cls, policy: Policy, facts: Facts) -> str | None:
+        """What the message and everything newer take."""
+        limit = policy.max_bytes
+        if limit is None:
+            return None
+        if not _acts(policy):
+            return f"{cls.name}{REFUSES}"
+        taken = f"it and everything newer take {facts.bytes_with_newer:,} bytes"
+        return f"{cls.name} {format_size(limit)} ({limit:,} bytes): {taken}"
+
+    @classmethod
+    def reason(cls, policy: Policy, as_of_ns: int) -> str:
+        """The limit, which is exceeded."""
+        del as_of_ns
+        return f" {format_size(policy.max_bytes or 0)}, exceeded together with everything newer"
+
+    @classmethod
+    def ahead_of(cls, policy: Policy, messages: int, total_bytes: int) -> Policy | None:
+        """What lies behind uses up its part of the limit."""
+        del messages
+        if policy.max_bytes is None:
+            return policy
+        rest = policy.max_bytes - total_bytes
+        return None if rest < 0 and _acts(policy) else replace(policy, max_bytes=rest)
+
+    def decide(self, spans: Spans, before: Before) -> Decided:
+        """Cut by the bytes of each span; only rows tell how many messages of the last one these are."""
+        cut = head_cut(self.limit, spans.bytes)
+        whole, ends = cut_masks(cut, spans)
+        return Decided(
+            rule=self,
+            spans=spans,
+            whole=whole,
+            sure=whole,
+            rows=ends & ~before.gone,
+            counted=np.zeros_like(spans.messages),
+            unclear=ends,
+            cut=cut,
+        )
+
+
+def _acts(policy: Policy) -> bool:
+    return policy.discard == "old"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(HeadTrim):
+    """How far the trim reaches, in bytes."""
+
+    def question(self, span: int) -> RowRule | None:
+        """How many bytes of the lowest messages go."""
+        lose = self.share(span, self.spans.bytes)
+        return LowestBytes(lose) if lose else None
+
+    def bounds(self) -> tuple[Array, Array]:
+        """At least one message of the span in which the trim ends."""
+        return self.unclear.astype(np.int64), np.where(self.unclear, self.spans.messages, 0)
+
+
+@dataclass(frozen=True)
+class LowestBytes:
+    """The lowest messages of a span until so many bytes are gone."""
+
+    bytes: int
+    rule: ClassVar[str] = MAX_BYTES
+    expires: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]] = ()
+
+    def takes(self, rows: pa.Table) -> Array:
+        """The lowest rows."""
+        return np.arange(rows.num_rows) < lowest_until(self.bytes, rows["size"].to_numpy())
+
+    def stops(self, rows: pa.Table) -> None:
+        """It does not scan."""

@@ -1,0 +1,106 @@
+"""MaxMsgs: the lowest sequences go while the stream holds more messages than its limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
+from retention.rules import MAX_MSGS
+from retention.rules.facts import REFUSES, Facts, messages_are
+from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut
+from retention.rules.rule import Before, RowRule, Rule, SubjectSurplus
+
+
+@dataclass(frozen=True)
+class MaxMsgs(Rule):
+    """At most `limit` messages stay (NATS STREAM.UPDATE order, step 2)."""
+
+    name: ClassVar[str] = MAX_MSGS
+    trims: ClassVar[bool] = True
+    limit: int
+
+    @classmethod
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+        """None also where `discard: new` refuses new messages instead."""
+        del as_of_ns, surplus
+        return cls(policy.max_msgs) if policy.max_msgs is not None and _acts(policy) else None
+
+    @classmethod
+    def line(cls, policy: Policy, facts: Facts) -> str | None:
+        """How many messages are newer."""
+        if policy.max_msgs is None:
+            return None
+        if not _acts(policy):
+            return f"{cls.name}{REFUSES}"
+        return f"{cls.name} {policy.max_msgs:,}: {messages_are(facts.newer)} newer than it"
+
+    @classmethod
+    def reason(cls, policy: Policy, as_of_ns: int) -> str:
+        """How many messages are newer."""
+        del as_of_ns
+        return f" {policy.max_msgs:,}, {policy.max_msgs:,} or more are newer"
+
+    @classmethod
+    def ahead_of(cls, policy: Policy, messages: int, total_bytes: int) -> Policy | None:
+        """What lies behind uses up its part of the limit."""
+        del total_bytes
+        if policy.max_msgs is None:
+            return policy
+        rest = policy.max_msgs - messages
+        return None if rest < 0 and _acts(policy) else replace(policy, max_msgs=rest)
+
+    def decide(self, spans: Spans, before: Before) -> Decided:
+        """Cut by the messages of each span, which statistics count."""
+        del before
+        cut = head_cut(self.limit, spans.messages)
+        whole, ends = cut_masks(cut, spans)
+        return Decided(
+            rule=self,
+            spans=spans,
+            whole=whole,
+            sure=whole,
+            rows=np.zeros_like(whole),
+            counted=np.where(ends, cut.rest, 0),
+            unclear=ends,
+            cut=cut,
+        )
+
+
+def _acts(policy: Policy) -> bool:
+    return policy.discard == "old"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(HeadTrim):
+    """How far the trim reaches, in messages."""
+
+    def question(self, span: int) -> RowRule | None:
+        """How many of the lowest messages go."""
+        lose = self.share(span, self.spans.messages)
+        return Lowest(lose) if lose else None
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Exactly so many of the span in which the trim ends."""
+        return self.counted, self.counted
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """The lowest so many messages of a span."""
+
+    messages: int
+    rule: ClassVar[str] = MAX_MSGS
+    expires: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]] = ()
+
+    def takes(self, rows: pa.Table) -> Array:
+        """The lowest rows."""
+        return np.arange(rows.num_rows) < self.messages
+
+    def stops(self, rows: pa.Table) -> None:
+        """It does not scan."""
