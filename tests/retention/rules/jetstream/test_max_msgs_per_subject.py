@@ -4,10 +4,40 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from retention.core.policy import Policy
 from retention.datafile.subject_digest import count_subjects
 from retention.errors import DamagedError
 from retention.rules.jetstream import max_msgs_per_subject
 from retention.rules.jetstream.max_msgs_per_subject import Lasts, Share, surplus
+from tests.support.rule_cases import Case, check
+
+TWO = Policy(max_msgs_per_subject=2)
+CASES = {
+    "as many as the limit stay": Case(TWO, "a b a b", "- - - -"),
+    "the lowest of each subject goes": Case(
+        TWO, "a b a b a b", "max_msgs_per_subject max_msgs_per_subject - - - -"
+    ),
+    "a limit of 1 keeps the last of each": Case(
+        Policy(max_msgs_per_subject=1), "a b a c", "max_msgs_per_subject - - -"
+    ),
+    "newer is a higher sequence, not a later time": Case(
+        Policy(max_msgs_per_subject=1), "a@90 a@10", "max_msgs_per_subject -"
+    ),
+    "never spares nobody": Case(Policy(max_msgs_per_subject=1), "a! a", "max_msgs_per_subject -"),
+    "it holds with discard new, too": Case(
+        Policy(max_msgs_per_subject=1, max_msgs=1, discard="new"),
+        "a a b",
+        "max_msgs_per_subject - -",
+    ),
+    "what a head trim took does not count": Case(
+        Policy(max_msgs_per_subject=2, max_msgs=3), "a a b a", "max_msgs - - -"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_newest_of_each_subject_stay(case: Case) -> None:
+    check(case)
 
 
 def stream(files: int, rows: int, subjects: int, seed: int) -> list[pa.Table]:
