@@ -82,6 +82,7 @@ class StreamConfig(StreamFields):
         """The limits as the rules read them: None where there is no limit."""
         return Policy(
             max_age_ns=self.max_age_ns,
+            expiry="head" if self.max_age_ns is None else self.expiry,
             max_msgs=_none_if_unlimited(self.max_msgs),
             max_bytes=_none_if_unlimited(self.max_bytes),
             max_msgs_per_subject=_none_if_unlimited(self.max_msgs_per_subject),

@@ -26,7 +26,7 @@ from retention.config.types import (
     Share,
     SmallByteLimit,
 )
-from retention.core.policy import Discard, Retention, Unmatched
+from retention.core.policy import Discard, Expiry, Retention, Unmatched
 
 
 class StreamFields(StorageSettings, Described):
@@ -39,6 +39,7 @@ class StreamFields(StorageSettings, Described):
     subjects: tuple[str, ...] = ()
     retention: Retention = "limits"
     max_age: Duration = 0
+    expiry: Expiry = "head"
     max_msgs: Limit = UNLIMITED
     max_bytes: ByteLimit = UNLIMITED
     max_msgs_per_subject: Limit = UNLIMITED

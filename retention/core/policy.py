@@ -13,6 +13,8 @@ Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
 Unmatched = Literal["keep", "remove"]
 """What becomes of messages that no consumer's filter matches."""
+Expiry = Literal["head", "each"]
+"""Whether age takes messages from the lowest sequence on up to the first young one, or each that is old enough."""
 HoldAction = Literal["hold", "warn"]
 
 
@@ -39,6 +41,8 @@ class Policy:
     """A stream's retention rules: nanoseconds and bytes; None means unlimited or off."""
 
     max_age_ns: int | None = None
+    expiry: Expiry = "head"
+    """Which messages of that age go; `head` where there is no such limit."""
     max_msgs: int | None = None
     max_bytes: int | None = None
     max_msgs_per_subject: int | None = None
@@ -67,6 +71,8 @@ class Policy:
         said = dict(sorted(asdict(self).items()))
         if self.hold is not None:
             said["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
+        if self.expiry == "head":
+            del said["expiry"]
         return {
             name: value for name, value in said.items() if value is not None or name not in _RARE
         }
@@ -172,7 +178,8 @@ def _removals(policy: Policy) -> str:
 def _head_limits(policy: Policy) -> list[str]:
     reasons = []
     if policy.max_age_ns is not None:
-        reasons.append(f"{spell_duration(policy.max_age_ns)} after it was stored")
+        where = ", wherever it lies" if policy.expiry == "each" else ""
+        reasons.append(f"{spell_duration(policy.max_age_ns)} after it was stored{where}")
     if policy.discard == "new":
         return reasons
     if policy.max_msgs is not None:

@@ -32,7 +32,7 @@ from retention.rules.row_verdicts import (
 from retention.rules.rule import ExpiryRule
 from schemas.plan import PLANNED_MARKERS
 
-_EXPIRY = [RULES.index(rule.name) for rule in ORDER if rule.expires]
+_EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.expires))
 """The rules whose removals are announced, in the order of a pass, in which they stand behind all others."""
 
 

@@ -29,6 +29,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "head trim by count": {"max_msgs": 97},
     "head trim by bytes": {"max_bytes": 5_000},
     "age, with messages that never expire": {"max_age": "850s"},
+    "each message of an age": {"max_age": "850s", "expiry": "each"},
     "surplus per subject": {"max_msgs_per_subject": 3},
     "everything at once": {
         "max_msgs": 203,

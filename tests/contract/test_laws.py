@@ -63,6 +63,8 @@ def limits_of(policy: Policy) -> dict[str, Any]:
         "max_age": policy.max_age_ns,
     }
     chosen = {name: value for name, value in limits.items() if value is not None}
+    if policy.max_age_ns is not None:
+        chosen["expiry"] = policy.expiry
     also = ("discard", "whole_segments", "retention", "unmatched")
     return chosen | {name: getattr(policy, name) for name in also}
 

@@ -100,6 +100,8 @@ def _scan_ages(server: Server, policy: Policy, as_of_ns: int) -> None:
         if message not in server.left:
             continue
         if message.ts_ns > as_of_ns - (policy.max_age_ns or 0):
+            if policy.expiry == "each":
+                continue
             return
         if not message.never:
             server.expire(message, "max_age")
@@ -111,6 +113,7 @@ marking = st.builds(
     max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
     max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
     max_age_ns=st.none() | st.integers(3, 12),
+    expiry=st.sampled_from(["head", "each"]),
     discard=st.sampled_from(["old", "old", "new"]),
     allow_msg_ttl=st.just(True),  # noqa: FBT003
     subject_delete_marker_ttl_ns=st.just(1_900_000_000),

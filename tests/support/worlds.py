@@ -156,6 +156,8 @@ def _expire(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Me
     if policy.max_age_ns is None:
         return [], "max_age"
     cutoff = as_of_ns - policy.max_age_ns
+    if policy.expiry == "each":
+        return [m for m in left if m.ts_ns <= cutoff and not m.never], "max_age"
     old = itertools.takewhile(lambda m: m.ts_ns <= cutoff, left)
     return [m for m in old if not m.never], "max_age"
 
@@ -319,6 +321,7 @@ policies = st.builds(
     max_bytes=st.none() | st.integers(1, 50),
     max_msgs_per_subject=st.none() | st.integers(1, 4),
     max_age_ns=st.none() | st.integers(1, 20),
+    expiry=st.sampled_from(["head", "each"]),
     discard=st.sampled_from(["old", "old", "new"]),
     allow_msg_ttl=st.booleans(),
 )

@@ -202,6 +202,13 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
         yield refusal(
             "first_seq", f"{stream.first_seq} is too high: sequences end at 2^62; write less", None
         )
+    if stream.expiry == "each" and not stream.max_age:
+        yield refusal(
+            "expiry max_age",
+            "each says which old messages go, and without max_age none is too old; add max_age, or remove expiry"
+            " (a message's own Nats-TTL counts wherever it lies)",
+            None,
+        )
     if stream.whole_segments and stream.subject_delete_marker_ttl:
         yield refusal(
             "whole_segments subject_delete_marker_ttl",

@@ -6,6 +6,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Spans
 from retention.rules.fold import OnePass, fold
 from retention.rules.jetstream.max_age import MaxAge
+from retention.rules.jetstream.max_age_each import MaxAgeEach
 from retention.rules.jetstream.max_bytes import MaxBytes
 from retention.rules.jetstream.max_msgs import MaxMsgs
 from retention.rules.jetstream.max_msgs_per_subject import MaxMsgsPerSubject
@@ -14,7 +15,7 @@ from retention.rules.rule import Rule, SubjectSurplus
 
 __all__ = ["ORDER", "OnePass", "expires", "one_pass", "reaches_all", "rules_of"]
 
-ORDER: tuple[type[Rule], ...] = (MaxMsgs, MaxBytes, MaxMsgsPerSubject, MaxAge, MsgTtl)
+ORDER: tuple[type[Rule], ...] = (MaxMsgs, MaxBytes, MaxMsgsPerSubject, MaxAge, MaxAgeEach, MsgTtl)
 """A rule sees what those before it leave; a message belongs to the first that takes it."""
 
 

@@ -43,16 +43,16 @@ class MaxAge(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
-        """None where age is unlimited."""
+        """None where age is unlimited, or does not scan."""
         del surplus
         age = policy.max_age_ns
-        return None if age is None else cls(age, as_of_ns - age)
+        return None if age is None or policy.expiry != "head" else cls(age, as_of_ns - age)
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """How old the message is, and what keeps it."""
         age = policy.max_age_ns
-        return None if age is None else f"{cls.name}{_line(age, facts)}"
+        return None if age is None or policy.expiry != "head" else age_line(age, facts)
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
@@ -157,18 +157,34 @@ class Old:
 
     def takes(self, rows: pa.Table) -> Array:
         """Old rows that are not `never`."""
-        lasting = pc.fill_null(rows["deadline_ns"], 0).to_numpy() == NEVER
-        return (rows["ts_ns"].to_numpy() <= self.cutoff_ns) & ~lasting
+        return has_expired(rows, self.cutoff_ns)
 
     def stops(self, rows: pa.Table) -> Array:
         """Young rows."""
         return rows["ts_ns"].to_numpy() > self.cutoff_ns
 
 
-def _line(max_age_ns: int, facts: Facts) -> str:
+def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:
+    """The rows that are old enough to go, and not `never`; a mask.
+
+    Args:
+        rows: `ts_ns` and `deadline_ns`.
+        cutoff_ns: the youngest instant that expires.
+    """
+    lasting = pc.fill_null(rows["deadline_ns"], 0).to_numpy() == NEVER
+    return (rows["ts_ns"].to_numpy() <= cutoff_ns) & ~lasting
+
+
+def age_line(max_age_ns: int, facts: Facts) -> str:
+    """What age compares about one message.
+
+    Args:
+        max_age_ns: the age at which it goes.
+        facts: the message.
+    """
     age_ns = facts.as_of_ns - facts.ts_ns
     line = (
-        f" {format_duration(max_age_ns)}: it is {spell_age(age_ns)} old,"
+        f"{MAX_AGE} {format_duration(max_age_ns)}: it is {spell_age(age_ns)} old,"
         f" stored {format_instant(facts.ts_ns)}"
     )
     if age_ns < max_age_ns:

@@ -249,6 +249,8 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
          "1: hold_for_consumers: stream A: has no bound, so that a consumer that nobody reads any more would keep"),
         ("streams: [{name: A, retention: interest, hold_for_consumers: {max_age: 1d}}]",
          "1: hold_for_consumers: stream A: interest keeps by itself what consumers need"),
+        ("streams: [{name: A, expiry: each}]",
+         "1: expiry: stream A: each says which old messages go, and without max_age none is too old"),
         ("streams: [{name: A, release_share: 20%}]",
          "1: release_share: stream A: says when files are rewritten for what consumers release"),
         ("streams: [{name: A, retention: interest, whole_segments: true, release_share: 20}]",

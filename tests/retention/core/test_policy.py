@@ -23,6 +23,13 @@ def test_a_policy_comes_back_from_json(hold: HoldRule | None) -> None:
     assert ("hold" in policy.as_json()) == (hold is not None)
 
 
+def test_which_old_messages_go_is_in_the_json_only_if_it_is_not_the_servers_way() -> None:
+    assert "expiry" not in Policy(max_age_ns=1).as_json()
+    each = Policy(max_age_ns=1, expiry="each")
+    assert each.as_json()["expiry"] == "each"
+    assert policy_from_json(json.loads(json.dumps(each.as_json()))) == each
+
+
 def test_age_and_count_are_said_together() -> None:
     assert describe(Policy(max_age_ns=30 * DAY, max_msgs=1_000_000)) == [
         "a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
@@ -42,6 +49,7 @@ def test_without_limits_nothing_goes() -> None:
         ({"max_bytes": 1_234_567}, "exceed 1,234,567 bytes"),
         ({"max_msgs_per_subject": 5}, "when 5 newer ones on its subject exist"),
         ({"whole_segments": True, "max_age_ns": DAY}, "a sealed segment goes as a whole"),
+        ({"max_age_ns": DAY, "expiry": "each"}, "1 day after it was stored, wherever it lies"),
         ({"allow_msg_ttl": True}, "Nats-TTL"),
         ({"subject_delete_marker_ttl_ns": HOUR}, "stays 1 hour"),
         ({"retention": "interest"}, "every consumer that wants it"),

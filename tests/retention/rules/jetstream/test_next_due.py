@@ -55,6 +55,13 @@ def test_an_old_message_behind_a_young_one_is_due_with_that_one() -> None:
     assert due(laid, Policy(max_age_ns=7), 12) == 37
 
 
+def test_each_old_message_is_due_by_itself() -> None:
+    laid = world(30, 1, 40)
+    policy = Policy(max_age_ns=20, expiry="each")
+    assert due(laid, policy, 12) == 21
+    assert due(laid, replace(policy, whole_segments=True), 12) == 21
+
+
 def test_a_message_among_those_of_another_file_is_due_when_the_ones_before_it_are_passed() -> None:
     lasting = tuple(Message(seq, "a", ts_ns, 1, never=True) for seq, ts_ns in ((1, 1), (3, 100)))
     laid = World(((1, lasting), (1, (Message(2, "a", 2, 1, never=False),))), open_base=1)

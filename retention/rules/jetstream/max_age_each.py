@@ -1,0 +1,119 @@
+"""MaxAge with `expiry: each`: a message that is old enough goes, wherever it lies; no server has this rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from retention.core.policy import Policy
+from retention.core.spans import Array, Spans
+from retention.rules import MAX_AGE
+from retention.rules.facts import Facts
+from retention.rules.jetstream.max_age import MaxAge, age_line, has_expired
+from retention.rules.rule import Before, Decision, ExpiryRule, RowRule, SubjectSurplus, later
+from schemas.messages import NEVER
+
+
+@dataclass(frozen=True)
+class MaxAgeEach(ExpiryRule):
+    """A message goes if `ts_ns <= cutoff_ns` and its deadline is not `NEVER`."""
+
+    name: ClassVar[str] = MAX_AGE
+    max_age_ns: int
+    cutoff_ns: int
+    """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
+
+    @classmethod
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+        """None where age is unlimited, or a scan."""
+        del surplus
+        age = policy.max_age_ns
+        return None if age is None or policy.expiry != "each" else cls(age, as_of_ns - age)
+
+    @classmethod
+    def reaches_all(cls, policy: Policy) -> bool:
+        """Old messages may lie anywhere."""
+        return policy.max_age_ns is not None and policy.expiry == "each"
+
+    @classmethod
+    def line(cls, policy: Policy, facts: Facts) -> str | None:
+        """How old the message is."""
+        age = policy.max_age_ns
+        return None if age is None or policy.expiry != "each" else age_line(age, facts)
+
+    @classmethod
+    def reason(cls, policy: Policy, as_of_ns: int) -> str:
+        """As that of the scan."""
+        return MaxAge.reason(policy, as_of_ns)
+
+    def decide(self, spans: Spans, before: Before) -> Decided:
+        """Spans without a young message and without `never` go whole; those without an old one stay."""
+        old, young = spans.min_ts_ns <= self.cutoff_ns, spans.max_ts_ns > self.cutoff_ns
+        whole = ~young & (spans.never == 0)
+        lasting = spans.never == spans.messages
+        return Decided(
+            rule=self,
+            spans=spans,
+            whole=whole,
+            sure=whole & ~before.unclear,
+            rows=old & ~whole & ~lasting & ~before.gone,
+            counted=np.zeros_like(spans.messages),
+            unclear=np.zeros_like(whole),
+            age=self,
+        )
+
+    def everywhere(self) -> RowRule:
+        """Ages, row by row."""
+        return EachOld(self.cutoff_ns)
+
+    def most(self, spans: Spans) -> Array:
+        """What is not `never`, less one if one is young."""
+        stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
+        return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
+
+    def first_due(self, spans: Spans) -> Array:
+        """When the oldest message is old enough."""
+        due = later(spans.min_ts_ns, self.max_age_ns)
+        return np.where(spans.never < spans.messages, due, NEVER)
+
+    def segment_due(self, segments: Spans, *, alone: bool) -> Array:
+        """When the youngest message is old enough; the oldest, if other rules take the rest."""
+        return later(segments.max_ts_ns if alone else segments.min_ts_ns, self.max_age_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Decision):
+    """What statistics say about ages."""
+
+    age: MaxAgeEach
+
+    def question(self, span: int) -> RowRule:
+        """Which rows are old."""
+        del span
+        return self.age.everywhere()
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Exactly those that are not `never` where none is young; else the oldest, unless it may be `never`."""
+        most = self.age.most(self.spans)
+        oldest = np.minimum(most, self.spans.never == 0)
+        return np.where(self.spans.max_ts_ns > self.age.cutoff_ns, oldest, most), most
+
+
+@dataclass(frozen=True)
+class EachOld:
+    """The rows that are old enough."""
+
+    cutoff_ns: int
+    rule: ClassVar[str] = MAX_AGE
+    expires: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ("ts_ns", "deadline_ns")
+
+    def takes(self, rows: pa.Table) -> Array:
+        """Old rows that are not `never`."""
+        return has_expired(rows, self.cutoff_ns)
+
+    def stops(self, rows: pa.Table) -> None:
+        """It does not scan."""
