@@ -62,7 +62,7 @@ def limits_of(policy: Policy) -> dict[str, Any]:
         "max_msgs_per_subject": policy.max_msgs_per_subject,
         "max_age": policy.max_age_ns,
     }
-    chosen = {name: value for name, value in limits.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     if policy.max_age_ns is not None:
         chosen["expiry"] = policy.expiry
     also = ("discard", "whole_segments", "retention", "unmatched")
