@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
-from retention.core.inventory import Counters, DataFile, Inventory
+from retention.core.counter_names import counters_of
+from retention.core.inventory import EPOCH, Counters, DataFile, Inventory
 from retention.core.run_names import parsed
+from retention.core.table_requirements import TableRequirement
+from retention.core.table_updates import TableUpdate
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -20,39 +24,31 @@ class Swap:
     """The only thing a store can commit, atomically or not at all.
 
     `remove` has the shape `LOGGED_FILES` (a pin: path, length and modification time as decided upon), `add` the
-    shape `FILE_STATS` and names files that are already staged. The three mappings hold only counters that this
-    commit sets. `metadata` is small and JSON-able: at least `run`; for a retention run also `plan_id`, `as_of_ns`
-    and `by_rule`.
+    shape `FILE_STATS` and names files that are already staged. `metadata` is small and JSON-able: at least `run`; for
+    a retention run also `plan_id`, `as_of_ns` and `by_rule`. Everything else that a commit rests on or sets is a type
+    of its own (`core.table_requirements`, `core.table_updates`).
     """
 
     remove: pa.Table
     add: pa.Table
     metadata: Mapping[str, Any]
-    next_seq: Mapping[int, int] = field(default_factory=dict)
-    open_base: Mapping[int, int] = field(default_factory=dict)
-    batches: Mapping[str, int] = field(default_factory=dict)
-    consumers: tuple[int, int] | None = None
-    """The counter of consumers' edits: what it has to be, and what it becomes; None: the commit does not rest on it."""
-    released: tuple[int, int] | None = None
-    """The number of the record of released ranges: what it has to be, and what it becomes; None: it stays."""
-    epoch: tuple[int, int] | None = None
-    """The epoch of the counters: what it has to be, and what it becomes; None: the commit does not rest on it."""
-    compared: bool = False
-    """Whether rows told that no sequence of an added file is in one that stays; else their ranges must not meet."""
+    requirements: Sequence[TableRequirement] = ()
+    updates: Sequence[TableUpdate] = ()
+
+    @cached_property
+    def sets(self) -> dict[str, int]:
+        """Name → value of every counter that the commit sets."""
+        return {name: value for one in self.updates for name, value in one.counters.items()}
 
     @property
-    def sets_released(self) -> int | None:
-        """The number of the record of released ranges, where the commit changes it."""
-        if self.released is None or self.released[0] == self.released[1]:
-            return None
-        return self.released[1]
+    def next_seq(self) -> Mapping[int, int]:
+        """Partition → the next sequence that the commit sets."""
+        return counters_of(self.sets).next_seq
 
     @property
-    def sets_epoch(self) -> int | None:
+    def epoch(self) -> int | None:
         """The epoch that the commit begins, or goes back to; None: it stays."""
-        if self.epoch is None or self.epoch[0] == self.epoch[1]:
-            return None
-        return self.epoch[1]
+        return self.sets.get(EPOCH)
 
     @property
     def run_started_ns(self) -> int | None:
@@ -63,7 +59,7 @@ class Swap:
     @property
     def assigns_sequences(self) -> bool:
         """Whether a rival's commit in between makes the swap wrong."""
-        return bool(self.next_seq or self.batches) or self.sets_epoch is not None
+        return any(update.assigns_sequences for update in self.updates)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,14 @@ from retention.apply.stage import Additions, stage_additions
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
+from retention.core.table_requirements import AssertConsumerEdits, AssertEpoch, AssertRowTombstones
+from retention.core.table_updates import (
+    SetConsumerEdits,
+    set_epoch,
+    set_next_seqs,
+    set_open_bases,
+    set_row_tombstones,
+)
 from retention.core.units import SECOND
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
@@ -146,22 +154,30 @@ def _swap(
         "as_of_ns": plan.as_of_ns,
         "by_rule": plan.by_rule,
     }
-    return Swap(
+    open_base = _first_bases(opened) if plan.begins_epoch else added.open_base
+    swap = Swap(
         remove=plan.leaving.select(LOGGED_FILES.names),
         add=stats_table(added.stats),
         metadata=metadata,
-        next_seq=_sequences_after(plan),
-        open_base=_first_bases(opened) if plan.begins_epoch else added.open_base,
-        consumers=_rested_on(plan, snapshot),
-        released=(recorded.before, recorded.after),
-        epoch=epochs,
+        requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(recorded.before)],
+        updates=[
+            *set_next_seqs(_sequences_after(plan)),
+            *set_open_bases(open_base),
+            *set_row_tombstones(recorded.before, recorded.after),
+            *set_epoch(*epochs),
+        ],
     )
+    return swap if plan.consumers is None else _resting_on_consumers(swap, snapshot)
 
 
-def _rested_on(plan: Plan, snapshot: Snapshot) -> tuple[int, int] | None:
-    """The counter of consumers' edits, if the plan asked consumers: it has to be the same when it is carried out."""
+def _resting_on_consumers(swap: Swap, snapshot: Snapshot) -> Swap:
+    """The same of a plan that asked consumers: none of them may be edited before it is carried out."""
     count = snapshot.counters.consumers
-    return None if plan.consumers is None else (count, count)
+    return replace(
+        swap,
+        requirements=[*swap.requirements, AssertConsumerEdits(count)],
+        updates=[*swap.updates, SetConsumerEdits(count)],
+    )
 
 
 def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
+from retention.core.table_updates import set_next_seqs, set_open_bases
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
@@ -43,8 +44,7 @@ def seal_aged(opened: OpenedStream, as_of_ns: int) -> None:
             remove=LOGGED_FILES.empty_table(),
             add=FILE_STATS.empty_table(),
             metadata={"run": f"seal-{uuid.uuid4().hex}", "sealed": len(behind)},
-            next_seq=behind,
-            open_base=behind,
+            updates=[*set_next_seqs(behind), *set_open_bases(behind)],
         )
         try:
             opened.store.commit(swap, snapshot)

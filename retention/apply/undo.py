@@ -18,6 +18,8 @@ from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import is_in_force, keep_for_undo, read_record, undo_location
 from retention.context.context import OpenedStream
 from retention.context.topic import was_written_to
+from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, RowsCompared
+from retention.core.table_updates import set_epoch, set_row_tombstones
 from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import forget_asked
@@ -81,9 +83,8 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             remove=added.select(LOGGED_FILES.names),
             add=removed,
             metadata={"run": undo, "undoes": run},
-            compared=compared,
-            released=released,
-            epoch=epochs,
+            requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(released[0]), *compared],
+            updates=[*set_row_tombstones(*released), *set_epoch(*epochs)],
         )
         version = opened.store.commit(swap, snapshot)
         history.finish(undo, record | {"status": "done", "version_after": version})
@@ -230,11 +231,11 @@ def _record_before(
     return number, opened.store.keep_released(pa.concat_tables([others, again]))
 
 
-def _compared(undoing: Undoing) -> bool:
+def _compared(undoing: Undoing) -> list[RowsCompared]:
     """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
 
     Returns:
-        Whether there was anything to compare.
+        The files whose rows were compared with what comes back; nothing if there was nothing to compare.
 
     Raises:
         RefusedError: a message that would come back is there again.
@@ -245,7 +246,7 @@ def _compared(undoing: Undoing) -> bool:
     rest = snapshot.files.filter(stays)
     partitions = removed["partition"].unique().to_pylist()
     if not any(_meets(removed, rest, partition) for partition in partitions):
-        return False
+        return []
     live = opened.store.inventory(snapshot).files
     live = live.filter(pc.is_in(live["path"], value_set=rest["path"].combine_chunks()))
     together = inventory.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
@@ -256,7 +257,7 @@ def _compared(undoing: Undoing) -> bool:
     except ForeignRowsError as error:
         # The table itself was held against the rules by its inventory: what stands twice is what would come back.
         raise back_under_other_names(undoing) from error
-    return True
+    return [RowsCompared(live["path"].combine_chunks())]
 
 
 def _meets(removed: pa.Table, rest: pa.Table, partition: int) -> bool:

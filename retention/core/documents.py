@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from retention.core.counter_names import OF_TABLE
 from retention.core.file_records import ANY_SIGN, is_inside, shown, unfit
 from schemas.files import FILE_STATS
 
@@ -100,8 +101,8 @@ _Committer = Annotated[str, Field(pattern=r"^[^/\\%\x00-\x1f]{1,256}$")]
 """Who made a commit: a recorded run, or an append."""
 
 
-class LogEntry(Document):
-    """An entry of the log of a Parquet stream; its version is that of its name."""
+class _Logged(Document):
+    """An entry of the log of a Parquet stream without counters of the table; its version is that of its name."""
 
     version: Natural
     time_ms: Natural
@@ -110,12 +111,17 @@ class LogEntry(Document):
     next_seq: dict[Digits, NextSequence]
     open_base: dict[Digits, Natural]
     batches: dict[str, Int64]
-    consumers: Natural | None = None
-    released: Natural | None = None
-    epoch: Natural | None = None
     run: _Committer | None = None
     metadata: dict[str, Any]
     table_id: Identifier | None = None
+
+
+LogEntry: type[_Logged] = create_model(
+    "LogEntry",
+    __base__=_Logged,
+    **dict.fromkeys(OF_TABLE, (Natural | None, None)),  # type: ignore[call-overload]
+)
+"""An entry of the log of a Parquet stream, as JSON."""
 
 
 class _InEpoch(Document):

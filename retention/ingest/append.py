@@ -16,6 +16,7 @@ from retention.context.context import OpenedStream
 from retention.context.stream_tail import Position, locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
+from retention.core.table_updates import set_batches, set_next_seqs, set_open_bases
 from retention.datafile import parquet
 from retention.datafile.row_groups import merged, rows_in_order
 from retention.datafile.segment_writer import PARTITION, Removal, Staged, Staging
@@ -244,9 +245,11 @@ def _commit(
         remove=LOGGED_FILES.empty_table(),
         add=parquet.stats_table(draft.stats),
         metadata={"run": f"append-{uuid.uuid4().hex}", "messages": draft.told.messages},
-        next_seq=draft.next_seq,
-        open_base=draft.open_base,
-        batches={**draft.batches, **(identity.batches if identity else {})},
+        updates=[
+            *set_next_seqs(draft.next_seq),
+            *set_open_bases(draft.open_base),
+            *set_batches({**draft.batches, **(identity.batches if identity else {})}),
+        ],
     )
     if draft.removal is None:
         return opened.store.commit(swap, snapshot)

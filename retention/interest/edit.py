@@ -10,6 +10,8 @@ from functools import partial
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
+from retention.core.table_requirements import AssertConsumerEdits
+from retention.core.table_updates import SetConsumerEdits
 from retention.errors import BusyError, StalePlanError
 from retention.interest.interest import is_expired, pins_of
 from retention.interest.reconcile import declared
@@ -98,7 +100,8 @@ def count_edit(opened: OpenedStream, what: str, name: str) -> None:
             remove=LOGGED_FILES.empty_table(),
             add=FILE_STATS.empty_table(),
             metadata={"run": f"{what}-{uuid.uuid4().hex}", what: name},
-            consumers=(count, count + 1),
+            requirements=[AssertConsumerEdits(count)],
+            updates=[SetConsumerEdits(count + 1)],
         )
         try:
             opened.store.commit(swap, snapshot)

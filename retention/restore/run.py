@@ -17,6 +17,13 @@ from retention.context.context import OpenedStream
 from retention.context.stream_tail import next_seq, with_floors
 from retention.context.topic import was_written_to
 from retention.core.inventory import NO_RANGES, Claim, Inventory
+from retention.core.table_requirements import AssertEpoch, RowsCompared
+from retention.core.table_updates import (
+    TableUpdate,
+    set_batches,
+    set_next_seqs,
+    set_open_bases,
+)
 from retention.engines.select import Engines
 from retention.errors import (
     BusyError,
@@ -137,8 +144,8 @@ def restore_in_place(
         with staged(opened, archive, selected, engines) as added:
             stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
             index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
-            swap = _swap(run, added, snapshot)
-            swap = replace(swap, next_seq=ends, compared=True)
+            compared = RowsCompared(stored["path"].combine_chunks())
+            swap = _swap(run, added, snapshot, set_next_seqs(ends), compared)
             _commit(opened, swap, snapshot, archive)
         again = _expires_again(opened, added, engines)
     return _restored(opened, archive, added, run, again, already)
@@ -177,8 +184,8 @@ def restore_as(
         _refuse_used(target, snapshot)
         with staged(target, archive, selected, engines) as added:
             ends = _highest(added)
-            swap = _swap(run, added, snapshot)
-            swap = replace(swap, next_seq=ends, open_base=ends, batches=identity.batches)
+            updates = [*set_next_seqs(ends), *set_open_bases(ends), *set_batches(identity.batches)]
+            swap = _swap(run, added, snapshot, updates)
             _commit(target, swap, snapshot, archive)
         again = _expires_again(target, added, engines)
     return _restored(target, archive, added, run, again, 0)
@@ -215,13 +222,19 @@ def _ends(opened: OpenedStream, inventory: Inventory, selected: Sequence[Part]) 
     return ends
 
 
-def _swap(run: str, added: pa.Table, snapshot: Snapshot) -> Swap:
-    epoch = snapshot.counters.epoch
+def _swap(
+    run: str,
+    added: pa.Table,
+    snapshot: Snapshot,
+    updates: Sequence[TableUpdate],
+    *compared: RowsCompared,
+) -> Swap:
     return Swap(
         remove=LOGGED_FILES.empty_table(),
         add=added,
         metadata={"run": run, "messages": pc.sum(added["messages"]).as_py()},
-        epoch=(epoch, epoch),
+        requirements=[AssertEpoch(snapshot.counters.epoch), *compared],
+        updates=updates,
     )
 
 

@@ -14,6 +14,7 @@ from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.guards import Guards
 from retention.context.context import OpenedStream
+from retention.core.table_updates import set_next_seqs, set_open_bases
 from retention.datafile import parquet
 from retention.engines.select import EngineName
 from retention.formats.iggy.topic import ERAS, read_topic
@@ -114,7 +115,8 @@ def lay(opened: OpenedStream, case: Mapping[str, Any]) -> None:
                 parquet.write_messages(file.location, [rows])
                 stats.append(parquet.describe(file).stats)
     added = parquet.stats_table(stats)
-    swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "laid"}, next_seq, open_base)
+    updates = [*set_next_seqs(next_seq), *set_open_bases(open_base)]
+    swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "laid"}, updates=updates)
     opened.store.commit(swap, snapshot)
     OffsetTable(opened.root).update(lambda _: Offsets(offsets_of(case)))
 

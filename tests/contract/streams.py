@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.core.table_updates import SetNextSeq, SetOpenBase, set_batches
 from retention.datafile import parquet
 from retention.ports import Snapshot, Store, Swap
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -69,7 +70,12 @@ def appending(
     added: pa.Table, next_seq: int, segment: int = 1, batches: dict[str, int] | None = None
 ) -> Swap:
     """A swap that assigns sequences."""
-    return Swap(NOTHING, added, {"run": "append"}, {0: next_seq}, {0: segment}, batches or {})
+    return Swap(
+        NOTHING,
+        added,
+        {"run": "append"},
+        updates=[SetNextSeq(0, next_seq), SetOpenBase(0, segment), *set_batches(batches or {})],
+    )
 
 
 def removing(files: pa.Table, add: pa.Table | None = None, run: str = "removal") -> Swap:

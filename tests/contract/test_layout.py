@@ -13,6 +13,7 @@ import pytest
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.core.message_rows import complete
+from retention.core.table_updates import SetNextSeq
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.errors import ForeignRowsError
 from retention.ingest.append import append_rows
@@ -219,7 +220,7 @@ def test_files_with_the_name_of_kin_that_hold_a_message_twice_are_refused(
         remove=LOGGED_FILES.empty_table(),
         add=stats_table([describe(target).stats for target in targets]),
         metadata={"run": "laid"},
-        next_seq={0: 5},
+        updates=[SetNextSeq(0, 5)],
     )
     store.commit(swap, store.snapshot())
     with pytest.raises(ForeignRowsError, match="sequence 2 stands twice"):

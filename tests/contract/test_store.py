@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.inventory import ReadCount
+from retention.core.table_updates import SetBatch, SetNextSeq, SetOpenBase
 from retention.datafile import parquet
 from retention.errors import (
     ConflictError,
@@ -220,9 +221,9 @@ def test_a_file_outside_its_segment_is_not_committed(store: Store) -> None:
 @pytest.mark.parametrize(
     ("swap", "what"),
     [
-        (Swap(NOTHING, FILE_STATS.empty_table(), {}, next_seq={0: 10}), "next sequence"),
-        (Swap(NOTHING, FILE_STATS.empty_table(), {}, open_base={0: 0}), "open base"),
-        (Swap(NOTHING, FILE_STATS.empty_table(), {}, batches={"loader": 7}), "batch 7"),
+        (Swap(NOTHING, FILE_STATS.empty_table(), {}, updates=[SetNextSeq(0, 10)]), "next sequence"),
+        (Swap(NOTHING, FILE_STATS.empty_table(), {}, updates=[SetOpenBase(0, 0)]), "open base"),
+        (Swap(NOTHING, FILE_STATS.empty_table(), {}, updates=[SetBatch("loader", 7)]), "batch 7"),
     ],
 )
 def test_no_counter_ever_falls(store: Store, swap: Swap, what: str) -> None:

@@ -30,6 +30,7 @@ from retention.consumers.state import from_json
 from retention.context.stream_tail import Position, locate
 from retention.context.topic_tail import TURN
 from retention.core.message_rows import complete, sizes
+from retention.core.table_updates import SetBatch, SetNextSeq, SetOpenBase
 from retention.datafile.parquet import stats_table, write_messages
 from retention.datafile.segment_writer import Staged, Staging, numbered
 from retention.engines.select import Engines
@@ -357,9 +358,11 @@ def lose_a_race(folder: Path) -> None:
                 LOGGED_FILES.empty_table(),
                 stats_table(theirs.stats),
                 {"run": "rival"},
-                {0: theirs.next_seq},
-                {0: theirs.active.base} if theirs.active else {},
-                {"rival": 1},
+                updates=[
+                    SetNextSeq(0, theirs.next_seq),
+                    *([SetOpenBase(0, theirs.active.base)] if theirs.active else []),
+                    SetBatch("rival", 1),
+                ],
             )
             rival.store.commit(swap, at.snapshot)
         return staged

@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete
+from retention.core.table_updates import SetNextSeq, SetOpenBase
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName
 from retention.ports import Swap
@@ -70,8 +71,7 @@ def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) ->
         remove=LOGGED_FILES.empty_table(),
         add=stats_table(staged),
         metadata={"run": "laid"},
-        next_seq={0: last + 1},
-        open_base={0: last + 1 if sealed else base},
+        updates=[SetNextSeq(0, last + 1), SetOpenBase(0, last + 1 if sealed else base)],
     )
     opened.store.commit(swap, opened.store.snapshot())
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
-from retention.core.inventory import CONSUMERS, RELEASED, Counters, DataFile, Inventory, slot_of
+from retention.core.counter_names import counters_of
+from retention.core.inventory import Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.errors import ConflictError
 from retention.ports import Mark, Returned, Snapshot, Swap
@@ -142,13 +143,12 @@ class PlainStore:
             raise ConflictError(f"{self.stream}: a rival came first; try again")
         files, old = self.versions[-1]
         live = files.filter(pc.invert(pc.is_in(files["path"], swap.remove["path"])))
-        edits = {} if swap.consumers is None else {CONSUMERS: swap.consumers[1]}
-        edits |= {} if swap.sets_released is None else {RELEASED: swap.sets_released}
+        sets = counters_of(swap.sets)
         counters = Counters(
-            {**old.next_seq, **swap.next_seq},
-            {**old.open_base, **swap.open_base},
-            {**old.batches, **swap.batches},
-            {**old.edits, **edits},
+            {**old.next_seq, **sets.next_seq},
+            {**old.open_base, **sets.open_base},
+            {**old.batches, **sets.batches},
+            {**old.edits, **sets.edits},
         )
         self.versions.append((pa.concat_tables([live, swap.add]), counters))
         self.swaps.append(swap)

@@ -16,6 +16,8 @@ from retention.apply.undo_records import keep_for_undo
 from retention.consumers.state import up_to
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters, DataFile
+from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
+from retention.core.table_updates import set_batches, set_epoch, set_next_seqs, set_open_bases
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import Copy, copy_without
 from retention.datafile.segment_writer import PARTITION
@@ -303,8 +305,8 @@ def _commit(opened: OpenedStream, history: History, seen: _Look, added: pa.Table
         remove=seen.unsound,
         add=added,
         metadata={"run": run, "repair": "sequences"},
-        released=(seen.counters.released, seen.counters.released),
-        epoch=(here, epoch),
+        requirements=[AssertEpoch(here), AssertRowTombstones(seen.counters.released)],
+        updates=set_epoch(here, epoch),
     )
     swap = _counting_on(swap, seen) if repair.begins_epoch else swap
     version = opened.store.commit(swap, seen.snapshot)
@@ -320,12 +322,12 @@ def _counting_on(swap: Swap, seen: _Look) -> Swap:
     open_base = {
         part: max(bases.get(part, 0), logged.get(part, 0)) for part in sorted({*bases, *logged})
     }
-    return replace(
-        swap,
-        next_seq=seen.repair.next_seq,
-        open_base=open_base,
-        batches=dict(seen.counters.batches),
-    )
+    counting = [
+        *set_next_seqs(seen.repair.next_seq),
+        *set_open_bases(open_base),
+        *set_batches(seen.counters.batches),
+    ]
+    return replace(swap, updates=[*swap.updates, *counting])
 
 
 def _recorded(seen: _Look) -> pa.Table:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.table_updates import SetNextSeq, SetOpenBase, set_batches
 from retention.datafile import parquet
 from retention.engines.select import Engines
 from retention.errors import (
@@ -208,9 +209,11 @@ def _commit(
             "run": f"import-{uuid.uuid4().hex}",
             "messages": sum(read.total("messages") for read in logs),
         },
-        next_seq={partition: read.next_offset for partition, (_, read) in last.items()},
-        open_base={partition: log.segment for partition, (log, _) in last.items()},
-        batches=identity.batches,
+        updates=[
+            *(SetNextSeq(partition, read.next_offset) for partition, (_, read) in last.items()),
+            *(SetOpenBase(partition, log.segment) for partition, (log, _) in last.items()),
+            *set_batches(identity.batches),
+        ],
     )
     try:
         opened.store.commit(swap, snapshot)

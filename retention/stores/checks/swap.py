@@ -1,4 +1,4 @@
-"""What must hold before a swap is committed, whatever the table format: pins, counters, sequences."""
+"""Checks of a swap before its commit, whatever the table format: requirements, pins, updates, bounds, sequences."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Counters
+from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.errors import (
     ConflictError,
     ForeignRowsError,
@@ -24,7 +25,6 @@ from retention.stores.layout import leaving
 from schemas.bounds import MAX_SEQ
 
 _PIN = ["path", "file_bytes", "modified_ms"]
-_AGAIN = "nothing was changed; plan again"
 
 
 def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
@@ -37,24 +37,30 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
         counters: the effective ones.
 
     Raises:
-        StalePlanError: a pinned file is gone or changed, or an added path is live already.
+        StalePlanError: a requirement does not hold any more, a pinned file is gone or changed, or an added path is
+            live already.
         ConflictError: a counter would fall, or a batch is there already.
         ForeignRowsError: what stays has, or is counted to, sequences that no message can have.
         RefusedError: it would give out such sequences, or bring them back.
         VerificationError: the swap contradicts itself, or would put a sequence there twice.
     """
     _check_names(stream, swap)
-    _check_epoch(stream, swap, live, counters)
+    stays = _staying(swap, live)
+    state = TableState(stream, counters, stays, swap.sets)
+    for requirement in swap.requirements:
+        requirement.check(state)
     _check_pins(stream, swap, live)
-    _check_counters(stream, swap, counters)
-    _check_bounds(stream, swap, live, counters)
+    for update in swap.updates:
+        update.check(state)
+    _check_bounds(swap, state)
     if swap.add.num_rows:
         again = live.filter(pc.is_in(live["path"], value_set=swap.add["path"].combine_chunks()))
         if again.num_rows:
             raise StalePlanError(
-                f"stream {stream}: {again['path'][0].as_py()} is in the table already; {_AGAIN}"
+                f"stream {stream}: {again['path'][0].as_py()} is in the table already; {PLAN_AGAIN}"
             )
-        _check_sequences(stream, swap, live)
+        _check_segments(stream, swap)
+        _check_ranges(stream, swap, live, stays)
 
 
 def check_staged(swap: Swap, locations: Sequence[str]) -> None:
@@ -81,6 +87,12 @@ def check_staged(swap: Swap, locations: Sequence[str]) -> None:
 def _check_names(stream: str, swap: Swap) -> None:
     chunks = [*swap.remove["path"].chunks, *swap.add["path"].chunks]
     names = pa.chunked_array(chunks, pa.string()).combine_chunks()
+    counters = [name for update in swap.updates for name in update.counters]
+    if len(set(counters)) != len(counters):
+        raise VerificationError(
+            f"stream {stream}: a swap sets a counter twice; nothing was committed; this is a defect of the program, "
+            "report it"
+        )
     if len(names.unique()) != len(names):
         raise VerificationError(
             f"stream {stream}: a swap names a file twice; nothing was committed; this is a defect of "
@@ -105,31 +117,13 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
     if found.num_rows != pinned.num_rows:
         gone = pc.invert(pc.is_in(pinned["path"], value_set=found["path"].combine_chunks()))
         path = pinned["path"].filter(gone)[0].as_py()
-        raise StalePlanError(f"stream {stream}: {path} is not in the table any more; {_AGAIN}")
+        raise StalePlanError(f"stream {stream}: {path} is not in the table any more; {PLAN_AGAIN}")
     for name in _PIN[1:]:
         changed = pc.not_equal(found[name], pinned[name])
         if pc.any(changed).as_py():
             path = pinned["path"].filter(changed)[0].as_py()
             raise StalePlanError(
-                f"stream {stream}: {path} has another {name} than planned; {_AGAIN}"
-            )
-
-
-def _check_epoch(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
-    """A swap acts in the epoch that it was made in; where it sets another, what stays is below the next sequences."""
-    if swap.epoch is not None and swap.epoch[0] != counters.epoch:
-        raise StalePlanError(f"stream {stream}: it was purged meanwhile; {_AGAIN}")
-    if swap.sets_epoch is None:
-        return
-    stays = _staying(swap, live)
-    for partition in stays["partition"].unique().to_pylist():
-        there = _of_partition(stays, partition)
-        is_below = pc.less(there["max_seq"], swap.next_seq.get(partition, 0))
-        beyond = there["path"].filter(pc.invert(pc.fill_null(is_below, fill_value=False)))
-        if len(beyond):
-            raise StalePlanError(
-                f"stream {stream}: {beyond[0].as_py()} came meanwhile, and offsets cannot begin again beside it; "
-                f"{_AGAIN}"
+                f"stream {stream}: {path} has another {name} than planned; {PLAN_AGAIN}"
             )
 
 
@@ -138,56 +132,22 @@ def _staying(swap: Swap, live: pa.Table) -> pa.Table:
     return live.filter(pc.invert(goes))
 
 
-def _check_counters(stream: str, swap: Swap, counters: Counters) -> None:
-    here = Counters() if swap.sets_epoch is not None else counters
-    for name, wanted, current in (
-        ("next sequence", swap.next_seq, here.next_seq),
-        ("open base", swap.open_base, here.open_base),
-    ):
-        for partition, value in wanted.items():
-            if value < current.get(partition, 0):
-                raise ConflictError(
-                    f"stream {stream}: the {name} of partition {partition} is {current[partition]} "
-                    f"already, a commit would set it to {value}; nothing was changed; try again"
-                )
-    if swap.consumers is not None and swap.consumers[0] != counters.consumers:
-        raise StalePlanError(
-            f"stream {stream}: a consumer was created, edited or deleted meanwhile; {_AGAIN}"
-        )
-    if swap.released is not None and swap.released[0] != counters.released:
-        raise StalePlanError(
-            f"stream {stream}: another run recorded meanwhile what is released; {_AGAIN}"
-        )
-    for writer, batch in swap.batches.items():
-        last = here.batches.get(writer)
-        if last is not None and batch <= last:
-            raise ConflictError(
-                f"stream {stream}: batch {last} of writer {writer} is there already, so batch {batch} "
-                "was not written again"
-            )
-
-
-def _check_bounds(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
-    """No commit leaves, counts to or gives out sequences that no message can have."""
-    highest = max([*swap.next_seq.values(), *swap.open_base.values()], default=0)
-    if highest > MAX_SEQ + 1:
-        raise RefusedError(
-            f"stream {stream}: the next sequence would be {highest}, and sequences end at 2^62: all up to there are "
-            "given out; nothing was committed; go on in a new stream"
-        )
+def _check_bounds(swap: Swap, state: TableState) -> None:
+    """No commit leaves, or brings back, sequences that no message can have; updates hold their own against bounds."""
+    stream = state.stream
     again = pc.max(swap.add["max_seq"]).as_py()
     if again is not None and again > MAX_SEQ:
         raise RefusedError(
             f"stream {stream}: sequence {again} would come back, and sequences end at 2^62; nothing was committed; "
             "what has it stays out of the table"
         )
-    doubtful = live.filter(pc.or_kleene(_beyond(live["max_seq"]), _beyond(live["segment"])))
-    wrong = _staying(swap, doubtful)["path"].to_pylist()
-    if swap.sets_epoch is None:
-        wrong += [
-            f"its log ({name} {next(iter(values.values()))})"
-            for name, values in impossible_counters(counters).items()
-        ]
+    stays = state.stays
+    doubtful = pc.or_kleene(_beyond(stays["max_seq"]), _beyond(stays["segment"]))
+    wrong = stays.filter(doubtful)["path"].to_pylist()
+    wrong += [
+        f"its log ({name} {next(iter(values.values()))})"
+        for name, values in impossible_counters(state.in_epoch).items()
+    ]
     if wrong:
         raise ForeignRowsError(
             f"stream {stream}: {wrong[0]} counts beyond 2^62, where sequences end; nothing was changed; "
@@ -199,20 +159,23 @@ def _beyond(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.greater(values, MAX_SEQ)
 
 
-def _check_sequences(stream: str, swap: Swap, live: pa.Table) -> None:
-    """Added rows lie in their segment, below the next sequence, and where no other file has rows."""
+def _check_segments(stream: str, swap: Swap) -> None:
+    """Added rows lie in their segment, below the next sequence."""
+    next_seq = swap.next_seq
     for row in swap.add.select(["path", "partition", "segment", "min_seq", "max_seq"]).to_pylist():
-        above = swap.next_seq.get(row["partition"], row["max_seq"] + 1)
+        above = next_seq.get(row["partition"], row["max_seq"] + 1)
         if not row["segment"] <= row["min_seq"] <= row["max_seq"] < above:
             raise VerificationError(
                 f"stream {stream}: {row['path']} would hold sequences {row['min_seq']} to "
                 f"{row['max_seq']}, outside {row['segment']} to {above - 1}; nothing was committed; this "
                 "is a defect of the program, report it"
             )
-    if swap.compared:
-        return
+
+
+def _check_ranges(stream: str, swap: Swap, live: pa.Table, stays: pa.Table) -> None:
+    """Added rows lie where no file has rows, but for files whose rows were compared with them."""
     removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    rest = _staying(swap, live)
+    rest = _uncompared(swap, stays)
     for partition in swap.add["partition"].unique().to_pylist():
         added, replaced = (
             _of_partition(swap.add, partition),
@@ -226,6 +189,14 @@ def _check_sequences(stream: str, swap: Swap, live: pa.Table) -> None:
                 "a file of the table has rows among them; a sequence may not stand twice, nothing was "
                 "committed; plan again"
             )
+
+
+def _uncompared(swap: Swap, stays: pa.Table) -> pa.Table:
+    """The files that stay whose rows nobody has compared with those of the added ones."""
+    for requirement in swap.requirements:
+        if isinstance(requirement, RowsCompared):
+            stays = stays.filter(pc.invert(pc.is_in(stays["path"], value_set=requirement.paths)))
+    return stays
 
 
 def _of_partition(table: pa.Table, partition: int) -> pa.Table:

@@ -16,7 +16,8 @@ from deltalake._internal import RemoveAction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named
+from retention.core.inventory import RUN, Counters
 from retention.errors import (
     CommitUnknownError,
     HiddenRowsError,
@@ -30,7 +31,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.stores.checks import swap as swaps
 from retention.stores.delta.actions import add_action, remove_action
-from retention.stores.delta.counters import of_epoch
+from retention.stores.delta.counters import app_id
 from retention.stores.delta.foreign_writers import TOKEN, refuse_other_writers
 from retention.stores.delta.log import find_token, mark_of
 from retention.stores.delta.table import DeltaHandle, open_table
@@ -156,29 +157,29 @@ class Attempt:
     def _is_new(self, row: Mapping[str, Any]) -> bool:
         """Whether an added file has messages that were never in the table; an epoch that goes on brings none."""
         next_seq: int = self.counters.next_seq.get(row["partition"], 0)
-        return self.swap.sets_epoch is None and row["max_seq"] >= next_seq
+        return self.swap.epoch is None and row["max_seq"] >= next_seq
 
     def _transactions(self, at_ms: int) -> list[Transaction]:
         """The counters that the swap sets, and those that rows of other writers have raised."""
-        swap, logged, effective = self.swap, self.handle.logged, self.counters
-        epoch = effective.epoch if swap.sets_epoch is None else swap.sets_epoch
-        before, after = of_epoch(effective.epoch), of_epoch(epoch)
-        values = {f"{after}batch/{writer}": n for writer, n in swap.batches.items()}
-        for kind, current, known, wanted in (
-            ("next_seq", effective.next_seq, logged.next_seq, swap.next_seq),
-            ("open_base", effective.open_base, logged.open_base, swap.open_base),
-        ):
-            raised = {p: n for p, n in current.items() if n != known.get(p) and n <= MAX_SEQ + 1}
-            values |= _named(f"{before}{kind}", raised) | _named(f"{after}{kind}", wanted)
-        if swap.consumers is not None:
-            values[CONSUMERS] = swap.consumers[1]
-        if swap.sets_released is not None:
-            values[RELEASED] = swap.sets_released
-        if swap.sets_epoch is not None:
-            values[EPOCH] = swap.sets_epoch
+        swap, epoch = self.swap, self.counters.epoch
+        values = {app_id(name, epoch): value for name, value in self._raised().items()}
+        after = epoch if swap.epoch is None else swap.epoch
+        values |= {app_id(name, after): value for name, value in swap.sets.items()}
         if swap.run_started_ns is not None:
             values[RUN] = swap.run_started_ns
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
+
+    def _raised(self) -> dict[str, int]:
+        """Name → value of the counters that files prove to be higher than the log has them, within bounds."""
+        logged, effective = (
+            named({NEXT_SEQ: of.next_seq, OPEN_BASE: of.open_base})
+            for of in (self.handle.logged, self.counters)
+        )
+        return {
+            name: value
+            for name, value in effective.items()
+            if value != logged.get(name) and value <= MAX_SEQ + 1
+        }
 
     def _look_for(self, token: str, error: Exception) -> int | None:
         """The version that our commit became, by its token in the log, which must be readable."""
@@ -235,7 +236,3 @@ def refuse_vectors(stream: str, handle: DeltaHandle, touched: pa.Table) -> None:
 def _paths(table: pa.Table) -> list[str]:
     paths: list[str] = table["path"].to_pylist()
     return paths
-
-
-def _named(prefix: str, counters: Mapping[int, int]) -> dict[str, int]:
-    return {f"{prefix}/{partition}": value for partition, value in counters.items()}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.core.counter_names import NEXT_SEQ, counters_of, is_in_epoch, name_of
+from retention.core.inventory import EPOCH, Counters
 from retention.errors import BusyError, DamagedError
 from retention.storage import files
 from retention.stores.delta import log as delta_history
@@ -22,26 +23,26 @@ _KIND = "txn"
 _OF_SEVERAL = re.compile(r"\d+\.checkpoint\.\d+\.(\d+)\.parquet")
 
 
-def of_epoch(epoch: int) -> str:
-    """What the names of the counters of an epoch begin with: a transaction's version counts under its name for good."""
+def app_id(name: str, epoch: int) -> str:
+    """The name of a counter's transaction; its version counts under that name for good, so each epoch has its own."""
+    return f"{_of_epoch(epoch)}{name}" if is_in_epoch(name) else name
+
+
+def _of_epoch(epoch: int) -> str:
+    """What the names of the counters of an epoch begin with."""
     return f"{EPOCH}/{epoch}/" if epoch else ""
 
 
-def counters(transactions: dict[str, int]) -> Counters:
-    """The counters that transactions keep, each named `<kind>/<key>` behind what the names of its epoch begin with."""
-    here = of_epoch(transactions.get(EPOCH, 0))
-    named: dict[str, dict[str, int]] = {"next_seq": {}, "open_base": {}, "batch": {}}
-    for name, version in transactions.items():
-        kind, _, key = name.removeprefix(here).partition("/")
-        if name.startswith(here):
-            named.get(kind, {})[key] = version
-    next_seq, open_base = (
-        {int(key): version for key, version in named[kind].items() if key.isdigit()}
-        for kind in ("next_seq", "open_base")
-    )
-    edited = (CONSUMERS, RELEASED, EPOCH, RUN)
-    edits = {name: transactions[name] for name in edited if name in transactions}
-    return Counters(next_seq, open_base, named["batch"], edits)
+def counters(transactions: Mapping[str, int]) -> Counters:
+    """The counters that transactions keep, as `app_id` names them."""
+    here = _of_epoch(transactions.get(EPOCH, 0))
+    in_epoch = {
+        name.removeprefix(here): version
+        for name, version in transactions.items()
+        if name.startswith(here) and is_in_epoch(name.removeprefix(here))
+    }
+    others = {name: version for name, version in transactions.items() if not is_in_epoch(name)}
+    return counters_of(others | in_epoch)
 
 
 def transactions(layout: Layout, version: int) -> dict[str, int]:
@@ -82,7 +83,7 @@ def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
         DamagedError: an entry cannot be read.
     """
     highest: dict[int, int] = {}
-    counted = f"{of_epoch(epoch)}next_seq/"
+    counted = app_id(name_of(NEXT_SEQ, ""), epoch)
     there = [one for one in delta_history.versions(layout)[0] if one <= version]
     for number, entry in zip(there, delta_history.read_entries(layout, there), strict=True):
         for name, value in _of_entry(layout, number, entry).items():

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core import run_names
+from retention.core.counter_names import OF_TABLE
 from retention.core.documents import ListState, LogEntry, judge
 from retention.core.file_records import judge_columns
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.core.inventory import EPOCH, RUN, Counters
 from retention.errors import DamagedError, UsageError
 from retention.storage import files
 from retention.storage.checksum import checked, parsed, unchecked
@@ -45,16 +46,17 @@ class Entry:
     next_seq: Mapping[int, int] = field(default_factory=dict)
     open_base: Mapping[int, int] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
-    consumers: int | None = None
-    """The counter of consumers' edits, where the commit rests on it."""
-    released: int | None = None
-    """The number of the record of released ranges, where the commit sets it."""
-    epoch: int | None = None
-    """The epoch that the commit begins, or goes back to: the counters of this entry are of that one."""
+    edits: Mapping[str, int] = field(default_factory=dict)
+    """Name → value of the counters of the table that the commit sets (`counter_names.OF_TABLE`)."""
     run: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
     """Only in version 0."""
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that the commit begins, or goes back to: the counters of this entry are of that one."""
+        return self.edits.get(EPOCH)
 
     @property
     def run_started_ns(self) -> int | None:
@@ -114,12 +116,7 @@ class ParquetLog:
         # goes with the directory.
         if before is not None and self.seal(before.version) != before.seal:
             return False
-        said = {name: _plain(value) for name, value in vars(entry).items()}
-        for name in (CONSUMERS, RELEASED, EPOCH):
-            if said[name] is None:
-                # As earlier versions of this program write and read entries.
-                del said[name]
-        content = json.dumps(checked(said), separators=(",", ":"))
+        content = json.dumps(checked(_document(entry)), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
     def read(self) -> State:
@@ -159,7 +156,10 @@ class ParquetLog:
             judge(LogEntry, said)
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
-            entry = Entry(**said)
+            edits = {name: said.pop(name) for name in OF_TABLE if name in said}
+            entry = Entry(
+                **said, edits={k: value for k, value in edits.items() if value is not None}
+            )
             _refuse_misplaced(entry, version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
@@ -251,6 +251,14 @@ class ParquetLog:
         return files.join(self._directory, f"{version:0{_DIGITS}d}.{kind}")
 
 
+def _document(entry: Entry) -> dict[str, object]:
+    """An entry as JSON has it: the counters of the table stand among its other fields."""
+    fields: dict[str, object] = {}
+    for name, value in vars(entry).items():
+        fields |= dict(entry.edits) if name == "edits" else {name: _plain(value)}
+    return fields
+
+
 def _refuse_misplaced(entry: Entry, version: int) -> None:
     if entry.version != version:
         raise ValueError(f"it is the entry of version {entry.version}")
@@ -280,13 +288,9 @@ def _followed(
         there = epochs.setdefault(here, _said(Counters()))
         for name, values in there.items():
             values.update(getattr(entry, name))
-        said = {
-            CONSUMERS: entry.consumers,
-            RELEASED: entry.released,
-            EPOCH: entry.epoch,
-            RUN: entry.run_started_ns,
-        }
-        edits |= {name: value for name, value in said.items() if value is not None}
+        edits |= entry.edits
+        if entry.run_started_ns is not None:
+            edits[RUN] = entry.run_started_ns
     found = Counters(**epochs.pop(here), edits=edits)
     return found, {epoch: Counters(**there) for epoch, there in epochs.items()}
 

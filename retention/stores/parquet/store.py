@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.counter_names import counters_of
 from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.errors import (
     BusyError,
@@ -224,18 +225,16 @@ class ParquetStore(FileStore):
         swaps.check(self.stream, swap, state.files, counters)
         added = swap.add.select(FILE_STATS.names).to_pylist()
         swaps.check_staged(swap, [self._places.find(row["path"]) for row in added])
-        here = counters if swap.sets_epoch is None else Counters()
+        here, sets = (counters if swap.epoch is None else Counters()), counters_of(swap.sets)
         entry = Entry(
             version=state.version + 1,
             time_ms=self._now_ms(),
             remove=swap.remove["path"].to_pylist(),
             add=added,
-            next_seq={**here.next_seq, **swap.next_seq},
-            open_base={**here.open_base, **swap.open_base},
-            batches=swap.batches,
-            consumers=None if swap.consumers is None else swap.consumers[1],
-            released=swap.sets_released,
-            epoch=swap.sets_epoch,
+            next_seq={**here.next_seq, **sets.next_seq},
+            open_base={**here.open_base, **sets.open_base},
+            batches=sets.batches,
+            edits=sets.edits,
             run=swap.metadata.get("run"),
             metadata=swap.metadata,
         )

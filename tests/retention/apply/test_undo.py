@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
+from retention.core.table_requirements import RowsCompared
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError, VerificationError
@@ -134,8 +135,10 @@ def test_a_message_that_is_there_again_keeps_its_file_from_coming_back(warehouse
     lay_again = opened.store.stage(0, 1)
     write_messages(lay_again.location, [rows_of([Laid(4, "a")])])
     added = stats_table([describe(lay_again).stats])
-    swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "theirs"}, compared=True)
-    opened.store.commit(swap, opened.store.snapshot())
+    snapshot = opened.store.snapshot()
+    compared = RowsCompared(snapshot.files["path"].combine_chunks())
+    swap = Swap(LOGGED_FILES.empty_table(), added, {"run": "theirs"}, [compared])
+    opened.store.commit(swap, snapshot)
     with pytest.raises(
         RefusedError, match=r"another writer .* 1 are there, and 3 are not \(2, 6, 8\)"
     ):

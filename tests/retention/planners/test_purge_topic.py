@@ -12,6 +12,8 @@ from retention.api.topic import Topic
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.run import remove_now
 from retention.core.message_rows import complete
+from retention.core.table_requirements import AssertEpoch
+from retention.core.table_updates import SetBatch, SetEpoch, SetNextSeq
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.datafile.segment_writer import numbered
 from retention.engines.select import Engines
@@ -246,7 +248,12 @@ def append_one(topic: Topic) -> None:
     write_messages(file.location, numbered([complete(rows, "file")], seq))
     added = stats_table([describe(file).stats])
     said = {"run": f"append-{seq}"}
-    swap = Swap(LOGGED_FILES.empty_table(), added, said, {0: seq + 1}, batches={"app": 1})
+    swap = Swap(
+        LOGGED_FILES.empty_table(),
+        added,
+        said,
+        updates=[SetNextSeq(0, seq + 1), SetBatch("app", 1)],
+    )
     opened.store.commit(swap, snapshot)
 
 
@@ -317,7 +324,8 @@ def test_a_purge_between_the_looks_and_the_commit_of_an_import_refuses_it(
                 snapshot = opened.store.snapshot()
                 nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
                 epoch = snapshot.counters.epoch
-                swap = Swap(*nothing, {"run": "rival"}, epoch=(epoch, snapshot.version + 1))
+                begins = [AssertEpoch(epoch)], [SetEpoch(snapshot.version + 1)]
+                swap = Swap(*nothing, {"run": "rival"}, *begins)
                 opened.store.commit(swap, snapshot)
 
     with watched_by(rival), pytest.raises(BusyError):

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import from_json
 from retention.core.inventory import DataFile
+from retention.core.table_requirements import AssertConsumerEdits
+from retention.core.table_updates import SetConsumerEdits
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.restore import select
 from retention.restore.select import There, Wanted, parts
@@ -200,7 +202,8 @@ def from_nothing(count: int) -> Any:
     from schemas.files import FILE_STATS, LOGGED_FILES
 
     nothing = (LOGGED_FILES.empty_table(), FILE_STATS.empty_table())
-    return Swap(*nothing, {"run": "rival"}, consumers=(count, count + 1))
+    edited = [AssertConsumerEdits(count)], [SetConsumerEdits(count + 1)]
+    return Swap(*nothing, {"run": "rival"}, *edited)
 
 
 def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ import pytest
 
 from retention.api.warehouse import Warehouse
 from retention.core import headers
+from retention.core.counter_names import counters_of
 from retention.core.message_rows import complete
 from retention.core.outcomes import Outcome
+from retention.core.table_updates import SetNextSeq, SetOpenBase
 from retention.core.units import HOUR, SECOND
 from retention.datafile.parquet import describe, read_columns, stats_table, write_messages
 from retention.errors import RefusedError, RetentionError, UsageError
@@ -102,7 +104,9 @@ def test_gaps_of_the_origin_stay_gaps_and_so_does_its_end(tmp_path: Path, format
     warehouse = opened(tmp_path, ORIGIN, mirror_of(), format=format_)
     origin = warehouse.stream("O").opened
     lay(origin, [File(3, [Laid(3), Laid(7)]), File(9, [Laid(12), Laid(20)])])
-    swap = Swap(LOGGED_FILES.empty_table(), stats_table([]), {"run": "tail"}, {0: 31})
+    swap = Swap(
+        LOGGED_FILES.empty_table(), stats_table([]), {"run": "tail"}, updates=[SetNextSeq(0, 31)]
+    )
     origin.store.commit(swap, origin.store.snapshot())
     assert came(warehouse.mirror()).messages == 4
     assert seqs(warehouse, "M") == [3, 7, 12, 20]
@@ -314,7 +318,7 @@ def test_parts_are_commits_of_their_own(
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
     done = carry_over(target, origins, NOW, part_bytes=180)
     assert (done.messages, done.origins[0].position) == (12, 33)
-    assert [set(swap.batches.values()) for swap in commits] == [{13}, {33}]
+    assert [set(counters_of(swap.sets).batches.values()) for swap in commits] == [{13}, {33}]
     assert seqs(warehouse, name) == expected
 
 
@@ -486,8 +490,7 @@ def with_roll_ups(warehouse: Warehouse) -> None:
         LOGGED_FILES.empty_table(),
         stats_table([describe(file).stats]),
         {"run": "laid"},
-        {0: 8},
-        {0: 1},
+        updates=[SetNextSeq(0, 8), SetOpenBase(0, 1)],
     )
     store.commit(swap, store.snapshot())
 

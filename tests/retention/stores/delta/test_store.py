@@ -15,6 +15,8 @@ from deltalake._internal import RemoveAction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from retention.core.table_requirements import AssertEpoch
+from retention.core.table_updates import SetEpoch, SetNextSeq
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -157,7 +159,7 @@ def test_a_quiet_stream_hides_removals_and_shows_new_rows(place: Stage) -> None:
     append(store, range(1, 11))
     snapshot, files = latest(store)
     swap = removing(files, staged(store, rows(range(4, 11)), rows([11])))
-    store.commit(type(swap)(swap.remove, swap.add, swap.metadata, {0: 12}), snapshot)
+    store.commit(replace(swap, updates=[SetNextSeq(0, 12)]), snapshot)
     first, second = entry(place, 1), entry(place, 2)
     assert [add["dataChange"] for add in first["add"]] == [True]
     assert [remove["dataChange"] for remove in second["remove"]] == [False]
@@ -188,10 +190,14 @@ def test_what_comes_back_with_an_epoch_is_no_new_data(place: Stage, store: Store
     append(store, range(1, 11))
     snapshot, files = latest(store)
     purged = Swap(
-        files.select(LOGGED_FILES.names), files.slice(0, 0), {"run": "purge"}, epoch=(0, 2)
+        files.select(LOGGED_FILES.names),
+        files.slice(0, 0),
+        {"run": "purge"},
+        [AssertEpoch(0)],
+        [SetEpoch(2)],
     )
     store.commit(purged, snapshot)
-    back = Swap(NOTHING, files, {"run": "back"}, epoch=(2, 0))
+    back = Swap(NOTHING, files, {"run": "back"}, [AssertEpoch(2)], [SetEpoch(0)])
     version = store.commit(back, store.snapshot())
     assert [add["dataChange"] for add in entry(place, version)["add"]] == [False]
 

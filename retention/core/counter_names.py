@@ -1,0 +1,56 @@
+"""The names of counters, the same in the logs of both table formats, and counters by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+
+NEXT_SEQ = "next_seq"
+OPEN_BASE = "open_base"
+BATCH = "batch"
+IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH)
+"""Kinds of which there is one counter for each partition or writer, and which begin anew with an epoch."""
+OF_TABLE = (CONSUMERS, RELEASED, EPOCH)
+"""Counters of which a table has one, whatever the epoch; a new kind of these is one more name here.
+
+`RUN` is another of them: no update sets it, it follows from who commits.
+"""
+
+
+def name_of(kind: str, key: int | str) -> str:
+    """The name of a partition's or a writer's counter: `next_seq/0`, `batch/loader`."""
+    return f"{kind}/{key}"
+
+
+def is_in_epoch(name: str) -> bool:
+    """Whether a name is that of a counter which begins anew with an epoch."""
+    return name.partition("/")[0] in IN_EPOCH
+
+
+def named(counters: Mapping[str, Mapping[int, int] | Mapping[str, int]]) -> dict[str, int]:
+    """Counters of some kinds by name.
+
+    Args:
+        counters: kind → partition or writer → value.
+    """
+    return {
+        name_of(kind, key): value
+        for kind, values in counters.items()
+        for key, value in values.items()
+    }
+
+
+def counters_of(values: Mapping[str, int]) -> Counters:
+    """Counters from their values by name; names of other things do not count."""
+    keyed: dict[str, dict[str, int]] = {kind: {} for kind in IN_EPOCH}
+    for name, value in values.items():
+        kind, _, key = name.partition("/")
+        if kind in keyed:
+            keyed[kind][key] = value
+    next_seq, open_base = (
+        {int(key): value for key, value in keyed[kind].items() if key.isdigit()}
+        for kind in (NEXT_SEQ, OPEN_BASE)
+    )
+    of_table = {name: values[name] for name in (*OF_TABLE, RUN) if name in values}
+    return Counters(next_seq, open_base, keyed[BATCH], of_table)

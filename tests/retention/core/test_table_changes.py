@@ -1,0 +1,162 @@
+"""What each requirement and update of a commit holds against a table, and what counters it sets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from retention.core.counter_names import counters_of
+from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.core.table_requirements import (
+    AssertConsumerEdits,
+    AssertEpoch,
+    AssertRowTombstones,
+    TableRequirement,
+    TableState,
+)
+from retention.core.table_updates import (
+    SetBatch,
+    SetConsumerEdits,
+    SetEpoch,
+    SetNextSeq,
+    SetOpenBase,
+    SetRowTombstones,
+    TableUpdate,
+    set_epoch,
+    set_row_tombstones,
+)
+from retention.errors import ConflictError, RefusedError, RetentionError, StalePlanError
+from retention.ports import Swap
+from schemas.bounds import MAX_SEQ
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+COUNTERS = Counters(
+    {0: 100, 1: 7}, {0: 90}, {"loader": 3}, {CONSUMERS: 2, RELEASED: 5, EPOCH: 12, RUN: 17}
+)
+STAYS = pa.table(
+    {"path": ["low", "high", "unknown"], "partition": [0, 0, 1], "max_seq": [9, 99, None]}
+)
+
+
+def state(*updates: TableUpdate) -> TableState:
+    """A table in epoch 12, and a commit of some updates to it."""
+    return TableState("ORDERS", COUNTERS, STAYS, swap(*updates).sets)
+
+
+def swap(*updates: TableUpdate) -> Swap:
+    return Swap(LOGGED_FILES.empty_table(), FILE_STATS.empty_table(), {"run": "r"}, (), updates)
+
+
+@pytest.mark.parametrize(
+    ("holds", "fails", "what"),
+    [
+        (AssertEpoch(12), AssertEpoch(0), "it was purged meanwhile"),
+        (
+            AssertConsumerEdits(2),
+            AssertConsumerEdits(1),
+            "a consumer was created, edited or deleted",
+        ),
+        (AssertRowTombstones(5), AssertRowTombstones(0), "another run recorded meanwhile"),
+    ],
+)
+def test_a_requirement_holds_of_one_value_alone(
+    holds: TableRequirement, fails: TableRequirement, what: str
+) -> None:
+    holds.check(state())
+    with pytest.raises(StalePlanError, match=f"stream ORDERS: {what}"):
+        fails.check(state())
+
+
+@pytest.mark.parametrize(
+    ("update", "name", "value"),
+    [
+        (SetNextSeq(1, 8), "next_seq/1", 8),
+        (SetOpenBase(0, 90), "open_base/0", 90),
+        (SetBatch("a/b c", 4), "batch/a/b c", 4),
+        (SetConsumerEdits(3), "consumers", 3),
+        (SetRowTombstones(6), "released", 6),
+        (SetEpoch(13), "epoch", 13),
+    ],
+)
+def test_an_update_has_one_name_in_every_log(update: TableUpdate, name: str, value: int) -> None:
+    assert swap(update).sets == {name: value}
+    logged = counters_of({name: value})
+    assert swap(update).next_seq == logged.next_seq
+    found = [*logged.next_seq.items(), *logged.open_base.items(), *logged.batches.items()]
+    assert [one for _, one in found] + list(logged.edits.values()) == [value]
+
+
+@pytest.mark.parametrize(
+    ("update", "error", "what"),
+    [
+        (SetNextSeq(0, 100), None, ""),
+        (SetNextSeq(2, 1), None, ""),
+        (SetNextSeq(0, 99), ConflictError, "the next sequence of partition 0 is 100 already"),
+        (SetNextSeq(0, MAX_SEQ + 1), None, ""),
+        (SetNextSeq(0, MAX_SEQ + 2), RefusedError, "sequences end at 2^62"),
+        (SetOpenBase(0, 90), None, ""),
+        (SetOpenBase(0, 89), ConflictError, "the open base of partition 0 is 90 already"),
+        (SetOpenBase(0, MAX_SEQ + 2), RefusedError, "sequences end at 2^62"),
+        (SetBatch("loader", 4), None, ""),
+        (SetBatch("other", 1), None, ""),
+        (SetBatch("loader", 3), ConflictError, "batch 3 of writer loader is there already"),
+        (SetConsumerEdits(3), None, ""),
+        (SetRowTombstones(6), None, ""),
+    ],
+)
+def test_an_update_lets_no_counter_fall(
+    update: TableUpdate, error: type[RetentionError] | None, what: str
+) -> None:
+    if error is None:
+        update.check(state(update))
+        return
+    with pytest.raises(error, match=what.replace("^", r"\^")):
+        update.check(state(update))
+
+
+def test_in_a_new_epoch_counters_begin_anew() -> None:
+    begins: list[TableUpdate] = [
+        SetEpoch(13),
+        SetNextSeq(0, 1),
+        SetOpenBase(0, 0),
+        SetBatch("loader", 1),
+    ]
+    for update in begins[1:]:
+        update.check(state(*begins))
+
+
+def test_a_new_epoch_gives_no_sequence_out_that_a_file_has() -> None:
+    begins: list[TableUpdate] = [SetEpoch(13), SetNextSeq(0, 99)]
+    with pytest.raises(StalePlanError, match="high came meanwhile"):
+        begins[0].check(state(*begins))
+    begins = [SetEpoch(13), SetNextSeq(0, 100), SetNextSeq(1, 1_000)]
+    with pytest.raises(StalePlanError, match="unknown came meanwhile"):
+        begins[0].check(state(*begins))
+
+
+@pytest.mark.parametrize(
+    ("update", "is_tried_once"),
+    [
+        (SetNextSeq(0, 100), True),
+        (SetBatch("loader", 4), True),
+        (SetEpoch(13), True),
+        (SetOpenBase(0, 90), False),
+        (SetConsumerEdits(3), False),
+        (SetRowTombstones(6), False),
+    ],
+)
+def test_what_gives_out_sequences_is_tried_once(update: TableUpdate, is_tried_once: bool) -> None:
+    assert swap(update).assigns_sequences is is_tried_once
+    assert swap(SetRowTombstones(6), update).assigns_sequences is is_tried_once
+    assert not swap().assigns_sequences
+
+
+def test_what_stays_is_not_set() -> None:
+    assert (set_epoch(12, 12), set_row_tombstones(5, 5)) == ([], [])
+    assert (set_epoch(12, 0), set_row_tombstones(5, 6)) == ([SetEpoch(0)], [SetRowTombstones(6)])
+
+
+def test_names_of_other_programs_are_no_counters() -> None:
+    others = {"spark/0": 1, "next_seq": 2, "next_seq/x": 3, "epoch/5/next_seq/0": 4, "runs": 5}
+    assert counters_of(others) == Counters()
+    assert counters_of({**others, "next_seq/0": 9, "run": 17}) == Counters({0: 9}, edits={RUN: 17})
