@@ -21,6 +21,7 @@ from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
+from retention.stores.delta import internals
 
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""
@@ -250,7 +251,7 @@ def _write_format(layout: Layout, content: dict[str, object]) -> None:
 
 
 def _traces(layout: Layout) -> str | None:
-    if files.names(layout.live("_delta_log")):
+    if internals.log_names(layout.messages):
         return "delta"
     return "parquet" if files.names(layout.own("log")) else None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from urllib.parse import unquote
 
 from retention.storage import files
 from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
+from retention.stores.delta.internals import file_actions
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog
 
@@ -39,13 +39,12 @@ def _delta(layout: Layout) -> list[str]:
 
 def _removed(layout: Layout) -> list[str]:
     entries = delta_history.versions(layout)[0]
-    lines = (
-        line
+    return [
+        fields["path"]
         for version in entries
-        for line in (delta_history.read_entry(layout, version) or b"").splitlines()
-        if line.startswith(b'{"remove"')
-    )
-    return [json.loads(line)["remove"]["path"] for line in lines]
+        for kind, fields in file_actions(delta_history.read_entry(layout, version) or b"")
+        if kind == "remove"
+    ]
 
 
 def _parquet(layout: Layout) -> list[str]:

@@ -95,6 +95,28 @@ def test_a_module_says_what_it_owns(module: Path) -> None:
     )
 
 
+def test_one_module_rests_on_what_deltalake_keeps_private() -> None:
+    """Its private names, and the files of its log: a new deltalake will break them first."""
+    fence = ROOT / "retention" / "stores" / "delta" / "internals.py"
+    found = {
+        module.relative_to(ROOT)
+        for module in MODULES
+        if module.is_relative_to(ROOT / "retention")
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if names_internals(node)
+    }
+    assert found == {fence.relative_to(ROOT)}
+
+
+def names_internals(node: ast.AST) -> bool:
+    """Whether a node imports from a private module of deltalake, or has the directory of a Delta log as text."""
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").startswith("deltalake._")
+    if isinstance(node, ast.Import):
+        return any(name.name.startswith("deltalake._") for name in node.names)
+    return isinstance(node, ast.Constant) and "_delta_log" in str(node.value)
+
+
 def test_the_project_stands_alone() -> None:
     """No path outside of it, and no package registry's address: those are the machine's affair."""
     found = [

@@ -16,7 +16,7 @@ from retention.apply.repair.returned import KIND
 from retention.errors import ForeignRowsError, RefusedError
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
-from retention.stores.delta import foreign_writers, returned
+from retention.stores.delta import internals, returned
 from tests.contract.streams import foreign_rows
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.sandboxes import Commands
@@ -219,7 +219,7 @@ def test_a_long_log_of_others_is_looked_through_once(
 
     def counted(entry: bytes) -> dict[str, object]:
         read.append(entry)
-        return foreign_writers.commit_info(entry)
+        return internals.commit_info(entry)
 
     monkeypatch.setattr(returned, "commit_info", counted)
     for expected in (101, 0):

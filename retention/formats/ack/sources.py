@@ -14,6 +14,7 @@ from retention.formats.ack.log import AckLog, LogPart, unreadable
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.storage.errors import telling
+from retention.stores.delta.internals import is_table
 
 PART_BYTES = 32 << 20
 _PARQUET = ".parquet"
@@ -42,7 +43,7 @@ def open_log(location: str, name: str | None = None) -> AckLog:
 def _files(place: str) -> list[str]:
     if _is_file(place):
         return [place]
-    if "_delta_log" in files.directories(place):
+    if is_table(place):
         return _delta_files(place)
     inside = [path for path in files.walk(place) if path.endswith(_KINDS) and not _hidden(path)]
     if not inside:

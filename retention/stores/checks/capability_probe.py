@@ -22,6 +22,7 @@ from obstore.store import S3Store
 
 from retention.storage import files
 from retention.storage.parallel import in_threads
+from retention.stores.delta import internals
 
 TRIAL = ".retention-trial-"
 """How the names of places begin that are gone after a trial, unless it was killed."""
@@ -32,7 +33,6 @@ ROUNDS = 6
 _KEY = "put"
 _PATIENCE_S = 30.0
 _COLUMN = pa.schema([pa.field("tried", pa.int64())])
-_LOG = "_delta_log"
 _MARK = "rival"
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -53,7 +53,7 @@ def trial_place(directory: str) -> Iterator[str]:
         if files.is_remote(place):
             files.delete_directory(place)
         else:
-            for inside in (files.join(place, _LOG), place):
+            for inside in (internals.log_directory(place), place):
                 _empty(inside)
 
 
@@ -147,8 +147,7 @@ def rivals_exclude(place: str) -> bool:
         Exception: whatever else than a refusal the store answered.
     """
     options = files.storage_options() if files.is_remote(place) else None
-    entries = files.join(place, _LOG)
-    files.replace(files.join(entries, f"{0:020d}.json"), _empty_table())
+    files.replace(internals.entry_place(place, 0), _empty_table())
 
     def opened(_: int) -> DeltaTable:
         return DeltaTable(place, storage_options=options)
@@ -165,8 +164,7 @@ def rivals_exclude(place: str) -> bool:
         return True
 
     answers = list(in_threads(let_through, range(RIVALS), RIVALS))
-    entry = files.read_bytes(files.join(entries, f"{1:020d}.json")) or b"{}"
-    kept = int(json.loads(entry.splitlines()[0])["commitInfo"][_MARK])
+    kept = int(internals.commit_info(internals.read_entry(place, 1) or b"")[_MARK])
     # A lost answer makes the winner's own second try look like a rival.
     return not any(answers) or [n for n, wrote in enumerate(answers) if wrote] == [kept]
 

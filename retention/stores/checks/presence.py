@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from retention.errors import DamagedError
 from retention.storage import files
+from retention.stores.delta import internals
 from retention.stores.layout import FormatRecord, Layout, is_ours
 
 _BEHIND_THE_TABLE = ("_retention/reports/", "_retention/log/")
@@ -52,11 +53,16 @@ def _tells(place: str, layout: Layout) -> bool:
     name = path.rpartition("/")[2]
     if name.startswith("."):
         return False
-    in_log = path.startswith("messages/_delta_log/") and ".checkpoint" in name
-    return in_log or path.startswith(_BEHIND_THE_TABLE) or is_ours(path)
+    return (
+        internals.is_checkpoint(layout.messages, place)
+        or path.startswith(_BEHIND_THE_TABLE)
+        or is_ours(path)
+    )
 
 
 def _log_of(layout: Layout, record: FormatRecord | None) -> str:
     if record is None:
-        return f"{layout.live('_delta_log')} or {layout.own('log')}"
-    return layout.live("_delta_log") if record.format == "delta" else layout.own("log")
+        return f"{internals.log_directory(layout.messages)} or {layout.own('log')}"
+    if record.format == "delta":
+        return internals.log_directory(layout.messages)
+    return layout.own("log")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deltalake._internal import RemoveAction
 from deltalake.transaction import AddAction
 
 from retention.errors import VerificationError
+from retention.stores.delta import internals
 from retention.stores.layout import is_ours
 from schemas.messages import NEVER
+
+if TYPE_CHECKING:
+    from retention.stores.delta.internals import FileAction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = range(-(2**63), 2**63)
@@ -39,7 +42,7 @@ def add_action(row: Mapping[str, Any], *, data_change: bool) -> AddAction:
     )
 
 
-def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> RemoveAction:
+def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> FileAction:
     """Take a file out of the table.
 
     Args:
@@ -47,12 +50,8 @@ def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> R
         data_change: whether readers of changes see it.
         at_ms: the wall clock; VACUUM counts the grace from here.
     """
-    return RemoveAction(
-        path=row["path"],
-        data_change=data_change,
-        deletion_timestamp=at_ms,
-        size=row["file_bytes"],
-        partition_values=_partition_values(row),
+    return internals.remove_action(
+        row["path"], _partition_values(row), row["file_bytes"], at_ms, data_change=data_change
     )
 
 

@@ -7,14 +7,12 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction
-from deltalake._internal import RemoveAction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named
 from retention.core.inventory import RUN, Counters
@@ -39,6 +37,9 @@ from retention.stores.layout import Layout, StoreSettings
 from schemas.bounds import MAX_SEQ
 from schemas.files import FILE_STATS, LOGGED_FILES
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
+
+if TYPE_CHECKING:
+    from retention.stores.delta.internals import FileAction
 
 _log = logging.getLogger(__name__)
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -130,7 +131,7 @@ class Attempt:
             )
         refuse_vectors(stream, self.handle, swap.remove)
 
-    def _actions(self, at_ms: int) -> list[AddAction | RemoveAction]:
+    def _actions(self, at_ms: int) -> list[FileAction]:
         """The swap's files; only messages that are new are new data, lest streaming readers get others twice.
 
         A change feed is made from what is a change of data, and has to tell of copies and of what comes back.

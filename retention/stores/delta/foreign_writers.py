@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from retention.errors import RefusedError
 from retention.storage import files
+from retention.stores.delta.internals import commit_info
 from retention.stores.delta.log import read_entry
 from retention.stores.layout import Layout
 
@@ -50,11 +50,3 @@ def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, s
         program = str(said.get("engineInfo") or "a program that does not say its name")
         if not program.startswith(_CONDITIONAL):
             yield number, program
-
-
-def commit_info(entry: bytes) -> dict[str, object]:
-    """What an entry of a log says of who made it, and how."""
-    for line in entry.splitlines():
-        if line.startswith(b'{"commitInfo"'):
-            return dict(json.loads(line)["commitInfo"])
-    return {}

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from retention.errors import DamagedError
 from retention.ports import Mark
 from retention.storage import files
 from retention.storage.checksum import parsed
 from retention.storage.parallel import in_threads
+from retention.stores.delta import internals
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at
-
-_DIGITS = 20
 
 
 def versions(layout: Layout) -> tuple[list[int], list[int]]:
     """The versions whose entries are still there, and those that have a checkpoint; both ascending."""
-    entries, checkpoints = [], set()
-    for name in files.names(layout.live("_delta_log")):
-        number, _, kind = name.partition(".")
-        if len(number) == _DIGITS and number.isdigit():
-            if kind == "json":
-                entries.append(int(number))
-            elif kind.startswith("checkpoint."):
-                checkpoints.add(int(number))
+    entries, checkpoints = internals.log_files(layout.messages)
     return entries, sorted(checkpoints)
 
 
@@ -62,7 +52,7 @@ def mark_of(layout: Layout, version: int) -> Mark | None:
 
 def read_entry(layout: Layout, version: int) -> bytes | None:
     """One entry of the log, None if there is none."""
-    return files.read_bytes(place_of(layout, version))
+    return internals.read_entry(layout.messages, version)
 
 
 def read_entries(layout: Layout, versions: Sequence[int]) -> Iterator[bytes | None]:
@@ -84,24 +74,19 @@ def find_run(layout: Layout, run: str, after: int) -> int | None:
     """The newest version later than `after` that a run committed; None: no entry that is still there says so."""
     later = (version for version in reversed(versions(layout)[0]) if version > after)
     for version in later:
-        if run in _runs(read_entry(layout, version) or b""):
+        if _run(read_entry(layout, version) or b"") == run:
             return version
     return None
 
 
-def _runs(entry: bytes) -> set[object]:
-    found = set()
-    for line in entry.splitlines():
-        if line.startswith(b'{"commitInfo"'):
-            said = json.loads(line)["commitInfo"].get("userMetadata") or "{}"
-            try:
-                metadata = parsed(said)
-            except ValueError:
-                # Another writer's own text.
-                continue
-            if isinstance(metadata, dict):
-                found.add(metadata.get("run"))
-    return found
+def _run(entry: bytes) -> object:
+    """The run that an entry says has made it; None if another program did, with whatever text of its own."""
+    text = internals.commit_info(entry).get("userMetadata") or "{}"
+    try:
+        metadata = parsed(text)
+    except ValueError:
+        return None
+    return metadata.get("run") if isinstance(metadata, dict) else None
 
 
 def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int, str] | None:
@@ -112,7 +97,7 @@ def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int
     for version in (one for one in versions(layout)[0] if one > after):
         entry = read_entry(layout, version) or b""
         if any(name in entry for name in names):
-            said = _commit_info(entry)
+            said = internals.commit_info(entry)
             if "retentionCommit" not in said:
                 program = str(
                     said.get("engineInfo") or said.get("clientVersion") or "another program"
@@ -121,13 +106,6 @@ def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int
     return None
 
 
-def _commit_info(entry: bytes) -> dict[str, Any]:
-    for line in entry.splitlines():
-        if line.startswith(b'{"commitInfo"'):
-            return dict(json.loads(line)["commitInfo"])
-    return {}
-
-
 def place_of(layout: Layout, version: int) -> str:
     """Where the entry of a version lies."""
-    return layout.live(f"_delta_log/{version:0{_DIGITS}d}.json")
+    return internals.entry_place(layout.messages, version)

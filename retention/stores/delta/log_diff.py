@@ -10,17 +10,19 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from retention.core.counter_names import NEXT_SEQ, OPEN_BASE
 from retention.core.inventory import EPOCH
 from retention.ports import Mark
 from retention.storage import files
 from retention.stores.delta import log as delta_history
+from retention.stores.delta.internals import actions
 from retention.stores.layout import Layout, leaving
 from retention.stores.seals import seal_of
 from schemas.files import LOGGED_FILES
 
 MOST_ENTRIES = 1_000
 MOST_BYTES = 64 * 2**20
-_COUNTERS = ("next_seq", "open_base")
+_COUNTERS = (NEXT_SEQ, OPEN_BASE)
 _BOUNDS = ("seq", "ts_ns", "size")
 _REQUIRED = ("seq", "subject", "ts_ns", "size")
 _STATISTICS = (
@@ -75,7 +77,7 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     found = Changes()
     try:
         for entry in entries:
-            _replay(found, (entry or b"").splitlines())
+            _replay(found, entry or b"")
     except (ValueError, KeyError, TypeError, AttributeError):
         # What cannot be understood is deltalake's to judge.
         return None
@@ -83,10 +85,9 @@ def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
     return None if any(leaving(named).to_pylist()) else found
 
 
-def _replay(found: Changes, lines: list[bytes]) -> None:
+def _replay(found: Changes, entry: bytes) -> None:
     removes, adds = {}, {}
-    for line in lines:
-        [(kind, said)] = json.loads(line).items()
+    for kind, said in actions(entry):
         if kind == "add":
             adds[unquote(said["path"])] = _row(said)
         elif kind == "remove":
@@ -96,7 +97,7 @@ def _replay(found: Changes, lines: list[bytes]) -> None:
         elif kind != "commitInfo":
             raise ValueError(kind)
     gone = (found.removed.keys() | found.passing.keys()) - found.added.keys()
-    if not lines or removes.keys() & (adds.keys() | gone):
+    if not entry.strip() or removes.keys() & (adds.keys() | gone):
         raise ValueError
     for path, place in removes.items():
         passing = found.added.pop(path, None) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
@@ -13,7 +13,8 @@ from retention.ports import Returned
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.delta import log as delta_history
-from retention.stores.delta.foreign_writers import TOKEN, commit_info
+from retention.stores.delta.foreign_writers import TOKEN
+from retention.stores.delta.internals import commit_info, file_actions
 from retention.stores.layout import Layout
 
 LOOKED = 64
@@ -67,8 +68,8 @@ def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
     """What a commit has brought back; None: it removed only what was there, or made nothing of it."""
     if b'"remove"' not in entry or b'"add"' not in entry:
         return None
-    removed = {_key(said): said for kind, said in _actions(entry) if kind == "remove"}
-    made = tuple(unquote(said["path"]) for kind, said in _actions(entry) if kind == "add")
+    removed = {_key(said): said for kind, said in file_actions(entry) if kind == "remove"}
+    made = tuple(unquote(said["path"]) for kind, said in file_actions(entry) if kind == "add")
     info = commit_info(entry)
     left = _left_before(layout, version, info.get("readVersion"))
     gone = [path for path, vector in removed if (path, vector) in left]
@@ -84,17 +85,10 @@ def _left_before(layout: Layout, version: int, read: object) -> set[_Key]:
     first = read + 1 if isinstance(read, int) else max(version - _LONGEST, 0)
     left: set[_Key] = set()
     for entry in delta_history.read_entries(layout, range(first, version)):
-        actions = list(_actions(entry or b""))
+        actions = list(file_actions(entry or b""))
         left |= {_key(said) for kind, said in actions if kind == "remove"}
         left -= {_key(said) for kind, said in actions if kind == "add"}
     return left
-
-
-def _actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for line in entry.splitlines():
-        if line.startswith((b'{"add"', b'{"remove"')):
-            [(kind, said)] = json.loads(line).items()
-            yield kind, said
 
 
 def _key(said: Mapping[str, Any]) -> _Key:

@@ -20,7 +20,7 @@ from retention.ports import Mark
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import failure, first_line, telling
-from retention.stores.delta import counters
+from retention.stores.delta import counters, internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.compatibility import TableRules, examine
 from retention.stores.delta.properties import grace_properties
@@ -70,7 +70,7 @@ class DeltaHandle:
 
 def exists(layout: Layout) -> bool:
     """Whether the table is there."""
-    return any(name.endswith(".json") for name in files.names(layout.live("_delta_log")))
+    return any(name.endswith(".json") for name in internals.log_names(layout.messages))
 
 
 def create_table(layout: Layout, grace_ns: int) -> None:

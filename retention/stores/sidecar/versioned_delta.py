@@ -14,9 +14,9 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import failure
 from retention.stores.checks.exclusion import refuse_without_exclusion
+from retention.stores.delta import internals
 
 CHECKPOINT_EVERY = 10
-_LOG = "_delta_log"
 _RECORD = "record"
 _SHAPE = pa.schema([pa.field(_RECORD, pa.string())])
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -85,12 +85,12 @@ class CommitVersions:
 
     def _numbers(self) -> list[int]:
         """Those of versions that carry a document: the first only makes the table."""
-        names = files.names(files.join(self.directory, _LOG))
+        names = internals.log_names(self.directory)
         found = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return sorted(int(name) for name in found if name.isdigit() and int(name) > 0)
 
     def _entry(self, number: int) -> str:
-        return files.join(self.directory, _LOG, f"{number:020d}.json")
+        return internals.entry_place(self.directory, number)
 
 
 def _record(location: str, entry: bytes) -> bytes:

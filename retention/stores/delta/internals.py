@@ -1,0 +1,195 @@
+"""The files of a Delta log, and what deltalake keeps private: no other module rests on either.
+
+A new deltalake is held against `tests/contract/test_deltalake_internals.py` first, which says what is relied on.
+Tables are directories here: `Layout.messages` of a stream's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from retention.storage import files
+
+if TYPE_CHECKING:
+    from deltalake._internal import RemoveAction
+    from deltalake.transaction import AddAction
+
+    FileAction = AddAction | RemoveAction
+
+_DIRECTORY = "_delta_log"
+_DIGITS = 20
+_TXN = "txn"
+_OF_SEVERAL = re.compile(r"\d+\.checkpoint\.\d+\.(\d+)\.parquet")
+
+
+def remove_action(
+    path: str,
+    partition_values: Mapping[str, str | None],
+    size: int,
+    deletion_ms: int,
+    *,
+    data_change: bool,
+) -> RemoveAction:
+    """Make an action that takes a file out of a table; deltalake has a public one for adding alone.
+
+    Args:
+        path: relative to the table, as it is on disk.
+        partition_values: of the file, as text.
+        size: its length in bytes.
+        deletion_ms: from when VACUUM counts, milliseconds since the epoch.
+        data_change: whether readers of changes see it.
+    """
+    from deltalake._internal import RemoveAction
+
+    return RemoveAction(
+        path=path,
+        data_change=data_change,
+        deletion_timestamp=deletion_ms,
+        size=size,
+        partition_values=dict(partition_values),
+    )
+
+
+def log_directory(table: str) -> str:
+    """Where a table's log lies."""
+    return files.join(table, _DIRECTORY)
+
+
+def is_table(directory: str) -> bool:
+    """Whether a directory has a log, of whatever table."""
+    return _DIRECTORY in files.directories(directory)
+
+
+def is_checkpoint(table: str, place: str) -> bool:
+    """Whether a file is a part of a checkpoint of a table's log."""
+    return (
+        place.startswith(f"{log_directory(table)}/") and ".checkpoint" in place.rpartition("/")[2]
+    )
+
+
+def log_names(table: str) -> list[str]:
+    """The names of all files of a table's log, sorted; none if there is no table."""
+    return files.names(log_directory(table))
+
+
+def log_files(table: str) -> tuple[list[int], dict[int, list[str]]]:
+    """The versions that have an entry, ascending, and those that have a checkpoint → the names of its files."""
+    entries: list[int] = []
+    checkpoints: dict[int, list[str]] = {}
+    for name in log_names(table):
+        number, _, kind = name.partition(".")
+        if len(number) == _DIGITS and number.isdigit():
+            if kind == "json":
+                entries.append(int(number))
+            elif kind.startswith("checkpoint."):
+                checkpoints.setdefault(int(number), []).append(name)
+    return entries, checkpoints
+
+
+def entry_place(table: str, version: int) -> str:
+    """Where the entry of a version lies."""
+    return files.join(log_directory(table), f"{version:0{_DIGITS}d}.json")
+
+
+def read_entry(table: str, version: int) -> bytes | None:
+    """The entry of a version: actions as JSON, one a line; None if there is none."""
+    return files.read_bytes(entry_place(table, version))
+
+
+def actions(entry: bytes) -> Iterator[tuple[str, Any]]:
+    """The kind of each action of an entry, and its fields, in order.
+
+    Raises:
+        ValueError: a line is something else.
+    """
+    for line in entry.splitlines():
+        [(kind, fields)] = json.loads(line).items()
+        yield kind, fields
+
+
+def file_actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The actions `add` and `remove` of an entry; no other line is taken apart."""
+    yield from _starting(entry, "add", "remove")
+
+
+def commit_info(entry: bytes) -> dict[str, Any]:
+    """What an entry says of who made it, and how; nothing if it says nothing."""
+    return next((dict(fields) for _, fields in _starting(entry, "commitInfo")), {})
+
+
+def transactions(entry: bytes) -> dict[str, int]:
+    """The version of every application transaction of an entry, by `appId`.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it cannot be read.
+    """
+    found = (json.loads(line).get(_TXN) for line in _lines_with(entry, f'"{_TXN}"'.encode()))
+    return {fields["appId"]: int(fields["version"]) for fields in found if fields is not None}
+
+
+def whole_checkpoints(table: str, version: int) -> Iterator[tuple[int, list[str]]]:
+    """Checkpoints of versions up to this one of which no part is missing: version and places, the newest first."""
+    _, known = log_files(table)
+    for number in sorted((one for one in known if one <= version), reverse=True):
+        for parts, group in groupby(sorted(known[number], key=_parts), _parts):
+            names = sorted(group)
+            if len(names) >= parts:
+                yield number, [files.join(log_directory(table), name) for name in names[:parts]]
+
+
+def checkpoint_transactions(places: Sequence[str]) -> dict[str, int]:
+    """The version of every application transaction of a checkpoint, by `appId`.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: it cannot be read.
+    """
+    found: dict[str, int] = {}
+    for place in places:
+        found |= _of_rows(place) if place.endswith(".parquet") else _of_lines(place)
+    return found
+
+
+def _of_rows(place: str) -> dict[str, int]:
+    with files.open_input(place) as source:
+        opened = pq.ParquetFile(source)
+        if _TXN not in opened.schema_arrow.names:
+            return {}
+        rows = opened.read([f"{_TXN}.appId", f"{_TXN}.version"])[_TXN].drop_null()
+    return {row["appId"]: row["version"] for row in rows.to_pylist()}
+
+
+def _of_lines(place: str) -> dict[str, int]:
+    content = files.read_bytes(place)
+    if content is None:
+        raise FileNotFoundError(place)
+    return transactions(content)
+
+
+def _parts(name: str) -> int:
+    """Of how many files a checkpoint consists that has one of this name."""
+    several = _OF_SEVERAL.fullmatch(name)
+    return int(several[1]) if several else 1
+
+
+def _starting(entry: bytes, *kinds: str) -> Iterator[tuple[str, Any]]:
+    """The actions of some kinds, known by how their lines begin."""
+    heads = tuple(f'{{"{kind}"'.encode() for kind in kinds)
+    for line in entry.splitlines():
+        if line.startswith(heads):
+            yield from actions(line)
+
+
+def _lines_with(content: bytes, word: bytes) -> Iterator[bytes]:
+    """The few lines of many in which a word stands."""
+    at = content.find(word)
+    while at >= 0:
+        end = content.find(b"\n", at)
+        end = len(content) if end < 0 else end
+        yield content[content.rfind(b"\n", 0, at) + 1 : end]
+        at = content.find(word, end)

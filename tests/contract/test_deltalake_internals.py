@@ -1,0 +1,183 @@
+"""What of deltalake 1.6.6 the engine rests on beyond its documentation: the first thing that a new version may break.
+
+Each test is one sentence of `retention.stores.delta.internals` and of its callers. Where one fails under a new
+deltalake, change the sentence and the code that rests on it, then the version here.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+
+from retention.stores.delta import internals
+
+SHAPE = pa.schema([("part", pa.int64()), ("n", pa.int64())])
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """A table with one file of ten rows in a partition, and a logged run behind it."""
+    table = tmp_path / "table"
+    DeltaTable.create(str(table), SHAPE, partition_by=["part"])
+    write_deltalake(str(table), pa.table({"part": [1] * 10, "n": range(10)}, SHAPE), mode="append")
+    return str(table)
+
+
+def commit(table: DeltaTable, actions: list[Any], **properties: Any) -> None:
+    """Commit actions as the engine does: once, and with nothing done behind it."""
+    table.create_write_transaction(
+        actions,
+        "append",
+        SHAPE,
+        partition_by=["part"],
+        commit_properties=CommitProperties(max_commit_retries=0, **properties),
+        post_commithook_properties=NO_HOOKS,
+    )
+
+
+def live(place: str) -> dict[str, Any]:
+    """The one live file, as deltalake tells of it."""
+    actions = pa.RecordBatchReader.from_stream(DeltaTable(place).get_add_actions(flatten=True))
+    [row] = actions.read_all().to_pylist()
+    return dict(row)
+
+
+def lines(place: str, number: int) -> list[dict[str, Any]]:
+    entry = internals.read_entry(place, number)
+    assert entry is not None
+    return [json.loads(line) for line in entry.splitlines()]
+
+
+def test_it_is_the_version_that_was_looked_at() -> None:
+    assert version("deltalake") == "1.6.6"
+
+
+def test_an_entry_is_a_file_named_by_its_version_with_an_action_a_line(place: str) -> None:
+    assert internals.log_files(place) == ([0, 1], {})
+    assert Path(place, "_delta_log", f"{1:020d}.json").read_bytes() == internals.read_entry(
+        place, 1
+    )
+    assert internals.read_entry(place, 2) is None
+    assert all(len(line) == 1 for number in (0, 1) for line in lines(place, number))
+    assert {kind for kind, _ in internals.actions(internals.read_entry(place, 0) or b"")} == {
+        "commitInfo",
+        "protocol",
+        "metaData",
+    }
+
+
+def test_a_commit_says_its_program_and_carries_metadata_and_transactions(place: str) -> None:
+    transactions = [Transaction("next_seq/0", 7, 1_000), Transaction("batch/a/b c", 2**62, 1_000)]
+    said = {"userMetadata": '{"run": "r"}', "retentionCommit": "0a1b"}
+    commit(DeltaTable(place), [], custom_metadata=said, app_transactions=transactions)
+    entry = internals.read_entry(place, 2) or b""
+    info = internals.commit_info(entry)
+    assert info["engineInfo"].startswith("delta-rs")
+    assert said.items() <= info.items()
+    assert internals.transactions(entry) == {"next_seq/0": 7, "batch/a/b c": 2**62}
+    assert DeltaTable(place).transaction_version("next_seq/0") == 7
+    [txn] = [one["txn"] for one in lines(place, 2) if one.get("txn", {}).get("version") == 7]
+    assert txn == {"appId": "next_seq/0", "version": 7, "lastUpdated": 1_000}
+
+
+def test_the_private_remove_action_is_written_as_it_was_given(place: str) -> None:
+    known = live(place)
+    removed = internals.remove_action(
+        known["path"], {"part": "1"}, known["size_bytes"], 17, data_change=False
+    )
+    commit(DeltaTable(place), [removed])
+    [(kind, fields)] = internals.file_actions(internals.read_entry(place, 2) or b"")
+    wanted = {
+        "path": known["path"],
+        "dataChange": False,
+        "deletionTimestamp": 17,
+        "size": known["size_bytes"],
+        "partitionValues": {"part": "1"},
+    }
+    assert kind == "remove"
+    assert wanted.items() <= fields.items()
+    assert fields.get("deletionVector") is None
+    assert DeltaTable(place).to_pyarrow_table().num_rows == 0
+
+
+def test_removing_what_is_gone_is_no_error(place: str) -> None:
+    """So pins are checked by the engine, on the handle that commits."""
+    gone = internals.remove_action("part=1/never.parquet", {"part": "1"}, 1, 17, data_change=True)
+    commit(DeltaTable(place), [gone])
+    assert DeltaTable(place).version() == 2
+
+
+def test_without_retries_a_rival_is_never_committed_behind(place: str) -> None:
+    ours, rival = DeltaTable(place), DeltaTable(place)
+    commit(rival, [])
+    with pytest.raises(CommitFailedError):
+        commit(ours, [])
+    assert DeltaTable(place).version() == 2
+
+
+def test_without_hooks_nothing_is_done_behind_a_commit(place: str) -> None:
+    for _ in range(12):
+        commit(DeltaTable(place), [])
+    entries, checkpoints = internals.log_files(place)
+    assert (entries, checkpoints) == (list(range(14)), {})
+
+
+def test_paths_are_escaped_in_the_log_and_nowhere_else(place: str, tmp_path: Path) -> None:
+    name = "part=1/a b.parquet"
+    pq.write_table(pa.table({"n": [1]}), Path(place, name))
+    size = Path(place, name).stat().st_size
+    added = AddAction(name, size, {"part": "1"}, 3, data_change=True, stats='{"numRecords":1}')
+    commit(DeltaTable(place), [added])
+    [(kind, fields)] = internals.file_actions(internals.read_entry(place, 2) or b"")
+    assert (kind, fields["path"]) == ("add", "part=1/a%20b.parquet")
+    assert DeltaTable(place).to_pyarrow_table().num_rows == 11
+    assert not list(tmp_path.rglob("*%20*"))
+
+
+def test_live_files_are_told_with_their_partitions_and_statistics(place: str) -> None:
+    assert {
+        name: value
+        for name, value in live(place).items()
+        if name not in {"path", "size_bytes", "modification_time"}
+    } == {"num_records": 10, "null_count.n": 0, "min.n": 0, "max.n": 9, "partition.part": 1}
+
+
+def test_a_checkpoint_is_beside_the_entry_and_has_all_transactions(place: str) -> None:
+    for number in (7, 8):
+        commit(DeltaTable(place), [], app_transactions=[Transaction("next_seq/0", number, 1)])
+    commit(DeltaTable(place), [], app_transactions=[Transaction("batch/app", 3, 1)])
+    DeltaTable(place).create_checkpoint()
+    [(number, places)] = internals.whole_checkpoints(place, 9)
+    assert (number, list(internals.log_files(place)[1])) == (4, [4])
+    assert places == [f"{place}/_delta_log/{4:020d}.checkpoint.parquet"]
+    assert all(internals.is_checkpoint(place, one) for one in places)
+    assert internals.checkpoint_transactions(places) == {"next_seq/0": 8, "batch/app": 3}
+    assert list(internals.whole_checkpoints(place, 3)) == []
+
+
+def test_deletion_vectors_are_told_by_whole_locations(place: str) -> None:
+    told = pa.RecordBatchReader.from_stream(DeltaTable(place).deletion_vectors()).read_all()
+    assert (told.num_rows, "filepath" in told.column_names) == (0, True)
+
+
+def test_a_directory_is_a_table_if_it_has_a_log(place: str) -> None:
+    assert internals.is_table(place)
+    assert not internals.is_table(f"{place}/part=1")
+    assert not internals.is_checkpoint(place, f"{place}/part=1/a.checkpoint.parquet")
+    assert internals.log_names(f"{place}/part=1") == []
