@@ -18,7 +18,7 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import visible, with_seq
 from retention.datafile.expected_stats import check_footer, check_rows
 from retention.datafile.row_stats import row_stats
-from retention.datafile.subject_digest import count_subjects, pack
+from retention.datafile.subject_digest import SubjectDigest, count_subjects, digest_at
 from retention.errors import (
     DamagedError,
     ForeignRowsError,
@@ -146,9 +146,7 @@ def describe(file: DataFile) -> Description:
                 f"{file.location}: {rows[name].null_count} rows have no {name}; another writer appended them, "
                 f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
             )
-    with files.if_writable():
-        files.replace(file.digest_location, pack(count_subjects(rows), _ids_in(opened)))
-    reached(Step.DATA_COUNTED)
+    digest_at(file.digest_location).save(SubjectDigest(count_subjects(rows), _ids_in(opened)))
     try:
         size, modified_ms = files.stat(file.location)
     except FileNotFoundError as error:

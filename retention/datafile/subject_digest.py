@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import xxhash
+from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
+
+from retention.storage.checksum import stripped, with_hash
+from retention.storage.crash_points import Step
+from retention.storage.sidecar import Label, Record, Sidecar
 from schemas.files import SUBJECT_COUNTS
 
 _IDS = b"retention.ids"
-_CHECK_BYTES = 16
-"""The length of the hash at the end: a flipped bit in a digest would make a wrong message stay."""
+
+
+@dataclass(frozen=True)
+class SubjectDigest:
+    """What is known of the subjects and ids in one data file."""
+
+    counts: pa.Table
+    """Shape `SUBJECT_COUNTS`, sorted by subject."""
+    ids: int | None = None
+    """How many messages of the file have an id, hidden ones too; None if that is not known."""
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:
@@ -21,37 +34,45 @@ def count_subjects(rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
 
 
-def pack(counts: pa.Table, ids: int | None = None) -> bytes:
+def digest_at(location: str) -> Sidecar[SubjectDigest]:
+    """The subject digest that lies at a location: whatever is in doubt is counted again from the data file."""
+    return Sidecar(location, _DigestCodec(), Step.DATA_COUNTED)
+
+
+def pack(digest: SubjectDigest) -> bytes:
     """A digest as bytes: an Arrow file, which reads several times faster than Parquet, and its hash.
 
-    Args:
-        counts: the digest.
-        ids: the number of the file's messages with an id; None if not known.
+    A flipped bit in a digest would become a wrong message that stays.
     """
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    schema = SUBJECT_COUNTS.with_metadata(None if ids is None else {_IDS: str(ids)})
+    ids = None if digest.ids is None else {_IDS: str(digest.ids)}
+    schema = SUBJECT_COUNTS.with_metadata(ids)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
-        writer.write_table(counts.combine_chunks().replace_schema_metadata(schema.metadata))
-    content: bytes = sink.getvalue().to_pybytes()
-    return content + xxhash.xxh3_128_digest(content)
+        writer.write_table(digest.counts.combine_chunks().replace_schema_metadata(schema.metadata))
+    return with_hash(sink.getvalue().to_pybytes())
 
 
-def unpack(content: bytes) -> pa.Table | None:
-    """The digest in bytes that `pack` made; None for any other bytes."""
-    opened = _opened(content)
-    return None if opened is None else opened.read_all().replace_schema_metadata(None)
+def unpack(content: bytes) -> SubjectDigest:
+    """The digest that `pack` made these bytes of.
+
+    Raises:
+        ValueError: they are anything else.
+    """
+    body, _ = stripped(content)
+    opened = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(body)))
+    ids = (opened.schema.metadata or {}).get(_IDS)
+    counts = opened.read_all().replace_schema_metadata(None)
+    return SubjectDigest(counts, None if ids is None else int(ids))
 
 
-def unpack_ids(content: bytes) -> int | None:
-    """The number of the file's messages with an id; None if `pack` did not get it, or did not make these bytes."""
-    opened = _opened(content)
-    ids = None if opened is None else (opened.schema.metadata or {}).get(_IDS)
-    return None if ids is None else int(ids)
+class _DigestCodec:
+    """A digest without a label: the data file beside it never changes, and has no other."""
 
+    def write(self, sink: Any, _: Label, value: SubjectDigest) -> None:
+        """Write a digest."""
+        sink.write(pack(value))
 
-def _opened(content: bytes) -> pa.ipc.RecordBatchFileReader | None:
-    table = memoryview(content)[:-_CHECK_BYTES]
-    if xxhash.xxh3_128_digest(table) != content[-_CHECK_BYTES:]:
-        return None
-    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(table)))
+    def read(self, source: pa.NativeFile) -> Record[SubjectDigest]:
+        """Read a digest."""
+        return Record(Label(), unpack(source.read()))

@@ -70,7 +70,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     quiet = None if mark is None else due.recall(opened.root, mark, policy)
     if mark is not None and quiet is not None and as_of_ns < quiet.due_ns:
         kept = SegmentCounts(kept=quiet.segments)
-        told = remembered(as_of_ns, quiet.due_ns, quiet.foretold)
+        told = remembered(as_of_ns, quiet.due_ns, quiet.forecast)
         plan = replace(
             nothing,
             table_id=quiet.table_id,
@@ -113,7 +113,7 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
     if instant is not None and plan.as_of_ns < instant:
         foretold = tuple(plan.forecast.as_json()["due"])
         next_seq = dict(counters.next_seq)
-        quiet = due.Quiet(
+        quiet = due.NextDue(
             plan.table_id,
             instant,
             plan.segments.kept,
@@ -121,7 +121,7 @@ def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
             foretold,
             epoch=counters.epoch,
         )
-        due.keep(opened.root, mark, plan.policy, quiet)
+        due.remember(opened.root, mark, plan.policy, quiet)
 
 
 def look_ahead(

@@ -75,7 +75,7 @@ def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicL
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
     if plan.as_of_ns < instant:
         counters, rests_on = seen.inventory.counters, _said(pins_of(seen.offsets))
-        quiet = due.Quiet(
+        quiet = due.NextDue(
             plan.table_id,
             instant,
             plan.segments.kept,
@@ -83,7 +83,7 @@ def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicL
             rests_on=rests_on,
             epoch=counters.epoch,
         )
-        due.keep(opened.root, mark, plan.policy, quiet)
+        due.remember(opened.root, mark, plan.policy, quiet)
 
 
 def _said(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:

@@ -1,4 +1,4 @@
-"""JSON records with a checksum: hostile content is a plain error, and a flipped bit never reads as another number."""
+"""Checksums of stored content: hostile JSON is a plain error, and a flipped bit never reads as another number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import xxhash
+
 _KEY = "check"
+_HASH_BYTES = 16
 
 
 def parsed(content: bytes | str) -> Any:
@@ -43,6 +46,23 @@ def unchecked(record: dict[str, Any]) -> dict[str, Any]:
     if _KEY in record and record[_KEY] != _check(fields):
         raise ValueError("it is not what was written")
     return fields
+
+
+def with_hash(body: bytes) -> bytes:
+    """Bytes with their XXH3-128 behind them, for what is too large for SHA-256."""
+    return body + xxhash.xxh3_128_digest(body)
+
+
+def stripped(content: bytes) -> tuple[memoryview, str]:
+    """The bytes that `with_hash` was given, not copied, and their hash.
+
+    Raises:
+        ValueError: it has not made these bytes.
+    """
+    body, digest = memoryview(content)[:-_HASH_BYTES], content[-_HASH_BYTES:]
+    if xxhash.xxh3_128_digest(body) != digest:
+        raise ValueError("it is not what was written")
+    return body, digest.hex()
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -89,10 +89,9 @@ class PlainStore:
         self.subject_reads += 1
         parts = []
         for number, file in enumerate(self.data_files(files)):
-            digest = unpack(Path(file.digest_location).read_bytes())
-            assert digest is not None
-            numbers = pa.array([number] * digest.num_rows, pa.int64())
-            parts.append(digest.add_column(0, "file", numbers))
+            counts = unpack(Path(file.digest_location).read_bytes()).counts
+            numbers = pa.array([number] * counts.num_rows, pa.int64())
+            parts.append(counts.add_column(0, "file", numbers))
         empty = pa.schema([("file", pa.int64()), *SUBJECT_COUNTS]).empty_table()
         return pa.concat_tables([empty, *parts], promote_options="permissive")
 

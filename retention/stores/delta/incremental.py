@@ -63,7 +63,7 @@ class DeltaOutlook:
         if inventory.files.num_rows >= WORTH_FILES:
             ledger, tables = first_ledger(inventory, mark)
             # A pass that cannot keep it is only slower the next time.
-            with suppress(OSError):
+            with suppress(OSError, LostError):
                 self._files.write(ledger, tables)
 
     def _moved(self, ledger: Ledger, mark: Mark, found: Changes) -> LedgerOutlook:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import unquote
 
 from retention.errors import ForeignRowsError
-from retention.ports import Returned
-from retention.storage import files
-from retention.storage.crash_points import Step, reached
+from retention.ports import Mark, Returned
+from retention.storage.crash_points import Step
+from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.foreign_writers import TOKEN
 from retention.stores.delta.internals import commit_info, file_actions
@@ -99,23 +99,19 @@ def _key(said: Mapping[str, Any]) -> _Key:
 
 def _remembered(layout: Layout) -> int:
     """The version up to which nothing was found, if the table still has it; else -1."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
-        said = json.loads(files.read_bytes(_note(layout)) or b"")
-        if said == _said(layout, said["version"]):
-            return int(said["version"])
-    return -1
+    mark = _sidecar(layout).load()
+    return (
+        -1 if mark is None or delta_history.mark_of(layout, mark.version) != mark else mark.version
+    )
 
 
 def _remember(layout: Layout, version: int) -> None:
-    with suppress(OSError):
-        files.replace(_note(layout), json.dumps(_said(layout, version)).encode())
-        reached(Step.LOOKED_THROUGH)
-
-
-def _said(layout: Layout, version: int) -> dict[str, Any] | None:
     mark = delta_history.mark_of(layout, version)
-    return None if mark is None else {"version": version, "seal": mark.seal}
+    if mark is not None:
+        _sidecar(layout).save(mark)
 
 
-def _note(layout: Layout) -> str:
-    return layout.own("looked-through.json")
+def _sidecar(layout: Layout) -> Sidecar[Mark]:
+    """The mark of the version up to which the log was looked through."""
+    codec = JsonCodec(asdict, lambda _, fields: Mark(**fields))
+    return Sidecar(layout.own("looked-through.json"), codec, Step.LOOKED_THROUGH)

@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-import xxhash
 
-from retention.storage import files
-from retention.storage.crash_points import Step, reached
+from retention.storage.crash_points import Step
 from retention.storage.errors import telling
+from retention.storage.sidecar import ArrowCodec, Sidecar
 from retention.stores.layout import Layout
 
 WORTH_FILES = 1_000
@@ -24,7 +24,7 @@ COARSE_NS = 2 * 10**9
 """A directory that was listed so soon after it changed may change again without showing it."""
 _TIMED_NS = 2 * 10**9
 """A directory that a file was put into shows it within this time, where a file system times directories."""
-_EDITION = 2
+_EDITION = 3
 _COLUMNS = pa.schema(
     [
         ("directory", pa.string()),
@@ -128,25 +128,17 @@ class Directories:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._place = layout.own("directories.arrow")
+        self._sidecar = Sidecar(
+            layout.own("directories.arrow"),
+            ArrowCodec(_to_table, _from_table),
+            Step.DIRECTORIES_KEPT,
+            _EDITION,
+        )
 
     def recall(self) -> Seen | None:
-        """What was seen last; None if nothing, or if in doubt."""
-        content = files.read_bytes(self._place) or b""
-        check, _, body = content.partition(b"\n")
-        if check != _check(body):
-            return None
-        table = pa.ipc.open_stream(body).read_all()
-        said = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
-        if said["edition"] != str(_EDITION):
-            return None
-        directories, *numbers = (column.to_pylist() for column in table.columns)
-        basis = Basis(said["table_id"], int(said["version"]), said["seal"])
-        return Seen(
-            basis,
-            dict(zip(directories, zip(*numbers, strict=True), strict=True)),
-            check.decode(),
-        )
+        """What was seen last, of whatever log; None if nothing, or if in doubt."""
+        record = self._sidecar.latest()
+        return None if record is None else Seen(*record.value, record.checksum)
 
     def keep(self, basis: Basis, walked: Walked, unknown: Iterable[str], seen: Seen | None) -> None:
         """Remember a walk, but for directories of `unknown` files, and those that changed a moment before it."""
@@ -159,9 +151,7 @@ class Directories:
         if seen is not None and seen.stamps == stamps and seen.basis.table_id == basis.table_id:
             return
         if any(stamp != _LIST_AGAIN for stamp in stamps.values()):
-            body = _body(basis, stamps)
-            files.replace(self._place, _check(body) + b"\n" + body)
-            reached(Step.DIRECTORIES_KEPT)
+            self._sidecar.save((basis, stamps), vars(basis))
 
     def _latest(self, walked: Walked) -> int:
         """Up to when a directory's last change must lie back, by the clock of the file system itself.
@@ -206,16 +196,12 @@ def _inner(directories: Iterable[str]) -> Mapping[str, list[str]]:
     return inner
 
 
-def _body(basis: Basis, stamps: Mapping[str, Stamp]) -> bytes:
-    said = {"edition": _EDITION, **vars(basis)}
-    schema = _COLUMNS.with_metadata({key: str(value) for key, value in said.items()})
+def _to_table(seen: tuple[Basis, Mapping[str, Stamp]]) -> pa.Table:
+    _, stamps = seen
     numbers = (pa.array(column, pa.int64()) for column in zip(*stamps.values(), strict=True))
-    table = pa.table([pa.array(stamps, pa.string()), *numbers], schema=schema)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return pa.table([pa.array(stamps, pa.string()), *numbers], schema=_COLUMNS)
 
 
-def _check(body: bytes) -> bytes:
-    return xxhash.xxh3_128_hexdigest(body).encode()
+def _from_table(state: Mapping[str, Any], table: pa.Table) -> tuple[Basis, Mapping[str, Stamp]]:
+    directories, *numbers = (column.to_pylist() for column in table.columns)
+    return Basis(**state), dict(zip(directories, zip(*numbers, strict=True), strict=True))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -19,14 +17,14 @@ import xxhash
 from retention.core.inventory import EPOCH, Counters
 from retention.ports import Mark
 from retention.storage import files
-from retention.storage.checksum import parsed
 from retention.storage.crash_points import Step, reached
+from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 BLOCK_FILES = 2_048
 """About so many rows a block; a segment is never divided."""
-_EDITION = 2
+_EDITION = 3
 """Raised when inventories are held against more, or marks made otherwise: what was kept before does not count."""
 _GARBAGE_BYTES = 4 * 2**20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -78,15 +76,14 @@ class LedgerFiles:
 
     def __init__(self, layout: Layout) -> None:
         self._directory = layout.own("ledger")
-        self._head = files.join(self._directory, "ledger.json")
+        place = files.join(self._directory, "ledger.json")
+        codec = JsonCodec(_to_json, _from_json)
+        self._head: Sidecar[Ledger] = Sidecar(place, codec, Step.LEDGER_KEPT, _EDITION)
 
     def load(self) -> Ledger | None:
-        """The ledger, None if there is none or if in doubt."""
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            said: dict[str, Any] = parsed(files.read_bytes(self._head) or b"")
-            if said["check"] == _check(said["ledger"]):
-                return _ledger(said["ledger"])
-        return None
+        """The ledger of whatever version, which its mark names; None if there is none or if in doubt."""
+        head = self._head.latest()
+        return None if head is None else head.value
 
     def rows(self, blocks: Sequence[Block]) -> pa.Table:
         """The rows of some blocks, in their order; shape `FILE_STATS`.
@@ -108,7 +105,7 @@ class LedgerFiles:
             pieces: ascending; each table holds whole segments of one partition, sorted.
 
         Raises:
-            OSError: it cannot be written; what was there still is.
+            OSError, LostError: it cannot be written; what was there still is.
         """
         packs = self._too_full_of_garbage([piece for piece in pieces if isinstance(piece, Block)])
         pack = f"{uuid.uuid4().hex}.blocks"
@@ -125,9 +122,8 @@ class LedgerFiles:
                 offset += len(content)
         reached(Step.LEDGER_PACKED)
         whole = replace(ledger, blocks=blocks)
-        said = {"edition": _EDITION, **asdict(whole)}
-        files.replace(self._head, json.dumps({"ledger": said, "check": _check(said)}).encode())
-        reached(Step.LEDGER_KEPT)
+        if not self._head.save(whole, asdict(whole.mark)):
+            raise LostError
         named = {block.pack for block in blocks}
         files.delete(
             files.join(self._directory, name)
@@ -214,17 +210,14 @@ def _decoded(content: bytes) -> pa.Table:
         raise LostError from error
 
 
-def _ledger(said: Mapping[str, Any]) -> Ledger | None:
-    if said["edition"] != _EDITION:
-        return None
+def _to_json(ledger: Ledger) -> dict[str, Any]:
+    return {name: value for name, value in asdict(ledger).items() if name != "mark"}
+
+
+def _from_json(state: Mapping[str, Any], fields: Mapping[str, Any]) -> Ledger:
     next_seq, open_base = (
-        {int(partition): value for partition, value in said[name].items()}
+        {int(partition): value for partition, value in fields[name].items()}
         for name in ("next_seq", "open_base")
     )
-    blocks = [Block(**block) for block in said["blocks"]]
-    mark = Mark(**said["mark"])
-    return Ledger(mark, said["table_id"], next_seq, open_base, blocks, said["epoch"])
-
-
-def _check(said: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    blocks = [Block(**block) for block in fields["blocks"]]
+    return Ledger(Mark(**state), fields["table_id"], next_seq, open_base, blocks, fields["epoch"])

@@ -1,26 +1,23 @@
-"""The next due instant of a stream, kept beside its statistics, so that a pass before it need not open the table."""
+"""The next due instant of a stream: before it a pass need not open the table."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from retention.core.policy import Policy
 from retention.ports import Mark
 from retention.storage import files
-from retention.storage.checksum import parsed
-from retention.storage.crash_points import Step, reached
+from retention.storage.crash_points import Step
+from retention.storage.sidecar import JsonCodec, Sidecar
 
-_EDITION = 4
-"""Of the rules and of marks: raised when they come to be made otherwise, so that nothing foretold before counts."""
+_EDITION = 5
+"""Of the rules and of marks: raised when they come to be made otherwise, so that nothing remembered before counts."""
 
 
 @dataclass(frozen=True)
-class Quiet:
+class NextDue:
     """A state of a stream of which a pass takes nothing until `due_ns`."""
 
     table_id: str
@@ -28,7 +25,7 @@ class Quiet:
     """Nanoseconds since the epoch; `NEVER`: only a commit changes anything."""
     segments: int
     next_seq: Mapping[int, int]
-    foretold: tuple[Mapping[str, int], ...] = ()
+    forecast: tuple[Mapping[str, int], ...] = ()
     """What is due at later instants; its meaning is the planner's."""
     rests_on: tuple[Mapping[str, Any], ...] = ()
     """What else must be as it was, such as stored offsets; its meaning is the planner's."""
@@ -36,37 +33,30 @@ class Quiet:
     """In which its sequences count."""
 
 
-def recall(root: str, mark: Mark, policy: Policy) -> Quiet | None:
-    """What is remembered of exactly this state under this policy by these rules; None if nothing or in doubt."""
-    content = files.read_bytes(_place(root))
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
-        said: dict[str, Any] = parsed(content or b"")
-        if said["check"] == _check(said["of"], said["quiet"]) and said["of"] == _of(mark, policy):
-            quiet = said["quiet"]
-            next_seq = {int(partition): seq for partition, seq in quiet["next_seq"].items()}
-            lists = {name: tuple(quiet[name]) for name in ("foretold", "rests_on")}
-            return Quiet(**(quiet | {"next_seq": next_seq} | lists))
-    return None
+def recall(root: str, mark: Mark, policy: Policy) -> NextDue | None:
+    """What is remembered of exactly this state under this policy by these rules."""
+    return _sidecar(root).load(_state(mark, policy))
 
 
-def keep(root: str, mark: Mark, policy: Policy, quiet: Quiet) -> None:
-    """Remember it; where nothing can be written, nothing is."""
-    of = _of(mark, policy)
-    held = asdict(quiet) | {"next_seq": {str(key): seq for key, seq in quiet.next_seq.items()}}
-    content = {"of": of, "quiet": held, "check": _check(of, held)}
-    with suppress(OSError):
-        files.replace(_place(root), json.dumps(content).encode())
-        reached(Step.DUE_KEPT)
+def remember(root: str, mark: Mark, policy: Policy, due: NextDue) -> None:
+    """Keep the next due instant of a state under a policy; where nothing can be written, nothing is."""
+    _sidecar(root).save(due, _state(mark, policy))
 
 
-def _of(mark: Mark, policy: Policy) -> dict[str, Any]:
-    return {"mark": asdict(mark), "policy": policy.as_json(), "edition": _EDITION}
+def _sidecar(root: str) -> Sidecar[NextDue]:
+    place = files.join(root, "_retention", "due.json")
+    return Sidecar(place, JsonCodec(_to_json, _from_json), Step.DUE_KEPT, _EDITION)
 
 
-def _check(*parts: object) -> str:
-    """A flipped bit must not put the instant off."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def _state(mark: Mark, policy: Policy) -> dict[str, Any]:
+    return {"mark": asdict(mark), "policy": policy.as_json()}
 
 
-def _place(root: str) -> str:
-    return files.join(root, "_retention", "due.json")
+def _to_json(due: NextDue) -> dict[str, Any]:
+    return asdict(due) | {"next_seq": {str(key): seq for key, seq in due.next_seq.items()}}
+
+
+def _from_json(_: object, fields: dict[str, Any]) -> NextDue:
+    next_seq = {int(partition): seq for partition, seq in fields["next_seq"].items()}
+    lists = {name: tuple(fields[name]) for name in ("forecast", "rests_on")}
+    return NextDue(**(fields | {"next_seq": next_seq} | lists))

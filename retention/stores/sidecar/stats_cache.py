@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.datafile.expected_stats import CLAIMED
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.sidecar import ParquetCodec, Sidecar
 from retention.stores.layout import Layout
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -37,9 +37,8 @@ class StatisticsCache:
 
     def add(self, rows: pa.Table) -> None:
         """Remember statistics of files, before or after a commit names them."""
-        with files.if_writable():
-            if rows.num_rows:
-                self._write(rows, self._clock())
+        if rows.num_rows:
+            self._write(rows, self._clock())
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files in `live` that are known, and the rows of `live` that are not.
@@ -69,9 +68,10 @@ class StatisticsCache:
         rows = pa.concat_tables(table for table in tables if table is not None)
         if merged == names:
             rows = self._alive_or_young(rows, live())
+        # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
+        if not self._write(rows, _clock_of(merged[-1])):
+            return
         with files.if_writable():
-            # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
-            self._write(rows, _clock_of(merged[-1]))
             files.delete(files.join(self._directory, name) for name in merged)
         for name in merged:
             self._known.pop(name, None)
@@ -102,27 +102,26 @@ class StatisticsCache:
         """The cache's files, the oldest first."""
         return files.names(self._directory)
 
-    def _write(self, rows: pa.Table, clock: int) -> None:
+    def _write(self, rows: pa.Table, clock: int) -> bool:
         rows = rows.select(FILE_STATS.names).cast(FILE_STATS)
         name = f"{clock:020d}-{uuid.uuid4().hex[:8]}-{rows.num_rows}.parquet"
-        with files.create(files.join(self._directory, name)) as sink:
-            # Paths are all different: a dictionary of them only costs.
-            pq.write_table(rows, sink, use_dictionary=False, write_page_checksum=True)
-        self._remember(name, rows)
-        reached(Step.STATS_CACHED)
+        written = self._part(name).save(rows)
+        if written:
+            self._remember(name, rows)
+        return written
 
     def _read(self, name: str) -> pa.Table | None:
         if name in self._known:
             return self._known[name]
-        try:
-            with files.open_input(files.join(self._directory, name)) as source:
-                opened = pq.ParquetFile(source, page_checksum_verification=True)
-                rows = opened.read(FILE_STATS.names).cast(FILE_STATS)
-        except (OSError, ValueError, KeyError, pa.ArrowException):
-            # Whatever cannot be read is learned again from the data files.
-            return None
-        self._remember(name, rows)
+        rows = self._part(name).load()
+        if rows is not None:
+            self._remember(name, rows)
         return rows
+
+    def _part(self, name: str) -> Sidecar[pa.Table]:
+        """One of the cache's files: what is in doubt is learned again from the data files."""
+        place = files.join(self._directory, name)
+        return Sidecar(place, ParquetCodec(FILE_STATS), Step.STATS_CACHED)
 
     def _remember(self, name: str, rows: pa.Table) -> None:
         """Its files never change; small ones are many, and each costs a request."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
-from retention.datafile.subject_digest import count_subjects, unpack, unpack_ids
+from retention.datafile.subject_digest import count_subjects, digest_at
 from retention.storage import files
 from retention.storage.parallel import in_threads
 from retention.stores.layout import Layout, identities
@@ -46,10 +46,8 @@ def digest_of(file: DataFile, messages: int) -> pa.Table:
 
 def ids_in(file: DataFile) -> int | None:
     """How many messages of a data file have an id, hidden ones too; None if only the file itself can tell."""
-    try:
-        return unpack_ids(files.read_bytes(file.digest_location) or b"")
-    except (OSError, pa.ArrowException):
-        return None
+    digest = digest_at(file.digest_location).load()
+    return None if digest is None else digest.ids
 
 
 def lengths(layout: Layout, table: pa.Table) -> list[int]:
@@ -71,10 +69,8 @@ def _counted(place: str, messages: int, locate: Callable[[], DataFile]) -> pa.Ta
 
 
 def _read(location: str, messages: int) -> pa.Table | None:
-    try:
-        counted = unpack(files.read_bytes(location) or b"")
-    except (OSError, pa.ArrowException):
-        # Whatever cannot be read is learned again from the data file.
+    digest = digest_at(location).load()
+    if digest is None:
         return None
-    agrees = counted is not None and pc.sum(counted["messages"], min_count=0).as_py() == messages
-    return counted if agrees else None
+    total = pc.sum(digest.counts["messages"], min_count=0).as_py()
+    return digest.counts if total == messages else None

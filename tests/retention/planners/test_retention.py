@@ -78,7 +78,7 @@ def test_what_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
     [place] = tmp_path.rglob("due.json")
     good = place.read_bytes()
     later = json.loads(good)
-    later["quiet"]["due_ns"] *= 2
+    later["value"]["due_ns"] *= 2
     for bad in (json.dumps(later).encode(), good[:-9], b"[]", b"\xff", b""):
         place.write_bytes(bad)
         assert planned(warehouse).snapshot is not None

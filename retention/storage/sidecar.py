@@ -1,0 +1,179 @@
+"""Files beside a table that may be lost: what is in doubt counts as absent, and whoever needs it makes it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from retention.storage import files
+from retention.storage.checksum import checked, parsed, stripped, unchecked, with_hash
+from retention.storage.crash_points import Step, reached
+
+Value = TypeVar("Value")
+
+FIRST_EDITION = 1
+_LABEL = b"retention.sidecar"
+_CHECK = "check"
+_DOUBTS = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    pa.ArrowException,
+)
+"""Errors of a file that is absent, unreadable, torn, altered, or of another make."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a sidecar's value was made by, and of."""
+
+    edition: int = FIRST_EDITION
+    """Of the format, and of the rules by which the value is made: one of any other edition does not count."""
+    state: Any = None
+    """What the value is of, JSON values: the version token of a table with its seal, a policy; None: the place says it.
+
+    A version number alone is never enough: a table that is put back from a copy reaches the same one by other commits.
+    """
+
+
+@dataclass(frozen=True)
+class Record(Generic[Value]):
+    """What a sidecar holds, its checksum verified."""
+
+    label: Label
+    value: Value
+    checksum: str = ""
+    """Of label and value, where the codec has a single one."""
+
+
+class Codec(Protocol[Value]):
+    """The bytes of a value and its label, under a checksum."""
+
+    def write(self, sink: Any, label: Label, value: Value) -> None:
+        """Write a value to an open file."""
+        ...
+
+    def read(self, source: pa.NativeFile) -> Record[Value]:
+        """Read what `write` wrote; other bytes raise one of the errors that `Sidecar` takes for doubt."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sidecar(Generic[Value]):
+    """One file beside a table: its place, how its bytes are made, and what makes it count.
+
+    Absent, unreadable, torn, altered, of another edition, of another state: to a reader all of these are `None`, never
+    an error, and never a value. A write replaces the file as a whole.
+    """
+
+    place: str
+    codec: Codec[Value]
+    step: Step
+    """The crash point behind a write."""
+    edition: int = FIRST_EDITION
+
+    def load(self, state: object = None) -> Value | None:
+        """The value, if it was made of exactly this state."""
+        record = self.latest()
+        return record.value if record is not None and record.label.state == state else None
+
+    def latest(self) -> Record[Value] | None:
+        """Whatever is there, of any state: for readers that compare it themselves, or go on from it."""
+        try:
+            with files.open_input(self.place) as source:
+                record = self.codec.read(source)
+        except _DOUBTS:
+            return None
+        return record if record.label.edition == self.edition else None
+
+    def save(self, value: Value, state: object = None) -> bool:
+        """Put a value in place of what is there; False where the storage does not let it, and what was there stays."""
+        try:
+            with files.create(self.place) as sink:
+                self.codec.write(sink, Label(self.edition, state), value)
+        except OSError:
+            return False
+        reached(self.step)
+        return True
+
+
+@dataclass(frozen=True)
+class JsonCodec(Generic[Value]):
+    """One JSON object with a checksum of all of it: for small values."""
+
+    to_json: Callable[[Value], Any]
+    from_json: Callable[[Any, Any], Value]
+    """Makes a value of its state and of what `to_json` made."""
+
+    def write(self, sink: Any, label: Label, value: Value) -> None:
+        """Write the object as UTF-8."""
+        sink.write(json.dumps(checked({**vars(label), "value": self.to_json(value)})).encode())
+
+    def read(self, source: pa.NativeFile) -> Record[Value]:
+        """Read the object; one without a checksum is not taken."""
+        document: dict[str, Any] = parsed(source.read())
+        checksum = str(document[_CHECK])
+        content = unchecked(document)
+        label = Label(content["edition"], content["state"])
+        return Record(label, self.from_json(label.state, content["value"]), checksum)
+
+
+@dataclass(frozen=True)
+class ArrowCodec(Generic[Value]):
+    """One Arrow stream and its hash: for tables that are read whole."""
+
+    to_table: Callable[[Value], pa.Table]
+    from_table: Callable[[Any, pa.Table], Value]
+    """Makes a value of its state and of what `to_table` made."""
+
+    def write(self, sink: Any, label: Label, value: Value) -> None:
+        """Write the stream, the label in its schema."""
+        table = _labelled(self.to_table(value), label)
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        sink.write(with_hash(stream.getvalue().to_pybytes()))
+
+    def read(self, source: pa.NativeFile) -> Record[Value]:
+        """Read the stream."""
+        body, checksum = stripped(source.read())
+        table = pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))).read_all()
+        label = _label_of(table.schema)
+        return Record(label, self.from_table(label.state, table), checksum)
+
+
+@dataclass(frozen=True)
+class ParquetCodec:
+    """One Parquet file with a checksum of each page: for tables of any length."""
+
+    schema: pa.Schema
+
+    def write(self, sink: Any, label: Label, value: pa.Table) -> None:
+        """Write a table of the schema, the label beside it."""
+        # Paths are all different: a dictionary of them only costs.
+        table = _labelled(value, label)
+        pq.write_table(table, sink, use_dictionary=False, write_page_checksum=True)
+
+    def read(self, source: pa.NativeFile) -> Record[pa.Table]:
+        """Read a table that has the schema's columns."""
+        opened = pq.ParquetFile(source, page_checksum_verification=True)
+        rows = opened.read(self.schema.names).cast(self.schema)
+        return Record(_label_of(opened.schema_arrow), rows)
+
+
+def _labelled(table: pa.Table, label: Label) -> pa.Table:
+    return table.replace_schema_metadata({_LABEL: json.dumps(vars(label))})
+
+
+def _label_of(schema: pa.Schema) -> Label:
+    """The label of a table; one that has none is of the first edition."""
+    text = (schema.metadata or {}).get(_LABEL)
+    return Label() if text is None else Label(**parsed(text))
