@@ -27,7 +27,7 @@ from retention.history.runs import History, history_of
 from retention.interest.edit import delete_expired, delete_pinned, edit_declared
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
-from retention.planners.cached import Planned, plan_pass, plan_stream
+from retention.planners.cached import Planned, plan_pass
 from retention.planners.request_guards import check_allowed
 from retention.planners.requests import plan_removal
 from retention.rules.iggy.delete_segments import DeleteSegments
@@ -52,7 +52,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     history = history_of(opened.warehouse, opened.name)
     check_instant(opened, history, as_of_ns, guards)
     if not opened.store.exists():
-        plan = plan_stream(opened, as_of_ns, engines)
+        plan = plan_pass(opened, as_of_ns, engines).plan
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)

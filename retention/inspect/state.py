@@ -22,6 +22,7 @@ from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.plan.remaining import untouched
 from retention.planners.estimate import bounded
+from retention.planners.probe import StoredRows
 from retention.planners.retention import decide
 from retention.planners.topic import look_at_topic
 from schemas.files import FILE_STATS
@@ -186,7 +187,8 @@ def _behind_and_ahead(
     if policy.rests_on_consumers:
         return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD
     with Engines("local") as engines:
-        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
+        rows = StoredRows(opened, engines)
+        decided = decide(untouched(inventory), policy, as_of_ns, rows)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     return _lag(bounds), forecast(inventory, policy, as_of_ns, decided)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,17 @@ import pyarrow.compute as pc
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
-from retention.ports import Store
 from schemas.plan import REMOVED_RANGES
 
 _NOTHING = np.zeros((0, 2), dtype=np.int64)
+
+
+class SubjectDigests(Protocol):
+    """Reads subject digests."""
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """As `Store.subject_counts`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,14 +63,14 @@ class Left:
         ranges = self.released.slice(start, stop - start).sort_by("first_seq")
         return np.stack([ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()], axis=1)
 
-    def subject_counts(self, store: Store, first: int = 0) -> pa.Table:
+    def subject_counts(self, digests: SubjectDigests, first: int = 0) -> pa.Table:
         """The subject digests of what is left, as `Store.subject_counts` has them.
 
         Args:
-            store: where the digests are kept.
+            digests: where they are kept.
             first: only those of this one of `files` and of later ones; it has number 0 then.
         """
-        counts = store.subject_counts(self.stored_part(first, len(self.numbers)))
+        counts = digests.subject_counts(self.stored_part(first, len(self.numbers)))
         if not self.digests:
             return counts
         own = {number - first: own for number, own in self.digests.items() if number >= first}

@@ -9,23 +9,22 @@ from dataclasses import dataclass, replace
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
-from retention.plan.forecast import forecast, remembered
+from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, remembered
 from retention.plan.plan import Plan, SegmentCounts, empty_plan
-from retention.plan.remaining import untouched
-from retention.planners.probe import Rows
-from retention.planners.retention import Look, decide, look, look_at
+from retention.planners.probe import StoredRows
+from retention.planners.retention import Planning, plan_prefix
+from retention.planners.table import gather, plan_table
 from retention.planners.topic_cached import plan_topic
 from retention.ports import Mark, Outlook, Snapshot
 from retention.rules.jetstream.evaluate import reaches_all
 from retention.rules.jetstream.next_due import next_due
-from retention.rules.jetstream.prefix_scan import before, ends_before
-from retention.stores.sidecar import next_due as due
+from retention.stores.sidecar.next_due import NextDue, recall, remember
 from schemas.messages import NEVER
 
 _FIRST_FILES = 2_000
-
-
+"""So many of the oldest files are tried first."""
 _GROWTH = 8
+"""So many times as many are tried next."""
 
 
 @dataclass(frozen=True)
@@ -39,112 +38,165 @@ class Planned:
     """What was opened; None if there was no need to."""
 
 
-def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass.
+@dataclass(frozen=True)
+class _Remembered:
+    """A pass that is remembered to take nothing."""
+
+    plan: Plan
+    due: NextDue
+
+
+@dataclass(frozen=True)
+class _Fresh:
+    """A pass that had to be planned."""
+
+    planning: Planning
+    snapshot: Snapshot | None = None
+    """None: planned from the oldest segments, for which the table was not opened."""
+
+
+def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
+    """Plan one pass to carry it out; a state of which it is remembered that nothing is due yet is not opened.
 
     Raises:
         RefusedError: the stream's configuration or its table needs what this version cannot do.
         DamagedError: a file that had to be read is damaged.
     """
-    return plan_pass(opened, as_of_ns, engines).plan
+    uncached = _uncached(opened, as_of_ns)
+    if uncached is not None:
+        return uncached
+    token = _token(opened)
+    known = _recall(opened, token, as_of_ns)
+    if known is not None:
+        return Planned(known.plan, known.due.next_seq, None)
+    fresh = _plan_state(opened, token, as_of_ns, engines)
+    _remember(opened, token, fresh, None)
+    counters = fresh.planning.inventory.counters
+    return Planned(fresh.planning.plan, counters.next_seq, fresh.snapshot)
 
 
-def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
-    """Plan one pass; a state of which is remembered that nothing is due yet is not opened.
+def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
+    """Plan one pass to show it: as `plan_pass`, with its forecast.
 
     Raises:
-        RefusedError, DamagedError: as `plan_stream`.
+        RefusedError, DamagedError: as `plan_pass`.
     """
+    uncached = _uncached(opened, as_of_ns)
+    if uncached is not None:
+        return uncached.plan
+    token = _token(opened)
+    known = _recall(opened, token, as_of_ns)
+    if known is not None and known.due.forecast is not None:
+        foretold = remembered(as_of_ns, known.due.due_ns, known.due.forecast)
+        return replace(known.plan, forecast=foretold)
+    fresh = _plan_state(opened, token, as_of_ns, engines)
+    foretold = _foretell(fresh.planning)
+    _remember(opened, token, fresh, foretold)
+    return replace(fresh.planning.plan, forecast=foretold)
+
+
+def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
+    """The pass over a stream that is not there yet, or over a topic, which has a cache of its own; else None."""
     policy = opened.config.policy()
-    nothing = empty_plan(opened.name, as_of_ns, policy)
     if not opened.store.exists():
-        return Planned(nothing, {}, None)
+        return Planned(empty_plan(opened.name, as_of_ns, policy), {}, None)
     if policy.topic is not None:
         return Planned(*plan_topic(opened, policy.topic, as_of_ns))
-    if policy.asks_consumers:
-        # What consumers settle leaves no mark on the table.
-        found = look(opened, as_of_ns, engines, every_row=False)
-        found = found if policy.rests_on_consumers else _foretold(found)
-        return Planned(found.plan, found.inventory.counters.next_seq, found.snapshot)
-    mark = opened.store.mark()
-    quiet = None if mark is None else due.recall(opened.root, mark, policy)
-    if mark is not None and quiet is not None and as_of_ns < quiet.due_ns:
-        kept = SegmentCounts(kept=quiet.segments)
-        told = remembered(as_of_ns, quiet.due_ns, quiet.forecast)
-        plan = replace(
-            nothing,
-            table_id=quiet.table_id,
-            version=mark.version,
-            segments=kept,
-            forecast=told,
-            epoch=quiet.epoch,
-        )
-        return Planned(plan, quiet.next_seq, None)
-    outlook = None if mark is None else opened.store.outlook(mark)
-    seen = None if outlook is None else look_ahead(opened, outlook, as_of_ns, engines)
-    if seen is None:
-        seen = look(opened, as_of_ns, engines, every_row=False)
-        if mark is not None and seen.snapshot is not None and mark.tells(seen.snapshot):
-            opened.store.keep(seen.inventory, mark)
-    seen = _foretold(seen)
-    if mark is not None:
-        _remember(opened, mark, seen)
-    return Planned(seen.plan, seen.inventory.counters.next_seq, seen.snapshot)
+    return None
 
 
-def _foretold(seen: Look) -> Look:
-    """The same with what is due when."""
-    plan = seen.plan
-    told = forecast(seen.inventory, plan.policy, plan.as_of_ns, seen.decided, seen.later)
-    return replace(seen, plan=replace(plan, forecast=told))
+def _token(opened: OpenedStream) -> Mark | None:
+    """The version token under which the newest state is remembered; None: it is not.
+
+    What consumers settle leaves no mark on the table.
+    """
+    return None if opened.config.policy().asks_consumers else opened.store.mark()
 
 
-def _remember(opened: OpenedStream, mark: Mark, seen: Look) -> None:
-    """Keep the next due instant, if metadata alone found that nothing goes and tells until when."""
-    plan, counters = seen.plan, seen.inventory.counters
-    if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
+def _recall(opened: OpenedStream, token: Mark | None, as_of_ns: int) -> _Remembered | None:
+    """The plan that takes nothing, where it is remembered that nothing of this state is due yet."""
+    policy = opened.config.policy()
+    due = None if token is None else recall(opened.root, token, policy)
+    if token is None or due is None or due.due_ns <= as_of_ns:
+        return None
+    plan = replace(
+        empty_plan(opened.name, as_of_ns, policy),
+        table_id=due.table_id,
+        version=token.version,
+        segments=SegmentCounts(kept=due.segments),
+        epoch=due.epoch,
+    )
+    return _Remembered(plan, due)
+
+
+def _plan_state(
+    opened: OpenedStream, token: Mark | None, as_of_ns: int, engines: Engines
+) -> _Fresh:
+    """Plan from the oldest segments if an inventory of this state is kept; else from the table, which is kept then."""
+    outlook = None if token is None else opened.store.outlook(token)
+    planning = None if outlook is None else _plan_oldest(opened, outlook, as_of_ns, engines)
+    if planning is not None:
+        return _Fresh(planning)
+    whole = plan_table(opened, as_of_ns, engines)
+    if token is not None and token.tells(whole.snapshot):
+        opened.store.keep(whole.planning.inventory, token)
+    return _Fresh(whole.planning, whole.snapshot)
+
+
+def _plan_oldest(
+    opened: OpenedStream, outlook: Outlook, as_of_ns: int, engines: Engines
+) -> Planning | None:
+    """Plan from as many of the oldest segments as it takes; None: they are lost."""
+    policy = opened.config.policy()
+    files, rows = sys.maxsize if reaches_all(policy) else _FIRST_FILES, StoredRows(opened, engines)
+    while (head := outlook.head(files)) is not None:
+        context = gather(opened, head.inventory, as_of_ns)
+        planning = plan_prefix(context, head.later, rows)
+        if planning is not None:
+            return planning
+        files *= _GROWTH
+    return None
+
+
+def _foretell(planning: Planning) -> Forecast:
+    """What is due when; nothing is foretold of a stream that rests on consumers."""
+    plan = planning.plan
+    if plan.policy.rests_on_consumers:
+        return NOTHING_FORETOLD
+    inventory, decided = planning.inventory, planning.decided
+    return forecast(inventory, plan.policy, plan.as_of_ns, decided, planning.tail)
+
+
+def _remember(
+    opened: OpenedStream, token: Mark | None, fresh: _Fresh, foretold: Forecast | None
+) -> None:
+    """Keep the next due instant, if metadata alone found that nothing goes and tells until when.
+
+    Args:
+        opened: the stream.
+        token: of the state that the pass was planned from; None: nothing is remembered.
+        fresh: the pass.
+        foretold: its forecast; None: none was made.
+    """
+    planning, snapshot = fresh.planning, fresh.snapshot
+    plan, counters = planning.plan, planning.inventory.counters
+    if token is None or token.version != plan.version:
         return
-    if seen.snapshot is not None and not (seen.snapshot.follows and mark.tells(seen.snapshot)):
+    if not plan.is_empty or plan.read != ReadCount():
         return
-    instant = next_due(seen.decided, plan.policy, counters.open_base)
-    if seen.later.segments and instant == NEVER and plan.policy.max_age_ns is not None:
-        # In what lies behind the head, something may be due all the same.
+    if snapshot is not None and not (snapshot.follows and token.tells(snapshot)):
+        return
+    instant = next_due(planning.decided, plan.policy, counters.open_base)
+    if planning.tail.segments and instant == NEVER and plan.policy.max_age_ns is not None:
+        # In what lies behind the oldest segments, something may be due all the same.
         return
     if instant is not None and plan.as_of_ns < instant:
-        foretold = tuple(plan.forecast.as_json()["due"])
-        next_seq = dict(counters.next_seq)
-        quiet = due.NextDue(
+        due = NextDue(
             plan.table_id,
             instant,
             plan.segments.kept,
-            next_seq,
-            foretold,
+            dict(counters.next_seq),
+            None if foretold is None else tuple(foretold.as_json()["due"]),
             epoch=counters.epoch,
         )
-        due.remember(opened.root, mark, plan.policy, quiet)
-
-
-def look_ahead(
-    opened: OpenedStream, outlook: Outlook, as_of_ns: int, engines: Engines
-) -> Look | None:
-    """Plan one pass from the oldest segments alone, as many of them as it takes; None: they are lost.
-
-    Raises:
-        RefusedError, DamagedError: as `plan_stream`.
-    """
-    policy = opened.config.policy()
-    files = sys.maxsize if reaches_all(policy) else _FIRST_FILES
-    while (head := outlook.head(files)) is not None:
-        inventory, later = head.inventory, head.later
-        seen_from_head = before(policy, later.messages, later.bytes)
-        if seen_from_head is not None:
-            left = untouched(inventory)
-            decided = decide(opened, left, seen_from_head, as_of_ns, engines)
-            if not later.segments or ends_before(decided):
-                rows = Rows(opened, left, engines)
-                seen = look_at(rows, decided, as_of_ns, every_row=False)
-                segments = seen.plan.segments
-                segments = replace(segments, kept=segments.kept + later.segments)
-                return replace(seen, plan=replace(seen.plan, segments=segments), later=later)
-        files *= _GROWTH
-    return None
+        remember(opened.root, token, plan.policy, due)

@@ -13,7 +13,7 @@ from retention.core.policy import HoldRule
 from retention.plan.build import stop_of
 from retention.plan.consumer_snapshot import Audience
 from retention.plan.protected import Held, summed
-from retention.planners.probe import Asks
+from retention.planners.rows import Asks
 from retention.rules.jetstream.consumer_protection import (
     Budget,
     Sizes,

@@ -14,7 +14,7 @@ from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.plan.build import reached, stop_of
-from retention.planners.probe import Asks
+from retention.planners.rows import Asks
 from retention.rules import RULES
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import DEATHS, Totals

@@ -7,15 +7,18 @@ from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.errors import RefusedError
-from retention.interest.interest import audience_of
 from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.estimate_interest import released_bounds
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.plan import Plan, empty_plan
 from retention.plan.remaining import untouched
 from retention.planners.consumer_protection import hold_of
+from retention.planners.context import PlanningContext
 from retention.planners.interest import decide_release
+from retention.planners.probe import StoredRows
 from retention.planners.retention import decide
+from retention.planners.rows import StreamRows
+from retention.planners.table import gather
 from retention.planners.topic import look_at_topic
 
 
@@ -47,17 +50,22 @@ def bounded(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estima
     Raises:
         RefusedError: a consumer's state contradicts itself.
     """
-    policy = opened.config.policy()
-    audience = audience_of(opened, inventory, as_of_ns)
+    context = gather(opened, inventory, as_of_ns)
+    with Engines("local") as engines:
+        return bounds(context, StoredRows(opened, engines))
+
+
+def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
+    """Bound the numbers of a pass from statistics and subject digests: no question is put to rows."""
+    inventory, policy, as_of_ns = context.inventory, context.policy, context.as_of_ns
     if policy.retention != "limits":
         spans = spans_of(inventory.files)
-        released = decide_release(opened, inventory, spans, policy, audience.interests)
+        released = decide_release(context, spans, rows)
         return released_bounds(inventory, policy, as_of_ns, spans, released)
-    with Engines("local") as engines:
-        decided = decide(opened, untouched(inventory), policy, as_of_ns, engines)
+    decided = decide(untouched(inventory), policy, as_of_ns, rows)
     if policy.hold is None:
         return bounds_of(inventory, policy, as_of_ns, decided)
-    hold = hold_of(policy.hold, audience, as_of_ns)
+    hold = hold_of(policy.hold, context.consumers, as_of_ns)
     return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans))
 
 

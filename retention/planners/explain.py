@@ -20,8 +20,9 @@ from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, arithmetic, sen
 from retention.plan.remaining import shown
 from retention.planners.consumer_protection import missing_of
 from retention.planners.probe import read_span
-from retention.planners.retention import Look, look
+from retention.planners.retention import Planning
 from retention.planners.subject_shuffle import fetched
+from retention.planners.table import plan_table
 from retention.rules import RULES
 from retention.rules.row_verdicts import STAYS, judge, settled
 
@@ -77,7 +78,7 @@ def explain(
         raise UsageError(
             f"{opened.name}: the stream holds nothing yet, so there is no message {seq}"
         )
-    seen = look(opened, as_of_ns, engines)
+    seen = plan_table(opened, as_of_ns, engines, every_row=True).planning
     row, rows, file_of_row = find(opened, seen.inventory, (partition, seq))
     if seen.plan.policy.retention != "limits":
         told = _released(seen, partition, rows.slice(row, 1))
@@ -86,10 +87,10 @@ def explain(
     return explanation(seen, _found(opened, seen, row, rows, file_of_row))
 
 
-def _released(seen: Look, partition: int, message: pa.Table) -> Explanation | None:
+def _released(seen: Planning, partition: int, message: pa.Table) -> Explanation | None:
     """Explain a message that consumers let go; None: they do not, and limits judge it."""
     plan = seen.plan
-    released, line = needs_of(message, plan.policy, seen.audience.interests)
+    released, line = needs_of(message, plan.policy, seen.consumers.interests)
     if not released:
         return None
     [said] = message.to_pylist()
@@ -109,7 +110,7 @@ def _released(seen: Look, partition: int, message: pa.Table) -> Explanation | No
     )
 
 
-def explanation(seen: Look, found: Found) -> Explanation:
+def explanation(seen: Planning, found: Found) -> Explanation:
     """Explain a message from everything that a plan was made from."""
     facts = _facts(seen, found)
     rule = None if facts.is_held else _rule(seen, found, facts)
@@ -130,7 +131,9 @@ def explanation(seen: Look, found: Found) -> Explanation:
     )
 
 
-def _found(opened: OpenedStream, seen: Look, row: int, rows: pa.Table, file_of_row: Array) -> Found:
+def _found(
+    opened: OpenedStream, seen: Planning, row: int, rows: pa.Table, file_of_row: Array
+) -> Found:
     """A message that consumers leave, in the span of what they leave: a part of the one in which it is stored.
 
     Args:
@@ -140,7 +143,7 @@ def _found(opened: OpenedStream, seen: Look, row: int, rows: pa.Table, file_of_r
         rows: the narrow columns of the span in which it is stored.
         file_of_row: for each of them, its file's row number in the inventory.
     """
-    spans, left, seq = joined(seen.decided.spans), seen.left, rows["seq"][row].as_py()
+    spans, left, seq = joined(seen.decided.spans), seen.remaining, rows["seq"][row].as_py()
     place_of_file = np.full(left.inventory.files.num_rows, -1)
     place_of_file[left.numbers] = np.arange(len(left.numbers))
     places = place_of_file[file_of_row]
@@ -181,7 +184,7 @@ def find(
     )
 
 
-def _facts(seen: Look, found: Found) -> Facts:
+def _facts(seen: Planning, found: Found) -> Facts:
     spans, rows, row = joined(seen.decided.spans), found.rows, found.row
     message = rows.slice(row, 1).to_pylist()[0]
     same = pc.equal(rows["subject"], message["subject"]).to_numpy()
@@ -206,36 +209,36 @@ def _facts(seen: Look, found: Found) -> Facts:
     )
 
 
-def _held(seen: Look, message: pa.Table) -> dict[str, Any]:
+def _held(seen: Planning, message: pa.Table) -> dict[str, Any]:
     """What the hold says of a message, and whether no limit may take it."""
     rule = seen.plan.policy.hold
-    if rule is None or seen.held is None:
+    if rule is None or seen.protection is None:
         return {}
-    covered, line = held_for(message, rule, seen.held.hold, missing_of(rule, seen.audience))
+    covered, line = held_for(message, rule, seen.protection.hold, missing_of(rule, seen.consumers))
     return {"held": line, "is_held": covered and rule.action == "hold"}
 
 
-def _needs(seen: Look, message: pa.Table) -> str | None:
+def _needs(seen: Planning, message: pa.Table) -> str | None:
     if seen.plan.policy.retention == "limits":
         return None
-    return needs_of(message, seen.plan.policy, seen.audience.interests)[1]
+    return needs_of(message, seen.plan.policy, seen.consumers.interests)[1]
 
 
-def _marker_for(seen: Look, seq: int) -> int | None:
+def _marker_for(seen: Planning, seq: int) -> int | None:
     markers = seen.plan.markers
     stored: list[int] = markers.filter(pc.equal(markers["replaces"], seq))["seq"].to_pylist()
     return stored[0] if stored else None
 
 
-def _newer_on_subject(opened: OpenedStream, seen: Look, first_newer: int, subject: str) -> int:
+def _newer_on_subject(opened: OpenedStream, seen: Planning, first_newer: int, subject: str) -> int:
     if seen.plan.policy.max_msgs_per_subject is None:
         return 0
-    counts = seen.left.subject_counts(opened.store, first_newer)
+    counts = seen.remaining.subject_counts(opened.store, first_newer)
     on_subject = counts.filter(pc.equal(counts["subject"], subject))
     return int(pc.sum(on_subject["messages"], min_count=0).as_py())
 
 
-def _scan_end(seen: Look) -> int | None:
+def _scan_end(seen: Planning) -> int | None:
     """The message at which the age scan ends; None if it never does, or does not run."""
     scan = seen.decided.scan
     if scan is None:
@@ -246,14 +249,14 @@ def _scan_end(seen: Look) -> int | None:
     return int(seen.decided.spans.min_seq[scan.reach - 1]) if _ends_by_metadata(seen) else None
 
 
-def _ends_by_metadata(seen: Look) -> bool:
+def _ends_by_metadata(seen: Planning) -> bool:
     scan, spans = seen.decided.scan, seen.decided.spans
     if scan is None or not len(spans) or seen.decided.ask[scan.reach - 1]:
         return False
     return bool(scan.may_stop[scan.reach - 1])
 
 
-def _rule(seen: Look, found: Found, facts: Facts) -> str | None:
+def _rule(seen: Planning, found: Found, facts: Facts) -> str | None:
     """The first rule that lets the message go by itself, segments aside."""
     span_of_row = seen.decided.spans.span_of_file[found.file_of_row]
     span = int(span_of_row[found.row])
@@ -273,7 +276,7 @@ def _answered(removed: pa.Table, seq: int) -> str | None:
     return RULES[removed["rule"][int(inside[0])].as_py()] if len(inside) else None
 
 
-def _is_planned(seen: Look, partition: int, seq: int) -> bool:
+def _is_planned(seen: Planning, partition: int, seq: int) -> bool:
     """Whether the plan removes the message: with `whole_segments` a rule alone is not enough."""
     if not seen.plan.policy.whole_segments:
         return True

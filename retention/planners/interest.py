@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory, ReadCount
-from retention.core.policy import Policy, Unmatched
+from retention.core.policy import Unmatched
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import counted, row_stats
 from retention.datafile.subject_digest import count_subjects
-from retention.engines.select import Engines
 from retention.plan.remaining import Left, untouched
-from retention.planners.probe import Rows
+from retention.planners.context import PlanningContext
+from retention.planners.rows import StreamRows
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released
 from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges
@@ -59,22 +58,17 @@ class Told:
     read: ReadCount
 
 
-def left_by_consumers(
-    opened: OpenedStream,
-    inventory: Inventory,
-    policy: Policy,
-    interests: Sequence[Interest],
-    engines: Engines,
-) -> Left:
-    """What consumers leave of a stream, exactly; a stream whose retention is `limits` is left as it is.
+def remaining_of(context: PlanningContext, rows: StreamRows) -> Left:
+    """The part of a stream that consumers leave, exactly; all of it where its retention is `limits`.
 
     Raises:
         DamagedError: a file that had to be read is damaged.
     """
+    inventory, policy = context.inventory, context.policy
     if policy.retention == "limits":
         return untouched(inventory)
-    spans = spans_of(inventory.files)
-    decided = decide_release(opened, inventory, spans, policy, interests)
+    spans, interests = spans_of(inventory.files), context.consumers.interests
+    decided = decide_release(context, spans, rows)
     in_full = policy.allow_msg_ttl or not (
         policy.max_age_ns is None and policy.max_msgs_per_subject is None
     )
@@ -90,23 +84,19 @@ def left_by_consumers(
         )
         for span in np.flatnonzero(decided.ask)
     ]
-    told = Rows(opened, untouched(inventory), engines)(unneeded, spans, questions)
+    told = rows.of(untouched(inventory))(unneeded, spans, questions)
     return _left(inventory, decided.whole[spans.span_of_file], told)
 
 
-def decide_release(
-    opened: OpenedStream,
-    inventory: Inventory,
-    spans: Spans,
-    policy: Policy,
-    interests: Sequence[Interest],
-) -> Release:
-    """Decide what consumers let go of as far as metadata goes; subject digests are read only of spans in doubt."""
+def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> Release:
+    """Decide what consumers release as far as metadata goes; subject digests are read only of spans in doubt."""
+    files_of, policy = context.inventory.files, context.policy
+    interests = context.consumers.interests
     decided = release(spans, interests, policy.unmatched)
     if not any(one.filters for one in interests):
         return decided
     for files in _in_doubt(spans, decided.ask):
-        counts = opened.store.subject_counts(inventory.files.take(pa.array(files)))
+        counts = rows.subject_counts(files_of.take(pa.array(files)))
         numbers = pa.array(files[counts["file"].to_numpy()], pa.int64())
         counts = counts.set_column(0, "file", numbers)
         decided = refined(decided, spans, interests, policy.unmatched, counts)

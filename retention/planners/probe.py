@@ -1,11 +1,11 @@
-"""Looking into spans: the task that reads a span's narrow columns and asks a rule about them."""
+"""The rows of a stored stream: the task that reads a span's narrow columns and asks a rule about them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 import numpy as np
 import pyarrow as pa
@@ -16,48 +16,39 @@ from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.plan.remaining import Left, shown
-from retention.planners.subject_shuffle import fetched
+from retention.planners.rows import Asked, Rule, Told
+from retention.planners.subject_shuffle import beyond_limit, fetched
 from retention.rules.row_verdicts import SpanRows
+from retention.rules.rule import SubjectSurplus
 from schemas.messages import RULE_COLUMNS
-
-Told = TypeVar("Told")
-
-
-class AboutSpan(Protocol):
-    """A question about the rows of one span; picklable."""
-
-    @property
-    def span(self) -> int:
-        """The span's number."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that it takes to answer."""
-        ...
-
-
-Asked = TypeVar("Asked", bound=AboutSpan)
-Rule = Callable[[SpanRows, Asked], Told]
-"""A pure function of a span's rows and what is asked of them; picklable."""
-
-
-class Asks(Protocol):
-    """Puts questions to rows."""
-
-    def __call__(
-        self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
-    ) -> list[Told]:
-        """What `rule` says of the rows of each question's span, in order of the questions."""
-        ...
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The rows of what is left of a stream, read on the engine that fits; implements `Asks`."""
+class StoredRows:
+    """The rows of a stored stream, read on the engine that fits; implements `StreamRows`."""
 
     opened: OpenedStream
-    left: Left
+    engines: Engines
+
+    def of(self, remaining: Left) -> RemainingRows:
+        """The rows of the stream, as far as its consumers leave them."""
+        return RemainingRows(self.opened, remaining, self.engines)
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files`, as `Store.subject_counts`."""
+        return self.opened.store.subject_counts(files)
+
+    def excess(self, remaining: Left, spans: Spans, limit: int) -> SubjectSurplus:
+        """The messages of each span beyond a limit per subject: in this process, or by tasks if subjects are many."""
+        return beyond_limit(self.opened, remaining, spans, limit, self.engines)
+
+
+@dataclass(frozen=True)
+class RemainingRows:
+    """The rows of what consumers leave of a stored stream; implements `Asks`."""
+
+    opened: OpenedStream
+    remaining: Left
     engines: Engines
 
     def __call__(
@@ -69,7 +60,7 @@ class Rows:
             DamagedError: a file cannot be read.
         """
         probes = [self._probe(spans, question) for question in questions]
-        lengths = self.left.files["file_bytes"].to_numpy()
+        lengths = self.remaining.files["file_bytes"].to_numpy()
         weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
         config = self.opened.config
         engine = self.engines.pick(config.engine, sum(weights), config.local_limit)
@@ -77,8 +68,9 @@ class Rows:
 
     def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
         first, end = (int(number) for number in spans.first_file[question.span :][:2])
-        found = self.opened.store.data_files(self.left.stored_part(first, end))
-        return Probe(question, tuple(found), tuple(range(first, end)), self.left.hidden(first, end))
+        files = self.opened.store.data_files(self.remaining.stored_part(first, end))
+        hidden = self.remaining.hidden(first, end)
+        return Probe(question, tuple(files), tuple(range(first, end)), hidden)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from retention.plan.plan import empty_plan
 from retention.plan.remaining import untouched
 from retention.planners.cached import Planned
 from retention.planners.delete_segments import plan_delete_segments
-from retention.planners.probe import Rows
+from retention.planners.probe import StoredRows
 from retention.planners.purge_topic import plan_purge_topic
 from retention.planners.request_guards import check_allowed
 from retention.rules import requests
@@ -59,7 +59,7 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     inventory = opened.store.inventory(snapshot)
     after = next_seq(opened, inventory)
     decided = _decided(opened, inventory, request)
-    rows = Rows(opened, untouched(inventory), engines)
+    rows = StoredRows(opened, engines).of(untouched(inventory))
     answers = rows(requests.told, decided.spans, decided.questions())
     if isinstance(request, Delete):
         _check_there(opened, request, decided.spans, answers, after)

@@ -1,4 +1,4 @@
-"""Planning a stream: look at what exists, decide what metadata can, probe the rest; nothing is written but caches."""
+"""Planning one pass over a stream: a function of what was read before, and of the rows that it asks."""
 
 from __future__ import annotations
 
@@ -6,170 +6,182 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
-from retention.engines.select import Engines
-from retention.interest.interest import audience_of
 from retention.plan.build import make_plan
 from retention.plan.consumer_snapshot import Audience
 from retention.plan.plan import Plan
-from retention.plan.remaining import Left
+from retention.plan.remaining import Left, untouched
 from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
+from retention.planners.context import NO_CONSUMERS, PlanningContext
 from retention.planners.delete_markers import Announced, Announcer, without_markers
-from retention.planners.interest import left_by_consumers
-from retention.planners.probe import Rows
-from retention.planners.subject_shuffle import beyond_limit
-from retention.ports import Later, Snapshot
+from retention.planners.interest import remaining_of
+from retention.planners.rows import StreamRows
+from retention.ports import Later
 from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.rules.jetstream.prefix_scan import before, ends_before
 from retention.rules.jetstream.split_spans import by_file
 from retention.rules.jetstream.whole_segments import unread
 from retention.rules.row_verdicts import Answer, answer
 
-_NOTHING = Later()
-_NOBODY = Audience()
+_NO_TAIL = Later()
 
 
 @dataclass(frozen=True)
-class Look:
-    """Everything that a plan was made from."""
+class Planning:
+    """A plan, and everything that it was made from."""
 
-    left: Left
+    remaining: Left
     """The stream, and what its consumers leave of it."""
     decided: OnePass
-    """The pass over what is left."""
+    """The pass over what remains."""
     answers: list[Answer]
     plan: Plan
-    snapshot: Snapshot | None = None
-    """None: a plan from a head, for which the table was not opened."""
-    later: Later = _NOTHING
-    """What the inventory does not have."""
+    tail: Later = _NO_TAIL
+    """What the stream holds behind the inventory."""
     refused: frozenset[int] = frozenset()
     """Sequences of the messages that stay because no delete marker could be stored for them."""
-    audience: Audience = _NOBODY
+    consumers: Audience = NO_CONSUMERS
     """The consumers that were asked; none where the policy does not look at them."""
-    held: HeldBack | None = None
-    """What is held back from limits, or with `warn` would be; None: the policy holds nothing."""
+    protection: HeldBack | None = None
+    """What is protected from limits, or with `warn` would be; None: the policy protects nothing."""
 
     @property
     def inventory(self) -> Inventory:
         """The stream as it is stored."""
-        return self.left.inventory
+        return self.remaining.inventory
 
 
-def look(opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bool = True) -> Look:
-    """Plan one pass over a stream that exists, and keep what the plan was made from.
+def plan(context: PlanningContext, rows: StreamRows) -> Planning:
+    """Plan one pass over a whole stream.
 
     Args:
-        opened: the stream.
-        as_of_ns: the pass's one instant.
-        engines: where rows are read.
-        every_row: also read rows that change nothing because their segment stays whole: explaining needs them.
+        context: the stream and its policy.
+        rows: what statistics leave open is asked there, and nowhere else.
 
     Raises:
-        RefusedError, DamagedError: as `plan_stream`.
+        DamagedError: a file that had to be read is damaged.
     """
-    policy = opened.config.policy()
-    snapshot = opened.store.snapshot()
-    inventory = opened.store.inventory(snapshot)
-    # Read behind the snapshot, on whose counter of edits the commit rests.
-    audience = audience_of(opened, inventory, as_of_ns)
-    left = left_by_consumers(opened, inventory, policy, audience.interests, engines)
-    rows = Rows(opened, left, engines)
-    decided = decide(opened, left, policy, as_of_ns, engines)
-    held = _held(rows, decided, policy, audience, as_of_ns)
-    seen = look_at(rows, decided, as_of_ns, every_row=every_row, held=held)
-    plan = _with_consumers(seen.plan, audience, held)
-    return replace(seen, plan=plan, snapshot=snapshot, audience=audience, held=held)
+    remaining = remaining_of(context, rows)
+    decided = decide(remaining, context.policy, context.as_of_ns, rows)
+    protection = _protected(context, remaining, decided, rows)
+    planning = _conclude(context, remaining, decided, rows, protection)
+    with_consumers = _with_consumers(planning.plan, context.consumers, protection)
+    return replace(
+        planning, plan=with_consumers, consumers=context.consumers, protection=protection
+    )
 
 
-def _held(
-    rows: Rows, decided: OnePass, policy: Policy, audience: Audience, as_of_ns: int
-) -> HeldBack | None:
-    """What is held back from limits; None: the policy holds nothing."""
-    if policy.hold is None:
-        return None
-    hold = hold_of(policy.hold, audience, as_of_ns)
-    return hold_back(rows, decided, hold, policy.hold.max_bytes)
-
-
-def _with_consumers(plan: Plan, audience: Audience, held: HeldBack | None) -> Plan:
-    """A plan with what it owes to consumers."""
-    rule = plan.policy.hold
-    if rule is not None and held is not None:
-        plan = replace(plan, held=held.told(rule, missing_of(rule, audience)))
-    if not plan.policy.rests_on_consumers:
-        return plan
-    return replace(plan, consumers=audience.pins, expired=audience.expired)
-
-
-def decide(
-    opened: OpenedStream, left: Left, policy: Policy, as_of_ns: int, engines: Engines
-) -> OnePass:
-    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
-    spans = spans_of(left.files)
-    limit = policy.max_msgs_per_subject
-    beyond = None if limit is None else beyond_limit(opened, left, spans, limit, engines)
-    decided = one_pass(spans, policy, as_of_ns, beyond)
-    return by_file(decided, left.files, policy, as_of_ns)
-
-
-def look_at(
-    rows: Rows,
-    decided: OnePass,
-    as_of_ns: int,
-    *,
-    every_row: bool,
-    held: HeldBack | None = None,
-) -> Look:
-    """Have rows answer what metadata left open, and put the plan together."""
-    left = rows.left
-    policy = rows.opened.config.policy()
-    if held is not None and policy.rests_on_consumers:
-        decided, answers = held.decided, held.answers
-    else:
-        answers = _answered(rows, decided, unread_stay=policy.whole_segments and not every_row)
-    told = _announced(rows, policy, as_of_ns, decided, answers)
-    plan = make_plan(left, policy, as_of_ns, told.decided, told.answers)
-    read = plan.read + told.read + _read_for(held, answers)
-    plan = replace(plan, markers=told.markers, sequences=told.sequences, read=read)
-    return Look(left, told.decided, list(told.answers), plan, refused=told.refused)
-
-
-def _answered(rows: Rows, decided: OnePass, *, unread_stay: bool) -> list[Answer]:
-    """What rows say to the questions of a pass.
+def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Planning | None:
+    """Plan one pass over a whole stream from its oldest segments alone; None: the pass reaches beyond them.
 
     Args:
-        rows: where they are read.
-        decided: the pass.
-        unread_stay: whether rows that change nothing because their segment stays whole are left alone.
+        context: the oldest segments as an inventory of their own; the policy asks no consumers.
+        tail: what lies behind them.
+        rows: as for `plan`.
+
+    Raises:
+        DamagedError: a file that had to be read is damaged.
     """
-    known = unread(decided) if unread_stay else []
-    asked = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
-    return known + rows(answer, decided.spans, [decided.question(int(span)) for span in asked])
+    policy = before(context.policy, tail.messages, tail.bytes)
+    if policy is None:
+        return None
+    remaining = untouched(context.inventory)
+    decided = decide(remaining, policy, context.as_of_ns, rows)
+    if tail.segments and not ends_before(decided):
+        return None
+    planning = _conclude(context, remaining, decided, rows)
+    segments = planning.plan.segments
+    segments = replace(segments, kept=segments.kept + tail.segments)
+    return replace(planning, plan=replace(planning.plan, segments=segments), tail=tail)
 
 
-def _read_for(held: HeldBack | None, answers: list[Answer]) -> ReadCount:
-    """What it cost to learn what is held, beside the answers of which the plan is made."""
-    if held is None:
+def decide(remaining: Left, policy: Policy, as_of_ns: int, rows: StreamRows) -> OnePass:
+    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
+    spans, limit = spans_of(remaining.files), policy.max_msgs_per_subject
+    excess = None if limit is None else rows.excess(remaining, spans, limit)
+    decided = one_pass(spans, policy, as_of_ns, excess)
+    return by_file(decided, remaining.files, policy, as_of_ns)
+
+
+def _protected(
+    context: PlanningContext, remaining: Left, decided: OnePass, rows: StreamRows
+) -> HeldBack | None:
+    """What consumers protect from limits; None: the policy protects nothing."""
+    rule = context.policy.hold
+    if rule is None:
+        return None
+    hold = hold_of(rule, context.consumers, context.as_of_ns)
+    return hold_back(rows.of(remaining), decided, hold, rule.max_bytes)
+
+
+def _with_consumers(plan: Plan, consumers: Audience, protection: HeldBack | None) -> Plan:
+    """A plan with what it owes to consumers."""
+    rule = plan.policy.hold
+    if rule is not None and protection is not None:
+        plan = replace(plan, held=protection.told(rule, missing_of(rule, consumers)))
+    if not plan.policy.rests_on_consumers:
+        return plan
+    return replace(plan, consumers=consumers.pins, expired=consumers.expired)
+
+
+def _conclude(
+    context: PlanningContext,
+    remaining: Left,
+    decided: OnePass,
+    rows: StreamRows,
+    protection: HeldBack | None = None,
+) -> Planning:
+    """Have rows answer what metadata left open, and put the plan together."""
+    policy = context.policy
+    if protection is not None and policy.rests_on_consumers:
+        decided, answers = protection.decided, protection.answers
+    else:
+        answers = _answers(context, remaining, decided, rows)
+    announced = _announced(context, remaining, rows, decided, answers)
+    made = make_plan(remaining, policy, context.as_of_ns, announced.decided, announced.answers)
+    read = made.read + announced.read + _read_for(protection, answers)
+    made = replace(made, markers=announced.markers, sequences=announced.sequences, read=read)
+    return Planning(
+        remaining, announced.decided, list(announced.answers), made, refused=announced.refused
+    )
+
+
+def _answers(
+    context: PlanningContext, remaining: Left, decided: OnePass, rows: StreamRows
+) -> list[Answer]:
+    """What rows say to the questions of a pass; where segments stay whole, only rows are read that can change that."""
+    spared = context.policy.whole_segments and not context.every_row
+    known = unread(decided) if spared else []
+    open_spans = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
+    questions = [decided.question(int(span)) for span in open_spans]
+    return known + rows.of(remaining)(answer, decided.spans, questions)
+
+
+def _read_for(protection: HeldBack | None, answers: list[Answer]) -> ReadCount:
+    """What it cost to learn what is protected, beside the answers of which the plan is made."""
+    if protection is None:
         return ReadCount()
-    beside = [] if held.answers is answers else held.answers
-    return sum((one.read for one in beside), held.read)
+    beside = [] if protection.answers is answers else protection.answers
+    return sum((one.read for one in beside), protection.read)
 
 
 def _announced(
-    rows: Rows, policy: Policy, as_of_ns: int, decided: OnePass, answers: list[Answer]
+    context: PlanningContext,
+    remaining: Left,
+    rows: StreamRows,
+    decided: OnePass,
+    answers: list[Answer],
 ) -> Announced:
-    if policy.subject_delete_marker_ttl_ns is None:
+    """The pass with its delete markers."""
+    if context.policy.subject_delete_marker_ttl_ns is None:
         return without_markers(decided, answers)
-    opened, left = rows.opened, rows.left
     announcer = Announcer(
-        policy,
-        as_of_ns,
-        next_seq(opened, left.inventory),
-        lambda: left.subject_counts(opened.store),
-        rows,
+        context.policy,
+        context.as_of_ns,
+        context.next_seq,
+        lambda: remaining.subject_counts(rows),
+        rows.of(remaining),
     )
     return announcer.announce(decided, answers)

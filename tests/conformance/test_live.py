@@ -18,7 +18,7 @@ from retention.core.message_rows import complete
 from retention.engines.select import Engines
 from retention.formats.nats.backup import RAW_ROWS
 from retention.ingest.import_nats import import_nats_backup
-from retention.planners.retention import look
+from retention.planners.table import plan_table
 from tests.support import nats_oracle
 from tests.support.laying import NEVER_BLOCK
 from tests.support.nats_oracle import Message, Nats
@@ -177,7 +177,8 @@ def held_by_us(warehouse: Warehouse, name: str) -> dict[str, Any]:
 def refused_by_us(warehouse: Warehouse, name: str, as_of_ns: int) -> bool:
     """Whether a pass cannot store a marker; a server waits two seconds and more before it tries again."""
     with Engines("local") as engines:
-        return bool(look(warehouse.stream(name).opened, as_of_ns, engines).refused)
+        opened = warehouse.stream(name).opened
+        return bool(plan_table(opened, as_of_ns, engines).planning.refused)
 
 
 def test_a_second_pass_ends_streams_as_a_second_update_of_the_server_does(

@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 
 from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.core.policy import Policy
-from retention.core.spans import Spans, spans_of
+from retention.core.spans import Spans
 from retention.datafile.subject_digest import count_subjects
 from retention.plan.build import make_plan
 from retention.plan.plan import Plan
-from retention.plan.remaining import untouched
+from retention.plan.remaining import Left, untouched
+from retention.planners import retention
+from retention.planners.context import PlanningContext
 from retention.planners.delete_markers import Announced, Announcer, without_markers
-from retention.planners.probe import Rule, Told
-from retention.rules.jetstream.evaluate import OnePass, one_pass
+from retention.planners.retention import plan
+from retention.planners.rows import Asks, Rule, Told
+from retention.rules.jetstream.evaluate import OnePass
 from retention.rules.jetstream.max_msgs_per_subject import surplus
-from retention.rules.jetstream.split_spans import by_file
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer
+from retention.rules.rule import SubjectSurplus
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 
@@ -184,11 +187,7 @@ def digests(world: World, inventory: Inventory) -> pa.Table:
 
 
 def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
-    inventory = world.inventory
-    spans, limit = spans_of(inventory.files), policy.max_msgs_per_subject
-    counts = digests(world, inventory)
-    beyond = None if limit is None else surplus(limit, counts, spans.span_of_file, len(spans))
-    return by_file(one_pass(spans, policy, as_of_ns, beyond), inventory.files, policy, as_of_ns)
+    return retention.decide(untouched(world.inventory), policy, as_of_ns, WorldRows(world))
 
 
 def answers(world: World, decided: OnePass) -> list[Answer]:
@@ -229,8 +228,28 @@ def announced(world: World, policy: Policy, as_of_ns: int) -> Announced:
     return announcer.announce(decided, told.answers)
 
 
+@dataclass(frozen=True)
+class WorldRows:
+    """A world's rows, none of which lies in a file; implements `retention.planners.rows.StreamRows`."""
+
+    world: World
+
+    def of(self, remaining: Left) -> Asks:
+        assert remaining.files is self.world.inventory.files
+        return partial(asks, self.world)
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        assert files.equals(self.world.inventory.files)
+        return digests(self.world, self.world.inventory)
+
+    def excess(self, remaining: Left, spans: Spans, limit: int) -> SubjectSurplus:
+        counts = remaining.subject_counts(self)
+        return surplus(limit, counts, spans.span_of_file, len(spans))
+
+
 def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
-    return planned(world, policy, as_of_ns, announced(world, policy, as_of_ns))
+    context = PlanningContext(world.inventory, policy, as_of_ns, next_seq=NEXT_SEQ)
+    return plan(context, WorldRows(world)).plan
 
 
 def planned(world: World, policy: Policy, as_of_ns: int, told: Announced) -> Plan:

@@ -25,8 +25,8 @@ class NextDue:
     """Nanoseconds since the epoch; `NEVER`: only a commit changes anything."""
     segments: int
     next_seq: Mapping[int, int]
-    forecast: tuple[Mapping[str, int], ...] = ()
-    """What is due at later instants; its meaning is the planner's."""
+    forecast: tuple[Mapping[str, int], ...] | None = None
+    """What is due at later instants; its meaning is the planner's. None: nobody was shown it yet."""
     rests_on: tuple[Mapping[str, Any], ...] = ()
     """What else must be as it was, such as stored offsets; its meaning is the planner's."""
     epoch: int = 0
@@ -58,5 +58,12 @@ def _to_json(due: NextDue) -> dict[str, Any]:
 
 def _from_json(_: object, fields: dict[str, Any]) -> NextDue:
     next_seq = {int(partition): seq for partition, seq in fields["next_seq"].items()}
-    lists = {name: tuple(fields[name]) for name in ("forecast", "rests_on")}
-    return NextDue(**(fields | {"next_seq": next_seq} | lists))
+    forecast, rests_on = fields["forecast"], tuple(fields["rests_on"])
+    return NextDue(
+        **fields
+        | {
+            "next_seq": next_seq,
+            "forecast": None if forecast is None else tuple(forecast),
+            "rests_on": rests_on,
+        }
+    )

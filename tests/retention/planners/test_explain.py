@@ -10,7 +10,7 @@ from retention.core.policy import Policy
 from retention.core.spans import joined
 from retention.plan.remaining import untouched
 from retention.planners.explain import Explanation, Found, explanation
-from retention.planners.retention import Look
+from retention.planners.retention import Planning
 from tests.support.laws import law
 from tests.support.worlds import (
     NEXT_SEQ,
@@ -27,19 +27,19 @@ from tests.support.worlds import (
 )
 
 
-def look(world: World, policy: Policy, as_of: int) -> Look:
+def look(world: World, policy: Policy, as_of: int) -> Planning:
     told = announced(world, policy, as_of)
     plan = planned(world, policy, as_of, told)
-    return Look(
+    return Planning(
         untouched(world.inventory), told.decided, list(told.answers), plan, refused=told.refused
     )
 
 
-def explained(world: World, seen: Look) -> list[Explanation]:
+def explained(world: World, seen: Planning) -> list[Explanation]:
     return [explanation(seen, found) for found in _every_message(world, seen)]
 
 
-def _every_message(world: World, seen: Look) -> list[Found]:
+def _every_message(world: World, seen: Planning) -> list[Found]:
     found = []
     spans = joined(seen.decided.spans)
     paths = world.inventory.files["path"].to_pylist()

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from retention.api.warehouse import Warehouse
+from retention.apply.guards import Guards
 from retention.engines.select import Engines
-from retention.plan.forecast import NOTHING_FORETOLD, Due
+from retention.plan.forecast import NOTHING_FORETOLD, Due, Forecast
 from retention.plan.plan import Plan
-from retention.planners.cached import Planned, plan_pass
+from retention.planners import cached
+from retention.planners.cached import Planned, plan_pass, plan_stream
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
 from retention.views.json_entries import plan_entry
@@ -34,6 +36,11 @@ def stream(folder: Path, **config: Any) -> Warehouse:
 def planned(warehouse: Warehouse, as_of_ns: int = NOW) -> Planned:
     with Engines("local") as engines:
         return plan_pass(warehouse.stream("ORDERS").opened, as_of_ns, engines)
+
+
+def shown(warehouse: Warehouse, as_of_ns: int = NOW) -> Plan:
+    with Engines("local") as engines:
+        return plan_stream(warehouse.stream("ORDERS").opened, as_of_ns, engines)
 
 
 def essence(plan: Plan) -> tuple[object, ...]:
@@ -106,9 +113,15 @@ def test_a_pass_in_one_go_opens_the_table_once(
     assert again.value.version_before == outcome.value.version_after
 
 
-def test_a_plan_that_opens_nothing_still_says_what_is_due_when(tmp_path: Path) -> None:
+def test_a_plan_that_opens_nothing_still_says_what_is_due_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     warehouse = stream(tmp_path, max_age=30 * SECOND)
-    told = [planned(warehouse).plan.forecast, planned(warehouse).plan.forecast]
+    told = [shown(warehouse).forecast]
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaStore, "snapshot", None)
+        told.append(shown(warehouse).forecast)
+        later = shown(warehouse, NOW + SECOND)
     assert told[0] == told[1]
     assert told[0].next_due_ns == START + 31 * SECOND
     assert [one.messages_at_least for one in told[0].due] == [0, 4, 4, 4, 4]
@@ -116,9 +129,35 @@ def test_a_plan_that_opens_nothing_still_says_what_is_due_when(tmp_path: Path) -
     assert {name: state[name] for name in ("next_due_ns", "due")} == asdict(told[0]) | {
         "due": [asdict(one) for one in told[0].due]
     }
-    later = planned(warehouse, NOW + SECOND)
-    assert later.snapshot is None
-    assert later.plan.forecast.due == (Due(NOW + SECOND, 0, 0, 0, 0), *told[0].due[1:])
+    assert later.forecast.due == (Due(NOW + SECOND, 0, 0, 0, 0), *told[0].due[1:])
+
+
+def test_a_pass_that_is_carried_out_foretells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = stream(tmp_path, max_age=30 * SECOND)
+
+    def foretelling(*_: object) -> Forecast:
+        raise AssertionError("apply shows no forecast")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cached, "forecast", foretelling)
+        for as_of_ns in (NOW, NOW, START + 31 * SECOND):
+            [outcome] = warehouse.apply([], as_of_ns, Guards(allow_future=True))
+            assert outcome.value is not None, outcome.sentence
+
+
+def test_what_a_pass_remembered_is_foretold_when_somebody_looks(tmp_path: Path) -> None:
+    warehouse = stream(tmp_path, max_age=30 * SECOND)
+    expected = shown(warehouse).forecast
+    [place] = tmp_path.rglob("due.json")
+    place.unlink()
+    planned(warehouse)
+    assert json.loads(place.read_bytes())["value"]["forecast"] is None
+    assert shown(warehouse).forecast == expected
+    assert json.loads(place.read_bytes())["value"]["forecast"] is not None
+    assert planned(warehouse).snapshot is None
+    assert shown(warehouse).forecast == expected
 
 
 def test_a_plan_says_what_is_due_when_in_its_entry(tmp_path: Path) -> None:
@@ -127,4 +166,4 @@ def test_a_plan_says_what_is_due_when_in_its_entry(tmp_path: Path) -> None:
     entry = plan_entry(outcome)
     assert entry["next_due_ns"] == NOW
     assert [one["messages_at_most"] for one in entry["due"]] == [3, 4, 4, 4, 4]
-    assert planned(stream(tmp_path, max_msgs=9)).plan.forecast == NOTHING_FORETOLD
+    assert shown(stream(tmp_path, max_msgs=9)).forecast == NOTHING_FORETOLD

@@ -10,7 +10,7 @@ import pytest
 from retention.apply.orphans import orphans
 from retention.engines.select import Engines
 from retention.planners import subject_shuffle
-from retention.planners.retention import look
+from retention.planners.table import plan_table
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 
 NOW = START + 10_000 * SECOND
@@ -53,7 +53,7 @@ def test_only_totals_by_span_come_back(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
     warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=1)
     with Engines("local") as engines:
-        decided = look(warehouse.stream("ORDERS").opened, NOW, engines).decided
+        decided = plan_table(warehouse.stream("ORDERS").opened, NOW, engines).planning.decided
         assert isinstance(decided.surplus, subject_shuffle.Exchanged)
         assert len(decided.surplus.messages) == len(decided.spans)
         places = [Path(place) for place in decided.surplus.places]

@@ -1,0 +1,28 @@
+"""The context of a plan: all that is read before planning begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retention.core.inventory import Inventory
+from retention.core.policy import Policy
+from retention.plan.consumer_snapshot import Audience
+
+NO_CONSUMERS = Audience()
+
+
+@dataclass(frozen=True)
+class PlanningContext:
+    """A stream at one version, what its configuration wants of it, and when."""
+
+    inventory: Inventory
+    """The stream, or its oldest segments."""
+    policy: Policy
+    as_of_ns: int
+    """The pass's one instant, nanoseconds since the epoch."""
+    consumers: Audience = NO_CONSUMERS
+    """What consumers need; nobody where the policy does not look at them."""
+    next_seq: int = 0
+    """The sequence of the first delete marker that the pass stores; 0 where the policy stores none."""
+    every_row: bool = False
+    """Whether rows are read, too, that change nothing because their segment stays whole: explaining needs them."""

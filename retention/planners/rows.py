@@ -1,0 +1,72 @@
+"""What planning asks of a stream's rows, as protocols: a stored stream answers them, or any list of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from retention.core.spans import Spans
+from retention.plan.remaining import Left
+from retention.rules.row_verdicts import SpanRows
+from retention.rules.rule import SubjectSurplus
+
+Told = TypeVar("Told")
+
+
+class AboutSpan(Protocol):
+    """A question about the rows of one span; picklable."""
+
+    @property
+    def span(self) -> int:
+        """The span's number."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes to answer."""
+        ...
+
+
+Asked = TypeVar("Asked", bound=AboutSpan)
+Rule = Callable[[SpanRows, Asked], Told]
+"""A pure function of a span's rows and a question about them; picklable."""
+
+
+class Asks(Protocol):
+    """Puts questions to rows."""
+
+    def __call__(
+        self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
+    ) -> list[Told]:
+        """The answers of `rule` from the rows of each question's span, in order of the questions.
+
+        Raises:
+            DamagedError: a file cannot be read.
+        """
+        ...
+
+
+class StreamRows(Protocol):
+    """Everything that planning learns beside statistics: all of its reading goes through this."""
+
+    def of(self, remaining: Left) -> Asks:
+        """The rows of a stream, as far as its consumers leave them."""
+        ...
+
+    def subject_counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files` (`FILE_STATS` rows): columns `file` (int64 row number), and `SUBJECT_COUNTS`.
+
+        Raises:
+            DamagedError: a data file whose digest is lost cannot be read.
+        """
+        ...
+
+    def excess(self, remaining: Left, spans: Spans, limit: int) -> SubjectSurplus:
+        """The messages of each span beyond a limit per subject, counted over what consumers leave.
+
+        Raises:
+            DamagedError: a data file whose digest is lost cannot be read.
+        """
+        ...

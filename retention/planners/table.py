@@ -1,0 +1,65 @@
+"""Planning from an opened table: reading what the plan of one pass rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from retention.context.context import OpenedStream
+from retention.context.stream_tail import next_seq
+from retention.core.inventory import Inventory
+from retention.engines.select import Engines
+from retention.interest.interest import audience_of
+from retention.planners.context import PlanningContext
+from retention.planners.probe import StoredRows
+from retention.planners.retention import Planning, plan
+from retention.ports import Snapshot
+
+
+@dataclass(frozen=True)
+class TablePlanning:
+    """The planning of a pass, and the table that it was made from."""
+
+    planning: Planning
+    snapshot: Snapshot
+
+
+def plan_table(
+    opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bool = False
+) -> TablePlanning:
+    """Plan one pass over a stream that exists, from all of its table.
+
+    Args:
+        opened: the stream.
+        as_of_ns: the pass's one instant, nanoseconds since the epoch.
+        engines: where rows are read.
+        every_row: as `PlanningContext.every_row`.
+
+    Raises:
+        RefusedError: the stream's configuration or its table needs what this version cannot do, or consumers
+            contradict themselves, the stream, or one another.
+        DamagedError: a file or a record that had to be read is damaged.
+    """
+    snapshot = opened.store.snapshot()
+    # Consumers are read behind the snapshot, on whose counter of edits the commit rests.
+    context = gather(opened, opened.store.inventory(snapshot), as_of_ns, every_row=every_row)
+    return TablePlanning(plan(context, StoredRows(opened, engines)), snapshot)
+
+
+def gather(
+    opened: OpenedStream, inventory: Inventory, as_of_ns: int, *, every_row: bool = False
+) -> PlanningContext:
+    """Read what planning starts from beside the inventory.
+
+    Raises:
+        RefusedError, DamagedError: as `plan_table`, of consumers and the run history.
+    """
+    policy = opened.config.policy()
+    stores_markers = policy.subject_delete_marker_ttl_ns is not None
+    return PlanningContext(
+        inventory,
+        policy,
+        as_of_ns,
+        audience_of(opened, inventory, as_of_ns),
+        next_seq(opened, inventory) if stores_markers else 0,
+        every_row,
+    )
