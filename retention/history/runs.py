@@ -111,9 +111,12 @@ class History:
         Outcomes carry the highest of all up to them (`floor`), so that the newest ones answer. Earlier versions of
         this program wrote only what each run saw. A table that was put back to before a repair goes on behind it.
         """
-        epoch = self.continuing(epoch)[-1]
+        outcomes = self.outcomes()
+        newest: dict[str, Any] = next(outcomes, {"status": ABANDONED})
+        if newest.get("epoch", 0) != epoch:
+            epoch = self.continuing(epoch)[-1]
         floors: dict[int, int] = {}
-        for record in self.outcomes():
+        for record in itertools.chain([newest], outcomes):
             if record.get("status") == ABANDONED:
                 continue
             if record.get("ends_epoch") == epoch:

@@ -66,3 +66,33 @@ def test_the_last_policy_is_that_of_the_newest_run_that_was_carried_out(history:
         "c", {"kind": "apply", "as_of_ns": 1, "status": "abandoned", "policy": {"max_msgs": 2}}
     )
     assert history.last_policy() == {"max_msgs": 1}
+
+
+def test_each_outcome_is_read_once_for_the_next_sequences(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every publish asks for them, on a storage where a read may take its time."""
+    record = {"kind": "apply", "status": "done", "as_of_ns": 1, "next_seq": {"0": 7}}
+    for second in (1, 2, 3):
+        history.finish(history.name_run(second * 10**9), record)
+    read: list[str] = []
+    of_history = History._read
+
+    def counted(of: History, name: str) -> dict[str, object] | None:
+        read.append(name)
+        return of_history(of, name)
+
+    monkeypatch.setattr(History, "_read", counted)
+    assert history.next_seqs(0) == {0: 7}
+    assert len(read) == 1
+    assert history.next_seqs(4) == {}
+
+
+def test_the_next_sequences_go_on_in_the_epoch_of_a_repair(history: History) -> None:
+    done = {"status": "done", "as_of_ns": 1}
+    begun = {"kind": "apply", **done, "next_seq": {"0": 7}}
+    repaired = {"kind": "repair", **done, "epoch": 9, "ends_epoch": 0, "next_seq": {"0": 5}}
+    for second, record in enumerate((begun, repaired), start=1):
+        history.finish(history.name_run(second * 10**9), record)
+    assert history.next_seqs(9) == history.next_seqs(0) == {0: 5}
+    assert History(history.directory + "-none").next_seqs(3) == {}
