@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
-from retention.apply.repair.clock import ClockRepair, look_at_clock, repair_clock
-from retention.apply.repair.foreign import ForeignRepair, find_foreign, repair_foreign
+from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
+from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
 from retention.apply.repair.returned import (
     RepairedReturned,
-    look_for_returned,
-    remove_returned,
+    find_returned_messages,
+    repair_returned_messages,
 )
 from retention.apply.repair.sequences import (
     SequenceRepair,
-    find_impossible,
-    repair_sequences,
+    find_impossible_sequences,
+    repair_impossible_sequences,
 )
 from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream
@@ -122,30 +122,6 @@ class Stream:
         """
         return self._removal(delete_request(seqs, erase=erase))
 
-    def repair_sequences(self, *, yes: bool = False) -> SequenceRepair:
-        """Take rows with sequences or sizes that no message can have out, and count sequences on from the others.
-
-        Args:
-            yes: do it; else only say what would be done.
-
-        Raises:
-            BusyError: another run is at work.
-            ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
-        """
-        return repair_sequences(self.opened) if yes else find_impossible(self.opened)
-
-    def repair_foreign(self, *, yes: bool = False) -> ForeignRepair:
-        """Move files that another writer put into a Parquet stream, and that it cannot take in, aside.
-
-        Args:
-            yes: do it; else only say which, and why.
-
-        Raises:
-            RefusedError: it is a Delta stream.
-            BusyError: another run is at work, or somebody appends.
-        """
-        return repair_foreign(self.opened) if yes else find_foreign(self.opened)
-
     def _removal(self, request: Request) -> BoundPlan:
         with Engines(self.engine) as engines:
             return BoundPlan(self, plan_removal(self.opened, request, engines).plan)
@@ -187,22 +163,73 @@ class Stream:
         """The outcomes of its runs, newest first."""
         return list(history_of(self.opened.warehouse, self.name).outcomes())
 
-    def look_at_clock(self, as_of: Instant = None) -> ClockRepair:
-        """What `repair_clock` would do; nothing is changed.
+    def find_wrong_clock(self, as_of: Instant = None) -> ClockRepair:
+        """What passes with a wrong clock left, and what `repair_wrong_clock` would make of it; nothing is changed.
 
         Raises:
             UsageError: `as_of` is no instant, or later than the clock.
         """
-        return look_at_clock(self.opened, self.instant(as_of))
+        return find_wrong_clock(self.opened, self.instant(as_of))
 
-    def repair_clock(self, as_of: Instant = None) -> ClockRepair:
+    def repair_wrong_clock(self, as_of: Instant = None) -> ClockRepair:
         """Settle passes that were made with a wrong clock: `as_of` counts as the last applied instant from now on.
 
         Raises:
             UsageError: `as_of` is no instant, or later than the clock.
             BusyError: another run is at work.
         """
-        return repair_clock(self.opened, self.instant(as_of))
+        return repair_wrong_clock(self.opened, self.instant(as_of))
+
+    def find_impossible_sequences(self) -> SequenceRepair:
+        """Rows with sequences or sizes that no message can have, and counters of such; nothing is changed.
+
+        Raises:
+            ForeignRowsError: rows of other writers break another storage rule.
+        """
+        return find_impossible_sequences(self.opened)
+
+    def repair_impossible_sequences(self) -> SequenceRepair:
+        """Take rows with sequences or sizes that no message can have out, and count sequences on from the others.
+
+        Raises:
+            BusyError: another run is at work.
+            ForeignRowsError: rows of other writers break another storage rule; nothing was changed.
+        """
+        return repair_impossible_sequences(self.opened)
+
+    def find_foreign_files(self) -> ForeignRepair:
+        """Files that another writer put into a Parquet stream, and that it cannot take in; nothing is changed.
+
+        Raises:
+            RefusedError: it is a Delta stream.
+        """
+        return find_foreign_files(self.opened)
+
+    def repair_foreign_files(self) -> ForeignRepair:
+        """Move files that another writer put into a Parquet stream, and that it cannot take in, aside.
+
+        Raises:
+            RefusedError: it is a Delta stream.
+            BusyError: another run is at work, or somebody appends.
+        """
+        return repair_foreign_files(self.opened)
+
+    def find_returned_messages(self) -> RepairedReturned:
+        """What other writers have brought back by overlooking a removal; nothing is changed.
+
+        Raises:
+            RefusedError: what they made was rewritten since.
+        """
+        return find_returned_messages(self.opened)
+
+    def repair_returned_messages(self) -> RepairedReturned:
+        """Remove exactly what other writers have brought back, as a run that can be undone.
+
+        Raises:
+            RefusedError: what they made was rewritten since.
+            BusyError: another run is at work.
+        """
+        return repair_returned_messages(self.opened)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""
@@ -289,23 +316,6 @@ class Stream:
         target = None if into is None else into.opened
         with Engines(self.engine) as engines:
             return restore(self.opened, archive, wanted or Wanted(), target, engines)
-
-    def find_returned(self) -> RepairedReturned:
-        """What other writers have brought back by overlooking a removal; nothing is changed.
-
-        Raises:
-            RefusedError: what they made was rewritten since.
-        """
-        return look_for_returned(self.opened)
-
-    def repair_returned(self) -> RepairedReturned:
-        """Remove exactly what other writers have brought back, as a run that can be undone.
-
-        Raises:
-            RefusedError: what they made was rewritten since.
-            BusyError: another run is at work.
-        """
-        return remove_returned(self.opened)
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""

@@ -40,7 +40,7 @@ def clock(
     """Settle a pass with a wrong clock: an instant, now if none is given, counts as the last applied one."""
     settings = settings_of(ctx)
     found = settings.open().stream(stream)
-    seen = found.repair_clock(as_of) if yes else found.look_at_clock(as_of)
+    seen = found.repair_wrong_clock(as_of) if yes else found.find_wrong_clock(as_of)
     if settings.format == "table":
         put_report(_clock_lines(seen, found.opened.config.grace_ns))
     else:
@@ -95,7 +95,8 @@ def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
 def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Take rows with impossible sequences or sizes out of a stream or topic, and count on from the others."""
     settings = settings_of(ctx)
-    done = settings.open().stream(stream).repair_sequences(yes=yes)
+    mended = settings.open().stream(stream)
+    done = mended.repair_impossible_sequences() if yes else mended.find_impossible_sequences()
     if settings.format == "table":
         put_report(_sequence_lines(done))
     else:
@@ -135,7 +136,7 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Remove again what another writer brought back by overlooking a removal."""
     settings = settings_of(ctx)
     mended = settings.open().stream(stream)
-    found = mended.repair_returned() if yes else mended.find_returned()
+    found = mended.repair_returned_messages() if yes else mended.find_returned_messages()
     if settings.format == "table":
         put_report(_returned_lines(found))
     else:
@@ -166,7 +167,8 @@ def _returned_lines(found: RepairedReturned) -> Iterator[str]:
 def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
     settings = settings_of(ctx)
-    found = settings.open().stream(stream).repair_foreign(yes=yes)
+    mended = settings.open().stream(stream)
+    found = mended.repair_foreign_files() if yes else mended.find_foreign_files()
     if settings.format == "table":
         put_report(_foreign_lines(found))
     else:

@@ -248,7 +248,7 @@ def test_a_repair_that_is_killed_is_repeated(
 
         with monkeypatch.context() as watched, suppress(KilledError):
             watched.setattr(crash_points, "_watch", watch)
-            open_warehouse(configuration).stream("ORDERS").repair_sequences(yes=True)
+            open_warehouse(configuration).stream("ORDERS").repair_impossible_sequences()
         return passed
 
     configuration = orders.folder / "retention.yaml"
@@ -260,7 +260,7 @@ def test_a_repair_that_is_killed_is_repeated(
         shutil.copytree(before, orders.folder)
         assert step in repaired(step)
         stream = open_warehouse(configuration).stream("ORDERS")
-        stream.repair_sequences(yes=True)
+        stream.repair_impossible_sequences()
         kept = pa.concat_tables(stream.messages())["seq"].to_pylist()
         assert kept == [1, 2, 3, 4, 6], step
         assert stream.publish([lines(1)[0]]).appended.first_seq == 7, step

@@ -113,7 +113,7 @@ def test_a_repair_is_undone_like_any_run(tmp_path: Path) -> None:
     under_way = opened_table(warehouse)
     passed(warehouse)
     under_way.optimize.compact()
-    repaired = warehouse.stream("ORDERS").repair_returned()
+    repaired = warehouse.stream("ORDERS").repair_returned_messages()
     assert repaired.run is not None
     assert stored(warehouse) == list(range(6, 21))
     warehouse.undo(repaired.run)
@@ -128,7 +128,7 @@ def test_messages_that_others_append_around_are_kept(tmp_path: Path) -> None:
     write_deltalake(table, foreign_rows(range(21, 23), 16), mode="append")
     under_way.optimize.compact()
     write_deltalake(table, foreign_rows(range(23, 25), 16), mode="append")
-    repaired = warehouse.stream("ORDERS").repair_returned()
+    repaired = warehouse.stream("ORDERS").repair_returned_messages()
     assert repaired.messages == 8, (
         "all of a segment that went whole, and of a file that was rewritten"
     )
@@ -142,10 +142,10 @@ def test_work_of_others_that_brings_nothing_back_is_let_be(tmp_path: Path) -> No
     opened_table(warehouse).optimize.compact()
     opened_table(warehouse).delete("seq = 9")
     assert warehouse.plan(["ORDERS"])[0].error is None
-    assert warehouse.stream("ORDERS").find_returned().commits == ()
+    assert warehouse.stream("ORDERS").find_returned_messages().commits == ()
     table = opened_table(warehouse)
     table.restore(1)
-    assert warehouse.stream("ORDERS").find_returned().commits == ()
+    assert warehouse.stream("ORDERS").find_returned_messages().commits == ()
 
 
 def test_a_removal_that_is_not_quiet_stops_what_is_under_way(tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_what_stays_tells_what_came_back_once_the_removed_files_are_gone(tmp_pat
     passed(warehouse)
     under_way.optimize.compact()
     stream = warehouse.stream("ORDERS")
-    before = stream.find_returned()
+    before = stream.find_returned_messages()
     [commit] = before.commits
     for path in commit.removed:
         (tmp_path / "streams/ORDERS/messages" / path).unlink()
-    assert stream.find_returned().as_json() == before.as_json()
-    assert stream.repair_returned().messages == before.messages
+    assert stream.find_returned_messages().as_json() == before.as_json()
+    assert stream.repair_returned_messages().messages == before.messages
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
@@ -184,7 +184,7 @@ def test_what_was_made_of_it_again_is_refused_by_name(tmp_path: Path) -> None:
     under_way.optimize.compact()
     opened_table(warehouse).update({"msg_id": "'new'"}, predicate="seq = 12")
     with pytest.raises(RefusedError, match="rewritten since"):
-        warehouse.stream("ORDERS").repair_returned()
+        warehouse.stream("ORDERS").repair_returned_messages()
 
 
 def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
@@ -201,7 +201,7 @@ def test_a_writer_that_comes_while_it_is_mended_is_looked_at_again(
             waiting.pop()()
 
     monkeypatch.setattr(crash_points, "_watch", passed_by)
-    warehouse.stream("ORDERS").repair_returned()
+    warehouse.stream("ORDERS").repair_returned_messages()
     assert stored(warehouse) == held(warehouse)["seq"].to_pylist() == sorted(STILL_THERE)
 
 
@@ -223,6 +223,6 @@ def test_a_long_log_of_others_is_looked_through_once(
 
     monkeypatch.setattr(returned, "commit_info", counted)
     for expected in (101, 0):
-        assert warehouse.stream("ORDERS").find_returned().commits == ()
+        assert warehouse.stream("ORDERS").find_returned_messages().commits == ()
         assert len(read) == expected
         read.clear()

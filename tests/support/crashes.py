@@ -235,7 +235,7 @@ def with_returned(folder: Path, format_: str) -> None:
 def repair_returned(folder: Path) -> None:
     """Mend the stream; then others commit so often that it is remembered how far the log was looked through."""
     stream = opened_at(folder).stream("ORDERS")
-    stream.repair_returned()
+    stream.repair_returned_messages()
     entries = sorted((folder / "streams" / "ORDERS" / "messages" / "_delta_log").glob("*.json"))
     if entries:
         newest = int(entries[-1].stem)

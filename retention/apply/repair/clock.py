@@ -68,7 +68,7 @@ class ClockRepair:
         return asdict(self)
 
 
-def look_at_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
+def find_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     """What the repair of a wrong clock would do; nothing is changed.
 
     Args:
@@ -90,19 +90,19 @@ def look_at_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     return ClockRepair(opened.name, now_ns, last_ns, as_of_ns, wrong, _later_times(opened, now_ns))
 
 
-def repair_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
+def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     """Have an instant count as the last applied one, for good; nothing is recorded if no run is later.
 
     What runs have removed stays removed: undoing them brings it back, before or after.
 
     Raises:
-        UsageError, DamagedError: as `look_at_clock`.
+        UsageError, DamagedError: as `find_wrong_clock`.
         BusyError: another run is at work.
     """
     history = history_of(opened.warehouse, opened.name)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        seen = look_at_clock(opened, as_of_ns)
+        seen = find_wrong_clock(opened, as_of_ns)
         if not seen.wrong:
             return seen
         run = history.name_repair(seen.now_ns)

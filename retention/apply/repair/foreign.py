@@ -31,7 +31,7 @@ class ForeignRepair:
         return asdict(self)
 
 
-def find_foreign(opened: OpenedStream) -> ForeignRepair:
+def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
     """Which files the repair would move aside, and why; nothing is changed.
 
     Raises:
@@ -46,17 +46,17 @@ def find_foreign(opened: OpenedStream) -> ForeignRepair:
     return ForeignRepair(opened.name, tuple(unfit_files(_layout(opened))))
 
 
-def repair_foreign(opened: OpenedStream) -> ForeignRepair:
+def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
     """Move files that the stream cannot take in to a directory of the engine; they are as they were, and recorded.
 
     Raises:
-        RefusedError, DamagedError: as `find_foreign`.
+        RefusedError, DamagedError: as `find_foreign_files`.
         BusyError: another run is at work, or somebody appends.
     """
     history, clock = history_of(opened.warehouse, opened.name), opened.clock
     with lease(opened.root, "maintenance", clock), lease(opened.root, "append", clock):
         settle_interrupted(opened, history)
-        found = find_foreign(opened)
+        found = find_foreign_files(opened)
         if not found.files:
             return found
         run = history.name_run(clock())

@@ -89,7 +89,7 @@ class RepairedReturned:
         }
 
 
-def look_for_returned(opened: OpenedStream) -> RepairedReturned:
+def find_returned_messages(opened: OpenedStream) -> RepairedReturned:
     """Find what other writers have brought back since our own last commit; nothing is changed.
 
     Raises:
@@ -102,11 +102,11 @@ def look_for_returned(opened: OpenedStream) -> RepairedReturned:
     return found
 
 
-def remove_returned(opened: OpenedStream) -> RepairedReturned:
+def repair_returned_messages(opened: OpenedStream) -> RepairedReturned:
     """Remove what came back, as one commit, under the stream's maintenance lease; it can be undone like any run.
 
     Raises:
-        RefusedError, DamagedError: as `look_for_returned`.
+        RefusedError, DamagedError: as `find_returned_messages`.
         BusyError: another run holds the lease, or others keep coming first.
         VerificationError: a copy does not hold what has to stay; nothing was committed.
     """

@@ -139,8 +139,8 @@ class _Look:
     repair: SequenceRepair
 
 
-def find_impossible(opened: OpenedStream) -> SequenceRepair:
-    """What `repair_sequences` would do; nothing is changed.
+def find_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
+    """What `repair_impossible_sequences` would do; nothing is changed.
 
     Raises:
         ForeignRowsError: rows of other writers break another storage rule.
@@ -151,7 +151,7 @@ def find_impossible(opened: OpenedStream) -> SequenceRepair:
     return _look(opened, history_of(opened.warehouse, opened.name)).repair
 
 
-def repair_sequences(opened: OpenedStream) -> SequenceRepair:
+def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
     """Take rows with impossible sequences or sizes out of a stream, and count sequences on from those that stay.
 
     What stays keeps its sequences. Where impossible ones were there or were counted, a new epoch of counters begins
