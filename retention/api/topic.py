@@ -12,9 +12,8 @@ from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import opened_lines
 from retention.ingest.append import Appended
-from retention.ingest.dataframe import streaming_sink
+from retention.ingest.dataframe import append_frame, streaming_sink
 from retention.ingest.idempotency import append_identity, batch_identity
-from retention.ingest.topics.dataframe import append_frame_to_topic
 from retention.ingest.topics.import_log import TopicImported, import_iggy_log
 from retention.ingest.topics.publish import TopicPublished, publish_to_topic
 from retention.inspect.messages import Selection
@@ -83,7 +82,7 @@ class Topic(Stream):
             UsageError: a column is missing, or a row cannot be a message.
             RefusedError: a server would refuse a row.
         """
-        return append_frame_to_topic(self.opened, frame, append_identity(writer, batch_id))
+        return append_frame(self.opened, frame, append_identity(writer, batch_id))
 
     def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
         """What `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
@@ -91,7 +90,7 @@ class Topic(Stream):
         Args:
             writer: one name for one checkpoint.
         """
-        return streaming_sink(self.opened, writer, append_frame_to_topic)
+        return streaming_sink(self.opened, writer)
 
     def import_iggy_log(
         self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False

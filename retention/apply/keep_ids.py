@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position
+from retention.context.position import Position
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import younger
 from retention.core.seq_ranges import in_ranges

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import locate
+from retention.context.position import locate
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import complete
 from retention.datafile.rewrite import Copied, Copy, copy_without
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
+from retention.dialects.jetstream import JetStream
 from retention.engines.select import Engines
 from retention.errors import StalePlanError
 from retention.plan.plan import Plan
@@ -28,7 +29,7 @@ class Additions:
     """Rows of `FILE_STATS` as read back."""
     read: ReadCount
     """What copying cost."""
-    open_base: dict[int, int]
+    open_base: Mapping[int, int]
     """Partition → the base of the segment that is open behind the markers."""
 
     @property
@@ -61,11 +62,10 @@ def stage_additions(
         opened.store.discard([target.path for copy in copies for target in copy.targets])
         staging.discard()
         raise
-    open_base = {PARTITION: marked.active.base} if marked and marked.active else {}
     return Additions(
         [*(row for copy in written for row in copy.stats), *(marked.stats if marked else [])],
         sum((copy.read for copy in written), ReadCount()),
-        open_base,
+        marked.open_base if marked else {},
     )
 
 
@@ -111,4 +111,5 @@ def _stage_markers(
         )
     raw = delete_markers.rows(plan.markers, plan.policy, plan.as_of_ns)
     rows = [complete(raw, plan.policy.storage)] if raw.num_rows else []
-    return stage_rows(staging, rows, position.active, position.rule, after)
+    ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
+    return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: after})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from retention.config import StreamConfig
+from retention.dialects.dialect import Dialect, dialect_of
 from retention.ports import Store
 
 
@@ -23,3 +25,8 @@ class OpenedStream:
     """The wall clock, nanoseconds since the epoch."""
     since_ns: int
     """When whoever works on it began: a later instant was read from the clock, not chosen."""
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """The rules by which its server takes messages: a stream's are JetStream's, a topic's Iggy's."""
+        return dialect_of(self.config)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from retention.core.inventory import DataFile, slot_of
 from retention.datafile import parquet
 from retention.datafile.deadline_writer import write_apart
 from retention.errors import VerificationError
-from retention.layout.segment_roll import Active, RollRule, roll
+from retention.layout.partition_tails import Ends, StreamEnds
 from retention.ports import Store
 from schemas.messages import FILE_COLUMNS
 
@@ -94,17 +95,22 @@ class Removal:
 
 @dataclass(frozen=True)
 class Staged:
-    """Messages in files that a commit can add."""
+    """Messages in files that a commit can add, and what it counts."""
 
     stats: Sequence[dict[str, Any]]
-    """Rows of `FILE_STATS` as read back, ascending by lowest sequence."""
-    active: Active | None
-    """The segment that is active after them; None if the stream has none yet."""
-    next_seq: int
-    """The next sequence to assign after them."""
-    removal: Removal | None = None
+    """Rows of `FILE_STATS` as read back."""
+    next_seq: Mapping[int, int]
+    """Partition → the next sequence to assign after them."""
+    open_base: Mapping[int, int]
+    """Partition → the segment that is active after them."""
     batches: Mapping[str, int] = field(default_factory=dict)
-    """Name → number: the counters that the commit records beside the batch numbers of writers."""
+    """What the commit counts beside the numbers of writers."""
+    removal: Removal | None = None
+
+    @classmethod
+    def behind(cls, stats: Sequence[dict[str, Any]], ends: Ends) -> Self:
+        """Messages in files, behind which partitions end as said."""
+        return cls(stats, ends.next_seq, ends.open_base, ends.batches)
 
     @property
     def messages(self) -> int:
@@ -125,29 +131,41 @@ def numbered(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
         yield batch.add_column(0, "seq", seqs).select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
 
 
-def stage_rows(
-    staging: Staging, rows: Iterable[pa.Table], active: Active | None, rule: RollRule, next_seq: int
-) -> Staged:
-    """Write rows, for each segment one file or several divided by deadline, and read the files back.
+def stage_rows(staging: Staging, rows: Iterable[pa.Table], ends: StreamEnds) -> Staged:
+    """Write rows of a stream, for each segment that they touch one file or some apart by deadline.
 
     Args:
         staging: the source of new files.
         rows: tables of shape `FILE_COLUMNS`, ascending by `seq`; one at a time is held.
-        active: the segment that the first of them goes to, unless it is full.
-        rule: the limits at which a segment is full.
-        next_seq: the next sequence if there are no rows.
+        ends: where the stream ends; it is moved on behind them.
+
+    Raises:
+        VerificationError: a file does not hold what was written to it.
+    """
+    return Staged.behind(write_segments(staging, _pieces(rows, ends)), ends)
+
+
+def write_segments(
+    staging: Staging, pieces: Iterable[tuple[tuple[int, int], pa.Table]]
+) -> list[dict[str, Any]]:
+    """Write rows that have their places, and read the files back; rows of `FILE_STATS`.
+
+    Args:
+        staging: where files come from.
+        pieces: partition and segment, and rows of shape `FILE_COLUMNS`, ascending by `seq`; neighbours of one segment
+            go into one file, or some apart by deadline.
 
     Raises:
         VerificationError: a file does not hold what was written to it.
     """
     stats: list[dict[str, Any]] = []
-    for _, pieces in groupby(_pieces(rows, active, rule), key=lambda piece: piece[0].base):
-        tally = _Tally(pieces)
-        files = write_apart(staging.new(tally.active.base), tally.rows())
+    for (partition, base), inside in groupby(pieces, key=itemgetter(0)):
+        tally = Tally()
+        files = write_apart(
+            staging.new(base, partition), tally.counting(map(itemgetter(1), inside))
+        )
         stats += described(files, tally.wrote)
-        active = tally.active
-        next_seq = tally.wrote["max_seq"] + 1
-    return Staged(stats, active, next_seq)
+    return stats
 
 
 def described(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -175,34 +193,31 @@ def described(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[
     return sorted(stats, key=lambda row: row["min_seq"])
 
 
-class _Tally:
-    """A count of the pieces of one segment while they pass."""
+class Tally:
+    """What files must hold, counted while rows pass on their way to them."""
 
-    def __init__(self, pieces: Iterable[tuple[Active, pa.Table]]) -> None:
-        self._pieces = iter(pieces)
-        self._first = next(self._pieces)
-        self.active = self._first[0]
-        self.wrote = {"messages": 0, "bytes": 0, "min_seq": self._first[1]["seq"][0].as_py()}
+    def __init__(self) -> None:
+        self.wrote: dict[str, int] = {}
+        """`messages`, `bytes`, `min_seq` and `max_seq`; nothing before the first rows."""
 
-    def rows(self) -> Iterator[pa.Table]:
-        yield self._counted(*self._first)
-        for piece in self._pieces:
-            yield self._counted(*piece)
-
-    def _counted(self, active: Active, rows: pa.Table) -> pa.Table:
-        self.active = active
-        self.wrote["messages"] += rows.num_rows
-        self.wrote["bytes"] += pc.sum(rows["size"]).as_py()
-        self.wrote["max_seq"] = rows["seq"][-1].as_py()
-        return rows
+    def counting(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Rows of shape `FILE_COLUMNS` as they come, ascending by `seq`, none of them empty."""
+        for rows in tables:
+            before = self.wrote or {"messages": 0, "bytes": 0, "min_seq": rows["seq"][0].as_py()}
+            self.wrote = before | {
+                "messages": before["messages"] + rows.num_rows,
+                "bytes": before["bytes"] + pc.sum(rows["size"]).as_py(),
+                "max_seq": rows["seq"][-1].as_py(),
+            }
+            yield rows
 
 
 def _pieces(
-    rows: Iterable[pa.Table], active: Active | None, rule: RollRule
-) -> Iterator[tuple[Active, pa.Table]]:
-    """Rows cut where segments begin, each piece with its segment as it is after them."""
+    rows: Iterable[pa.Table], ends: StreamEnds
+) -> Iterator[tuple[tuple[int, int], pa.Table]]:
+    """Rows cut where segments begin, each piece with its place."""
     for table in rows:
         seqs, sizes, ts_ns = (table[name].to_numpy() for name in ("seq", "size", "ts_ns"))
-        for piece in roll(active, seqs, sizes, ts_ns, rule):
-            active = piece.active
-            yield active, table.slice(piece.start, piece.end - piece.start)
+        for piece in ends.roll(seqs, sizes, ts_ns):
+            place = PARTITION, piece.active.base
+            yield place, table.slice(piece.start, piece.end - piece.start)

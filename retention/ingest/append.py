@@ -1,25 +1,25 @@
-"""Appending to a stream: under its lease find where it stands, stage messages behind that, and commit them once."""
+"""Appending to a log: under its lease find where it stands, stage messages behind that, and commit them once."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Protocol
 
 import pyarrow as pa
 
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position, locate
+from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
 from retention.core.table_updates import set_batches, set_next_seqs, set_open_bases
 from retention.datafile import parquet
 from retention.datafile.row_groups import merged, rows_in_order
-from retention.datafile.segment_writer import PARTITION, Removal, Staged, Staging
+from retention.datafile.segment_writer import PARTITION, Staged, Staging, numbered, stage_rows
+from retention.dialects.jetstream import JetStream
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -31,7 +31,7 @@ from retention.errors import (
 )
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import commit_removal
-from retention.ports import Snapshot, Swap
+from retention.ports import Swap
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
 from schemas.files import LOGGED_FILES
@@ -72,10 +72,6 @@ class Appended:
     """Of a topic: partition → first and last offset; `first_seq` and `last_seq` are the lowest and highest of them."""
 
 
-Stage = Callable[[Position, Staging], Staged]
-"""Writes an append's files for a position; called again, with a later position, after a lost race."""
-
-
 def append_rows(
     opened: OpenedStream,
     batches: Iterable[pa.Table],
@@ -89,171 +85,189 @@ def append_rows(
         identity: makes the append exactly once.
 
     Raises:
+        UsageError: it is a topic.
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was written; nothing was committed.
     """
-    source = batches
-
-    def stage(position: Position, staging: Staging) -> Staged:
-        nonlocal source
-        staged = position.stage(staging, source)
-        # Read only after a lost race: what the caller gave may be an iterator, and is spent.
-        source = _rows_of(staging.named({row["path"] for row in staged.stats}))
-        return staged
-
-    return append(opened, stage, identity)
-
-
-def append(opened: OpenedStream, stage: Stage, identity: BatchIdentity | None = None) -> Appended:
-    """Commit what `stage` writes to a stream, under the append lease; after a lost race it is asked again.
-
-    Raises:
-        UsageError: it is a topic.
-        BusyError: the append lease is held, or rivals kept committing first.
-        CommitUnknownError: the storage failed while committing; the staged files stay.
-    """
     refuse_topic_of(opened.config)
-    return append_drafts(opened, lambda: _StreamAttempt(locate(opened), stage), identity)
-
-
-class Attempt(Protocol):
-    """One try to append, from where the table stands."""
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """What its commit rests on."""
-        ...
-
-    def nothing(self) -> Appended:
-        """What is said if nothing is written."""
-        ...
-
-    def draft(self, staging: Staging) -> Draft:
-        """Stage what is to be committed."""
-        ...
+    dialect = JetStream.of(opened.config)
+    with appending(opened, identity) as append:
+        for attempt in append.attempts():
+            tail, staging = attempt.position.tail(PARTITION), attempt.staging
+            staged = stage_rows(staging, numbered(batches, tail.next_seq), dialect.ends(tail))
+            # Read only after a lost race: what the caller gave may be an iterator, and is spent.
+            batches = _rows_of(staging.named({row["path"] for row in staged.stats}))
+            append.commit(staged)
+    return append.done
 
 
 @dataclass(frozen=True)
-class Draft:
-    """Staged files, and what their commit says beside them."""
+class Attempt:
+    """One attempt to append: from where the table stands."""
 
-    stats: Sequence[dict[str, Any]]
-    """Rows of `FILE_STATS` as read back."""
-    next_seq: Mapping[int, int]
-    """Partition → the next sequence to assign."""
-    open_base: Mapping[int, int]
-    told: Appended
-    """What is said of it once it is committed."""
-    is_new: bool
-    """Whether there is something to commit without a batch's number, too."""
-    batches: Mapping[str, int] = field(default_factory=dict)
-    """What is counted beside the numbers of writers."""
-    removal: Removal | None = None
+    position: Position
+    staging: Staging
+    """Where the files come from that it writes."""
 
 
-def append_drafts(
-    opened: OpenedStream, begin: Callable[[], Attempt], identity: BatchIdentity | None
-) -> Appended:
-    """Commit what attempts draft, under the append lease; after a lost race another one begins.
+@contextmanager
+def appending(
+    opened: OpenedStream, identity: BatchIdentity | None = None, act: str = "append"
+) -> Iterator[Append]:
+    """Hold a log's append lease during the block, whose attempts follow one another until one is committed.
+
+    What the block raises leaves nothing behind. Every append reads so:
+
+        with appending(opened, identity) as append:
+            for attempt in append.attempts():
+                ...  # check messages and give them sequences behind attempt.position, write them to attempt.staging
+                append.commit(staged)
+        return append.done
 
     Args:
         opened: the stream or topic; its table is created if it does not exist.
-        begin: looks where the table stands.
         identity: makes the append exactly once.
+        act: what its run is called after in the log.
 
     Raises:
         BusyError: the append lease is held, or rivals kept committing first.
+        RefusedError: the messages would get sequences that no message can have.
         CommitUnknownError: the storage failed while committing; the staged files stay.
     """
-    store = opened.store
-    with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as refused:
-        store.create()
-        keep_settings(opened.root, opened.config)
-        for _ in range(ATTEMPTS):
-            attempt = begin()
-            if is_repeat(opened.name, attempt.snapshot, identity):
-                return replace(attempt.nothing(), duplicate=True)
-            staging = Staging(store, opened.config.most_files)
-            draft = _drafted(opened.name, attempt, staging)
-            if identity is None and not draft.is_new:
-                return attempt.nothing()
-            try:
-                version = _commit(opened, draft, identity, attempt.snapshot)
-            except (ConflictError, StalePlanError):
-                # Kept until the next attempt has read its rows from them.
-                refused.callback(staging.discard)
-                continue
-            except CommitUnknownError:
+    with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S), ExitStack() as lost:
+        opened.store.create()
+        append = Append(opened, identity, act, lost)
+        try:
+            yield append
+        except BaseException as error:
+            if append.under_way is None:
                 raise
-            except RetentionError:
-                staging.discard()
+            append.under_way.staging.discard()
+            if not isinstance(error, ImpossibleNumbersError):
                 raise
-            store.finish()
-            return replace(draft.told, version=version)
-    raise BusyError(
-        f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was appended; try again, "
-        "or pause the other writers"
-    )
+            raise RefusedError(
+                f"{opened.name}: the messages would get sequences beyond 2^62, where sequences end; nothing was "
+                "appended; go on in a new stream"
+            ) from error
 
 
-@dataclass(frozen=True)
-class _StreamAttempt:
-    """One try to append to a stream."""
+class Append:
+    """One append under the lease; see `appending`."""
 
-    position: Position
-    stage: Stage
+    def __init__(
+        self, opened: OpenedStream, identity: BatchIdentity | None, act: str, lost: ExitStack
+    ) -> None:
+        self.opened = opened
+        self._identity = identity
+        self._act = act
+        self._lost = lost
+        self._done: Appended | None = None
+        self.under_way: Attempt | None = None
+        """The attempt that has not come to its commit."""
 
     @property
-    def snapshot(self) -> Snapshot:
-        return self.position.snapshot
+    def done(self) -> Appended:
+        """What the append did, once an attempt was committed, or the batch was there already."""
+        if self._done is None:
+            raise AssertionError("no attempt was committed")
+        return self._done
 
-    def nothing(self) -> Appended:
-        first_seq = self.position.next_seq
-        return Appended(first_seq, first_seq - 1, 0, 0, self.snapshot.version)
+    def attempts(self) -> Iterator[Attempt]:
+        """Attempts to append, each from where the table stands by then; none if the batch is there already.
 
-    def draft(self, staging: Staging) -> Draft:
-        staged = self.stage(self.position, staging)
-        return Draft(
-            stats=staged.stats,
-            next_seq={PARTITION: staged.next_seq},
-            open_base={PARTITION: staged.active.base} if staged.active else {},
-            told=_appended(self.position, staged),
-            is_new=staged.next_seq != self.position.next_seq,
-            batches=staged.batches,
-            removal=staged.removal,
+        Raises:
+            RefusedError: the batch is a streaming query's, and nobody can tell whether it is there.
+            BusyError: rivals kept committing first.
+        """
+        opened = self.opened
+        for _ in range(ATTEMPTS):
+            position = locate(opened)
+            if is_repeat(opened.name, position.snapshot, self._identity):
+                self._done = replace(appended_of(opened, position, ()), duplicate=True)
+                return
+            staging = Staging(opened.store, opened.config.most_files)
+            self.under_way = Attempt(position, staging)
+            yield self.under_way
+            if self._done is not None:
+                return
+        raise BusyError(
+            f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was appended; try again, "
+            "or pause the other writers"
         )
 
+    def commit(self, staged: Staged) -> None:
+        """Commit what the attempt under way has staged; after a lost race another attempt follows.
 
-def _drafted(stream: str, attempt: Attempt, staging: Staging) -> Draft:
-    try:
-        return attempt.draft(staging)
-    except ImpossibleNumbersError as error:
-        staging.discard()
-        raise RefusedError(
-            f"{stream}: the messages would get sequences beyond 2^62, where sequences end; nothing was appended; "
-            "go on in a new stream"
-        ) from error
-    except BaseException:
-        staging.discard()
-        raise
+        Raises:
+            BusyError, VerificationError: as `Store.commit`; the staged files are deleted.
+            CommitUnknownError: the storage failed while committing; the staged files stay.
+        """
+        attempt, self.under_way = self.under_way, None
+        if attempt is None:
+            raise AssertionError("only an attempt can be committed")
+        done = appended_of(self.opened, attempt.position, staged.stats)
+        try:
+            keep_settings(self.opened.root, self.opened.config)
+            if self._identity is None and not _uses_sequences(attempt.position, staged):
+                self._done = done
+                return
+            version = self._swap(attempt.position, staged)
+        except (ConflictError, StalePlanError):
+            # Kept until the next attempt has read its rows from them.
+            self._lost.callback(attempt.staging.discard)
+            return
+        except CommitUnknownError:
+            raise
+        except RetentionError:
+            attempt.staging.discard()
+            raise
+        self.opened.store.finish()
+        removed = staged.removal.messages if staged.removal else 0
+        self._done = replace(done, version=version, removed=removed)
+
+    def _swap(self, position: Position, staged: Staged) -> int:
+        """Commit staged files on what they rest on; the new version."""
+        swap = Swap(
+            remove=LOGGED_FILES.empty_table(),
+            add=parquet.stats_table(staged.stats),
+            metadata={"run": f"{self._act}-{uuid.uuid4().hex}", "messages": staged.messages},
+            updates=[
+                *set_next_seqs(staged.next_seq),
+                *set_open_bases(staged.open_base),
+                *set_batches(
+                    {**staged.batches, **(self._identity.batches if self._identity else {})}
+                ),
+            ],
+        )
+        if staged.removal is None:
+            return self.opened.store.commit(swap, position.snapshot)
+        return commit_removal(self.opened, swap, staged.removal, position.snapshot)
 
 
-def _commit(
-    opened: OpenedStream, draft: Draft, identity: BatchIdentity | None, snapshot: Snapshot
-) -> int:
-    swap = Swap(
-        remove=LOGGED_FILES.empty_table(),
-        add=parquet.stats_table(draft.stats),
-        metadata={"run": f"append-{uuid.uuid4().hex}", "messages": draft.told.messages},
-        updates=[
-            *set_next_seqs(draft.next_seq),
-            *set_open_bases(draft.open_base),
-            *set_batches({**draft.batches, **(identity.batches if identity else {})}),
-        ],
+def appended_of(
+    opened: OpenedStream, position: Position, stats: Sequence[Mapping[str, int]]
+) -> Appended:
+    """What is answered for messages in files of these statistics (`FILE_STATS`); the version is that before them."""
+    reach: dict[int, tuple[int, int]] = {}
+    for row in stats:
+        low, high = reach.get(row["partition"], (row["min_seq"], row["max_seq"]))
+        reach[row["partition"]] = min(low, row["min_seq"]), max(high, row["max_seq"])
+    is_topic = opened.dialect.is_topic
+    empty = opened.dialect.first_seq if is_topic else position.next_seq
+    first_seq = min((low for low, _ in reach.values()), default=empty)
+    return Appended(
+        first_seq=first_seq,
+        last_seq=max((high for _, high in reach.values()), default=first_seq - 1),
+        messages=sum(row["messages"] for row in stats),
+        bytes=sum(row["bytes"] for row in stats),
+        version=position.snapshot.version,
+        partitions=dict(sorted(reach.items())) if is_topic else {},
     )
-    if draft.removal is None:
-        return opened.store.commit(swap, snapshot)
-    return commit_removal(opened, swap, draft.removal, snapshot)
+
+
+def _uses_sequences(position: Position, staged: Staged) -> bool:
+    """Whether sequences are used, also where nothing is stored."""
+    return any(seq != position.tail(number).next_seq for number, seq in staged.next_seq.items())
 
 
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
@@ -261,12 +275,3 @@ def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
     for _, inside in groupby(files, key=lambda file: file.segment):
         for rows in merged([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
             yield rows.drop_columns(["seq"])
-
-
-def _appended(position: Position, staged: Staged) -> Appended:
-    """What is said of staged messages; the version is that before them."""
-    first_seq = staged.stats[0]["min_seq"] if staged.stats else position.next_seq
-    last_seq = max((row["max_seq"] for row in staged.stats), default=first_seq - 1)
-    removed = staged.removal.messages if staged.removal else 0
-    version = position.snapshot.version
-    return Appended(first_seq, last_seq, staged.messages, staged.bytes, version, removed=removed)

@@ -1,4 +1,4 @@
-"""Appending Spark DataFrames and streaming queries to a stream, exactly once."""
+"""Appending Spark DataFrames and streaming queries to a stream or topic, exactly once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position
-from retention.datafile.segment_writer import Staged, Staging
-from retention.ingest.append import Appended, append, refuse_topic_of
+from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, MicroBatch
 
 if TYPE_CHECKING:
@@ -22,50 +20,50 @@ def append_frame(
 ) -> Appended:
     """Append the rows of a DataFrame as one commit; Spark tasks write the files, this process commits them.
 
-    Sequences follow the order of `ts_ns`, then subject, headers and payload, whatever the frame's partitions. The
-    broker's rules of publishing (limits, duplicates, the stream's subjects) are not asked: that is `publish`.
+    In a stream sequences follow the order of `ts_ns`, then subject, headers and payload, whatever the frame's
+    partitions; the broker's rules of publishing (limits, duplicates, the stream's subjects) are not asked: that is
+    `publish`. Of a topic, batches, times, ids, sizes and refusals are those of publishing (docs/semantics/topics.md).
 
     Args:
-        opened: the stream; it is created if it does not exist.
-        frame: `subject` and `payload` (binary or string); if it has them, `headers` (a header block as binary, a map,
-            or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp), by default now. Its session is used, and
-            left as it is.
+        opened: the stream or topic; it is created if it does not exist.
+        frame: for a stream `subject` and `payload` (binary or string), and if it has them `headers` (a header block as
+            binary, a map, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp), by default now. For a
+            topic `payload`, and if it has them `partition` (a whole number) or `key` (binary or string), `id`
+            (string), `headers` (as they are stored, binary) and `origin_ts_ns` (bigint). Its session is used, and left
+            as it is.
         identity: makes the append exactly once.
 
     Raises:
         UsageError: a column is missing or of another type, or a row cannot be a message.
+        RefusedError: a topic's server would refuse a row.
         BusyError: the append lease is held, or rivals kept committing first.
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
     from retention.engines.spark.append import SortedFrame
 
-    refuse_topic_of(opened.config)
-    with SortedFrame(frame, opened.config.storage, opened.clock()) as rows:
+    dialect = opened.dialect
+    with (
+        SortedFrame(frame, dialect, opened.clock()) as rows,
+        appending(opened, identity) as append,
+    ):
+        for attempt in append.attempts():
+            position = attempt.position
+            layer = dialect.layer(position.tail, position.turn, opened.clock())
+            append.commit(rows.stage(attempt.staging, layer))
+    return append.done
 
-        def stage(position: Position, staging: Staging) -> Staged:
-            return rows.stage(staging, position.active, position.rule, position.next_seq)
 
-        return append(opened, stage, identity)
-
-
-Append = Callable[[OpenedStream, "DataFrame", BatchIdentity], Appended]
-"""How a DataFrame is appended: to a stream, or to a topic."""
-
-
-def streaming_sink(
-    opened: OpenedStream, writer: str, append: Append = append_frame
-) -> Callable[[DataFrame, int], None]:
+def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, int], None]:
     """What `foreachBatch` of a Structured Streaming query takes: each micro-batch is appended exactly once.
 
     Args:
         opened: the stream or topic.
         writer: the query's name in the stream; one name for one checkpoint, since the query's batch numbers count: a
             batch that is not the query's next or last one fails the query.
-        append: how micro-batches are appended to it.
     """
 
     def append_batch(frame: DataFrame, batch: int) -> None:
-        append(opened, frame, micro_batch(frame, writer, batch))
+        append_frame(opened, frame, micro_batch(frame, writer, batch))
 
     return append_batch
 

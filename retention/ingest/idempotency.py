@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retention.context.topic_tail import TURN
 from retention.core.inventory import Counters
 from retention.core.units import INT64_MAX
 from retention.errors import RefusedError, UsageError
+from retention.layout.partitioner import TURN
 from retention.ports import Snapshot
 from retention.stores.kept_ids import UNSTORED_IDS
 

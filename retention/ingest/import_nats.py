@@ -14,14 +14,16 @@ import pyarrow as pa
 from retention.consumers.expiry import in_use
 from retention.consumers.state import from_json
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position, first_of
+from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.subjects import is_valid_name
-from retention.datafile.segment_writer import Staged, Staging, stage_rows
+from retention.datafile.segment_writer import PARTITION, stage_rows
+from retention.dialects.jetstream import JetStream
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats.backup import Backup, read_backup
-from retention.ingest.append import append, refuse_topic_of
+from retention.ingest.append import appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
+from retention.layout.segment_roll import Tail
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import telling
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -62,22 +64,21 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         backup = read_backup(path)
         origin = _WRITER + _digest(backup.path)
     consumers = _consumers(backup, origin, opened.clock())
-
-    def stage(position: Position, staging: Staging) -> Staged:
-        _check_empty(opened, position, backup)
-        _keep_consumers(opened, consumers)
-        staged = stage_rows(staging, _rows(opened, backup), None, position.rule, position.next_seq)
-        return replace(staged, next_seq=backup.state["last_seq"] + 1)
-
-    appended = append(opened, stage, BatchIdentity(origin, 1))
-    state = backup.state
+    state, dialect = backup.state, JetStream.of(opened.config)
+    with appending(opened, BatchIdentity(origin, 1)) as append:
+        for attempt in append.attempts():
+            _check_empty(opened, attempt.position, backup)
+            _keep_consumers(opened, consumers)
+            ends = dialect.ends(Tail(attempt.position.next_seq))
+            staged = stage_rows(attempt.staging, _rows(opened, backup), ends)
+            append.commit(replace(staged, next_seq={PARTITION: state["last_seq"] + 1}))
     return Imported(
         opened.name,
         state["messages"],
         state["bytes"],
         state["first_seq"] if state["messages"] else state["last_seq"] + 1,
         state["last_seq"],
-        appended.duplicate,
+        append.done.duplicate,
     )
 
 
@@ -88,7 +89,7 @@ def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
 
 
 def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:
-    if position.inventory.files.num_rows or position.next_seq > first_of(opened):
+    if position.inventory.files.num_rows or position.next_seq > opened.dialect.first_seq:
         raise RefusedError(
             f"{opened.name}: the stream was written to before, up to sequence {position.next_seq - 1}, so that "
             f"{backup.path} cannot keep its sequences; nothing was imported; import into a new stream (--stream)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.keep_ids import keep_unstored_ids
+from retention.config import StreamConfig
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position
+from retention.context.position import Position
 from retention.core import message_rows
-from retention.datafile.segment_writer import Staged, Staging, stage_rows
+from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
+from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
-from retention.ingest.append import Appended, append, refuse_topic_of
+from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.interest_filter import asks_consumers, wanted_by_somebody
 from retention.ingest.publish_checks import Answers, Batch, RefusedAtTheDoor, answer
@@ -104,67 +106,19 @@ def publish(
     refuse_topic_of(opened.config)
     now = opened.clock()
     given = parse_messages(lines, now)
-    batch = _batch(given, opened)
+    batch = _batch(given, opened.config)
     answers = Answers.plain(0, 0)
-    run: tuple[str, int] | None = None
-
-    def stage(position: Position, staging: Staging) -> Staged:
-        nonlocal answers, batch
-        if asks_consumers(opened):
-            wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
-            batch = replace(batch, wanted=wanted)
-        answers = answer(batch, opened.config, Stored.at(opened, position), position.next_seq)
-        rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
-        kept = _kept(batch, answers, rolled_up)
-        rows = _numbered(batch.rows, answers.seqs, kept)
-        staged = stage_rows(staging, rows, position.active, position.rule, position.next_seq)
-        ids = keep_unstored_ids(opened, _unstored(batch, answers, kept), position)
-        staged = replace(staged, next_seq=_next_seq(answers, position.next_seq), batches=ids)
-        if run is None:
-            return staged
-        removal = remove_older(opened.store, position.inventory.files, rolled_up, staging, run)
-        return replace(staged, removal=removal)
-
-    with ExitStack() as held:
-        if opened.config.allow_rollup_hdrs and asks_to_roll_up(given["headers"]):
-            run = (held.enter_context(removing(opened)), now)
-        try:
-            appended = append(opened, stage, identity)
-        except RefusedAtTheDoor as refused:
-            raise _error(opened.name, given, refused.refusal) from None
-    unwanted = 0 if appended.duplicate else int((~batch.wanted & ~answers.duplicates).sum())
-    return Published(opened.name, answers, appended, unwanted)
+    with _rolling_up(opened, given, now) as run, appending(opened, identity) as append:
+        for attempt in append.attempts():
+            batch = _wanted(opened, batch, attempt.position)
+            answers = _answered(opened, batch, attempt.position)
+            append.commit(_staged(opened, batch, answers, attempt, run))
+    unwanted = 0 if append.done.duplicate else int((~batch.wanted & ~answers.duplicates).sum())
+    return Published(opened.name, answers, append.done, unwanted)
 
 
-def _kept(batch: Batch, answers: Answers, rolled_up: RolledUp) -> np.ndarray:
-    """Which messages of a batch are there when it is over; a mask."""
-    kept: np.ndarray = batch.wanted & ~answers.duplicates & ~rolled_up.own
-    return kept
-
-
-def _unstored(batch: Batch, answers: Answers, kept: np.ndarray) -> pa.Table:
-    """The messages with an id that were answered anew and are not stored: `seq`, `ts_ns` and `msg_id`."""
-    rows = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
-    chosen = pa.array(~kept & ~answers.duplicates)
-    return rows.filter(pc.and_(chosen, pc.is_valid(rows["msg_id"])))
-
-
-def _next_seq(answers: Answers, next_seq: int) -> int:
-    """The next sequence after a batch; messages that are not stored use one, too."""
-    used = answers.seqs[~answers.duplicates]
-    return int(used[-1]) + 1 if len(used) else next_seq
-
-
-def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> list[pa.Table]:
-    """The rows that are kept with their sequences, shape `FILE_COLUMNS`; no table if there are none."""
-    if not kept.any():
-        return []
-    whole = rows.add_column(0, "seq", pa.array(seqs)).filter(pa.array(kept))
-    return [whole.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)]
-
-
-def _batch(given: pa.Table, opened: OpenedStream) -> Batch:
-    config = opened.config
+def _batch(given: pa.Table, config: StreamConfig) -> Batch:
+    """Messages as they were given, and as they would be stored, with what is to be refused of them in any case."""
     early = screen_early(given, config)
     stored_as = {
         **{name: given[name] for name in given.column_names},
@@ -174,6 +128,72 @@ def _batch(given: pa.Table, opened: OpenedStream) -> Batch:
     stored = message_rows.complete(pa.table(stored_as), config.storage)
     wanted = np.ones(given.num_rows, dtype=bool)
     return Batch(given, stored, early, screen_late(stored, config), wanted)
+
+
+@contextmanager
+def _rolling_up(
+    opened: OpenedStream, given: pa.Table, now_ns: int
+) -> Iterator[tuple[str, int] | None]:
+    """Keep other runs off the stream, if messages ask to roll it up: the name and the instant of that run."""
+    if not (opened.config.allow_rollup_hdrs and asks_to_roll_up(given["headers"])):
+        yield None
+        return
+    with removing(opened) as run:
+        yield run, now_ns
+
+
+def _wanted(opened: OpenedStream, batch: Batch, position: Position) -> Batch:
+    """The batch with what consumers want of it, where that rests on them."""
+    if not asks_consumers(opened):
+        return batch
+    wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
+    return replace(batch, wanted=wanted)
+
+
+def _answered(opened: OpenedStream, batch: Batch, position: Position) -> Answers:
+    """The sequence of each message, behind where the stream stands.
+
+    Raises:
+        UsageError, RefusedError: the first message that is refused.
+    """
+    try:
+        return answer(batch, opened.config, Stored.at(opened, position), position.next_seq)
+    except RefusedAtTheDoor as refused:
+        raise _error(opened.name, batch.given, refused.refusal) from None
+
+
+def _staged(
+    opened: OpenedStream,
+    batch: Batch,
+    answers: Answers,
+    attempt: Attempt,
+    run: tuple[str, int] | None,
+) -> Staged:
+    """Write what is stored of a batch, the ids of what is not, and copies without what its roll-ups take."""
+    position, staging = attempt.position, attempt.staging
+    rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
+    new = ~answers.duplicates
+    kept = batch.wanted & new & ~rolled_up.own
+    ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
+    staged = stage_rows(staging, _numbered(batch.rows, answers.seqs, kept), ends)
+    if new.any():
+        # Messages that are not stored use a sequence, too.
+        staged = replace(staged, next_seq={PARTITION: int(answers.seqs[new][-1]) + 1})
+    unstored = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
+    unstored = unstored.filter(pc.and_(pa.array(new & ~kept), pc.is_valid(unstored["msg_id"])))
+    staged = replace(staged, batches=keep_unstored_ids(opened, unstored, position))
+    if run is None:
+        return staged
+    removal = remove_older(opened.store, position.inventory.files, rolled_up, staging, run)
+    return replace(staged, removal=removal)
+
+
+def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> list[pa.Table]:
+    """The rows that are kept with their sequences, shape `FILE_COLUMNS`; no table if there are none."""
+    if not kept.any():
+        return []
+    whole = rows.add_column(0, "seq", pa.array(seqs)).filter(pa.array(kept))
+    return [whole.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)]
 
 
 def _error(stream: str, given: pa.Table, refusal: Refusal) -> UsageError | RefusedError:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position
+from retention.context.position import Position
 from retention.core.message_rows import younger
 from retention.datafile.parquet import read_columns
 from retention.ingest.rollup import EVERYTHING, SUBJECT

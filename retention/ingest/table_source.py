@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
+from retention.dialects import iggy, jetstream
 from retention.errors import RefusedError, UsageError
 from retention.ingest.append import Appended
-from retention.ingest.dataframe import Append, append_frame, micro_batch
-from retention.ingest.topics.dataframe import append_frame_to_topic
+from retention.ingest.dataframe import append_frame, micro_batch
 from retention.storage import files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = ("subject", "payload", "headers", "ts_ns", "time")
-TOPIC_COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
-COLUMNS_HELP = f"{', '.join(COLUMNS)}; of a topic {', '.join(TOPIC_COLUMNS)}"
+COLUMNS_HELP = f"{', '.join(jetstream.COLUMNS)}; of a topic {', '.join(iggy.COLUMNS)}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Source:
     format: str = "delta"
     """A format that Spark can read as a stream: delta, parquet, json, csv, orc."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """A column of `COLUMNS`, for a topic of `TOPIC_COLUMNS` → the SQL expression for it; by default the source's column
+    """A column of the stream's or topic's dialect → the SQL expression for it; by default the source's column
     of that name."""
 
 
@@ -56,10 +54,6 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
         RefusedError: rows of this source are in the stream, but the checkpoint is gone.
         BusyError: the append lease is held, or rivals kept committing first.
     """
-    append: Append = append_frame
-    columns: Sequence[str] = COLUMNS
-    if opened.config.topic is not None:
-        append, columns = append_frame_to_topic, TOPIC_COLUMNS
     writer = f"ingest/{source.location}"
     checkpoint = files.join(opened.root, "_retention", "ingest", path_name(source.location))
     _check_checkpoint(opened, writer, checkpoint)
@@ -68,12 +62,12 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
 
     def append_batch(frame: DataFrame, batch: int) -> None:
         try:
-            done.append(append(opened, frame, micro_batch(frame, writer, batch)))
+            done.append(append_frame(opened, frame, micro_batch(frame, writer, batch)))
         except Exception as error:
             failed.append(error)
             raise
 
-    query = _selected(source, columns, spark).writeStream.foreachBatch(append_batch)
+    query = _selected(source, opened.dialect.columns, spark).writeStream.foreachBatch(append_batch)
     at = checkpoint.replace("s3://", "s3a://", 1)
     started = query.option("checkpointLocation", at).trigger(availableNow=True).start()
     try:

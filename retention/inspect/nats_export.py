@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from retention.config.server_json import server_config
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import locate, next_seq_without_table
+from retention.context.position import locate, next_seq_without_table
 from retention.context.topic import refuse_topic
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage

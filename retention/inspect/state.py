@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import locate, next_seq_without_table
+from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines

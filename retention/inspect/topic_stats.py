@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import with_floors
+from retention.context.position import with_floors
 from retention.context.topic import topic_of
 from retention.inspect.partition_counts import PartitionCounts, no_counts, partition_counts
 from retention.planners.topic import segments_of

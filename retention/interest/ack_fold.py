@@ -15,7 +15,7 @@ from retention.consumers.ack_subject import ACKS, Malformed, together
 from retention.consumers.expiry import in_use
 from retention.consumers.state import ConsumerState, contradictions
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq
+from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError

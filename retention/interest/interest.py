@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from retention.config.checks.consumer_filters import filters_of
 from retention.consumers.expiry import is_over
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq
+from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.interest.consistency import refuse_unsound
 from retention.interest.reconcile import declared

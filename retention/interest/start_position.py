@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import ConsumerState, new_state, with_lasts
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq
+from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns

@@ -1,17 +1,79 @@
-"""The ends of a topic's partitions while batches are appended, and the turn of the next partition."""
+"""The ends of a log's partitions, moving on with what is appended to them, as a server's rules divide it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.layout.partitioner import IN_TURN, partition_in_turn
-from retention.layout.topic_segment_roll import Batch, Tail, laid
+from retention.layout.partitioner import IN_TURN, TURN, partition_in_turn
+from retention.layout.segment_roll import Piece, RollRule, Tail, roll
+from retention.layout.topic_segment_roll import Batch, laid
+
+
+class Ends(Protocol):
+    """Where the partitions of a log end behind an append: what its commit counts."""
+
+    @property
+    def next_seq(self) -> Mapping[int, int]:
+        """Partition → the next sequence to assign."""
+        ...
+
+    @property
+    def open_base(self) -> Mapping[int, int]:
+        """Partition → the base of its active segment."""
+        ...
+
+    @property
+    def batches(self) -> Mapping[str, int]:
+        """What is counted beside the numbers of writers."""
+        ...
+
+
+class StreamEnds:
+    """Where a stream ends, which has one partition; its messages come with sequences and times.
+
+    Args:
+        partition: its number.
+        tail: where it ends before.
+        rule: when a segment is full.
+    """
+
+    def __init__(self, partition: int, tail: Tail, rule: RollRule) -> None:
+        self._partition = partition
+        self._next_seq, self._active = tail.next_seq, tail.active
+        self._rule = rule
+
+    def roll(self, seqs: Array, sizes: Array, ts_ns: Array) -> Iterator[Piece]:
+        """Append messages, as `segment_roll.roll` divides them among segments."""
+        for piece in roll(self._active, seqs, sizes, ts_ns, self._rule):
+            self._active = piece.active
+            self._next_seq = int(seqs[piece.end - 1]) + 1
+            yield piece
+
+    def skip_to(self, next_seq: int) -> None:
+        """Go on with a sequence: those before it are used by messages that are not stored."""
+        self._next_seq = next_seq
+
+    @property
+    def next_seq(self) -> dict[int, int]:
+        """Partition → the next sequence to assign."""
+        return {self._partition: self._next_seq}
+
+    @property
+    def open_base(self) -> dict[int, int]:
+        """Partition → the base of its active segment; of a stream that never had one, nothing."""
+        return {self._partition: self._active.base} if self._active else {}
+
+    @property
+    def batches(self) -> dict[str, int]:
+        """Nothing: whoever writes to a stream names no partition."""
+        return {}
 
 
 class TopicEnds:
-    """The ends of a topic's partitions, which move on with each append.
+    """The ends of a topic's partitions, which move on with each append, and the turn of the next one.
 
     Args:
         tail_of: a function from a partition to its end before the first append.
@@ -27,7 +89,7 @@ class TopicEnds:
         self._policy = policy
         self._now_us = now_us
         self._tails: dict[int, Tail] = {}
-        self.turn = turn
+        self.turn = self._first_turn = turn
 
     def append(self, address: int, sizes: Array) -> tuple[int, list[Batch]]:
         """Append messages that belong together; return the partition that takes them, and their batches.
@@ -51,5 +113,12 @@ class TopicEnds:
 
     @property
     def open_base(self) -> dict[int, int]:
-        """Partition → the base of its active segment, of partitions that took messages."""
-        return {partition: tail.active.base for partition, tail in self._tails.items()}
+        """Partition → the base of its active segment, of those that took something."""
+        return {
+            partition: tail.active.base for partition, tail in self._tails.items() if tail.active
+        }
+
+    @property
+    def batches(self) -> dict[str, int]:
+        """The turns that were used, if any was."""
+        return {} if self.turn == self._first_turn else {TURN: self.turn}

@@ -11,6 +11,8 @@ from retention.core.spans import Array
 
 IN_TURN = -1
 """The address of a message that names no partition: it goes to the one whose turn it is."""
+TURN = "retention/turn"
+"""The log's counter of batches that named no partition, beside those of writers."""
 MOST_KEY_BYTES = 255
 
 

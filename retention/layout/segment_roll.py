@@ -31,6 +31,17 @@ class Active:
 
 
 @dataclass(frozen=True)
+class Tail:
+    """Where a partition ends: what the next message is appended to."""
+
+    next_seq: int
+    active: Active | None = None
+    """None in a partition that never had a segment."""
+    last_us: int | None = None
+    """The broker's time of the last message, microseconds; None: nothing tells."""
+
+
+@dataclass(frozen=True)
 class Piece:
     """Adjacent messages, `start` to before `end`, that go into one segment."""
 

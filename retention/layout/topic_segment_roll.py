@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.layout.segment_roll import Active
+from retention.layout.segment_roll import Active, Tail
 
 BATCH_HEADER_BYTES = 256
 """The header that a server of 0.9 writes before the messages of a batch; it counts with the first message."""
-
-
-@dataclass(frozen=True)
-class Tail:
-    """The end of a partition, to which the next batch is appended."""
-
-    next_seq: int
-    active: Active
-    last_us: int | None = None
-    """The broker's time of the last batch, microseconds; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +46,10 @@ def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[li
     """
     batches = []
     for start, end, size in _cut(sizes, policy):
-        tail = _with_room(tail, _time(tail, policy, now_us), policy)
-        first_seq, ts_us = tail.next_seq, _time(tail, policy, now_us)
-        batches.append(Batch(tail.active.base, start, end, first_seq, ts_us, size))
-        tail = _behind(tail, batches[-1], policy)
+        ts_us = _time(tail, policy, now_us)
+        active = _with_room(tail, ts_us, policy)
+        batches.append(Batch(active.base, start, end, tail.next_seq, ts_us, size))
+        tail = _behind(active, batches[-1], policy)
     return batches, tail
 
 
@@ -94,26 +84,25 @@ def is_aged(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
     return (first_us != 0) & (first_us <= now_us - policy.roll_after_us)
 
 
-def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Tail:
-    """The end of a partition, in a new segment if a batch of that time must not go into the active one.
+def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Active:
+    """The segment for a batch of that time: the active one, or a new one if the batch must not go into that.
 
     A server of 0.9 seals, before an append, a segment that was full when it started; one of 0.8 checks after appends.
     """
-    active = tail.active
+    active = tail.active or Active(0)
     first_us = np.array([(active.first_ts_ns or 0) // MICROSECOND])
     is_full = policy.profile == "modern" and active.bytes >= policy.segment_size
     if is_full or is_aged(first_us, policy, ts_us)[0]:
-        return replace(tail, active=Active(tail.next_seq))
-    return tail
+        return Active(tail.next_seq)
+    return active
 
 
-def _behind(tail: Tail, batch: Batch, policy: TopicPolicy) -> Tail:
-    """The end of a partition after a batch, whose segment is sealed at once if it is full.
+def _behind(before: Active, batch: Batch, policy: TopicPolicy) -> Tail:
+    """Where a partition ends after a batch, whose segment is sealed at once if it is full.
 
     A server of 0.9 seals a segment that has reached `segment_size`; one of 0.8 measures the bytes before the batch, so
     that one more batch lands in the segment.
     """
-    before = tail.active
     first_ts_ns = before.first_ts_ns
     first_ts_ns = batch.ts_us * MICROSECOND if first_ts_ns is None else first_ts_ns
     after = Active(before.base, before.bytes + batch.bytes, first_ts_ns)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq, next_seq_without_table
+from retention.context.position import next_seq, next_seq_without_table
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, spans_of
 from retention.engines.select import Engines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq
+from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.interest.interest import audience_of

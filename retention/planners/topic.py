@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import with_floors
+from retention.context.position import with_floors
 from retention.core.inventory import Inventory
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy

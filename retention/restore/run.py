@@ -14,7 +14,7 @@ from retention.apply.recover import basis
 from retention.apply.undo import RESTORE
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import next_seq, with_floors
+from retention.context.position import next_seq, with_floors
 from retention.context.topic import was_written_to
 from retention.core.inventory import NO_RANGES, Claim, Inventory
 from retention.core.table_requirements import AssertEpoch, RowsCompared

@@ -12,10 +12,12 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete
 from retention.datafile.parquet import read_columns
+from retention.dialects.dialect import Layer, Share
 from retention.errors import RetentionError, UsageError, VerificationError
 from retention.ingest.append import append_rows
 from retention.ingest.dataframe import append_frame, streaming_sink
 from retention.ingest.idempotency import BatchIdentity
+from retention.layout.partition_tails import Ends
 from tests.support.plain_store import opened_stream, store_of
 
 if TYPE_CHECKING:
@@ -203,13 +205,13 @@ def test_a_frame_that_changes_between_passes_is_not_committed(
     from retention.engines.spark.append import SortedFrame
 
     opened = opened_stream(tmp_path)
-    roll = SortedFrame._roll
+    lay = SortedFrame._lay
 
-    def one_too_many(self: SortedFrame, *given: Any) -> list[tuple[int, int, int, int]]:
-        *others, (part, base, messages, size) = roll(self, *given)
-        return [*others, (part, base, messages + 1, size + 40)]
+    def one_too_many(self: SortedFrame, layer: Layer) -> tuple[list[Share], Ends]:
+        (*others, last), ends = lay(self, layer)
+        return [*others, replace(last, messages=last.messages + 1, bytes=last.bytes + 40)], ends
 
-    monkeypatch.setattr(SortedFrame, "_roll", one_too_many)
+    monkeypatch.setattr(SortedFrame, "_lay", one_too_many)
     with pytest.raises(VerificationError):
         append_frame(opened, frame_of(spark, some_rows(5)))
     assert store_of(opened).swaps == []

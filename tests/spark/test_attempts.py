@@ -12,7 +12,7 @@ import pytest
 from retention.apply import stage
 from retention.apply.orphans import orphans
 from retention.datafile.rewrite import copy_without
-from retention.engines.spark import append, append_topic
+from retention.engines.spark import append
 from retention.engines.spark.attempts import attempts_of, may_pass
 from retention.engines.spark.session import TASK_ATTEMPTS
 from retention.errors import DamagedError, StorageError, UsageError
@@ -69,14 +69,14 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
 def test_appended_frames_go_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, flag in ((append, "append"), (append_topic, "topic")):
-        failing = failing_once(module._write_share, tmp_path / flag)
-        monkeypatch.setattr(module, "_write_share", failing)
+    write = append._write_share
+    monkeypatch.setattr(append, "_write_share", failing_once(write, tmp_path / "append"))
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND)
     stream = warehouse.new_stream("ORDERS")
     frame = spark.range(40).selectExpr("'a' as subject", "cast(id as string) as payload")
     stream.append(frame.repartition(2), writer="w", batch_id=1)
     assert held(warehouse)["seq"].to_pylist() == list(range(1, 41))
+    monkeypatch.setattr(append, "_write_share", failing_once(write, tmp_path / "topic"))
     world = World(tmp_path / "t", "parquet", {"partitions": 1})
     world.topic.append(frame.select("payload"), "w", 1)
     assert [row["seq"] for row in world.rows()] == list(range(40))

@@ -27,20 +27,26 @@ from retention.apply.archive import digest_of
 from retention.apply.orphans import orphans
 from retention.apply.run import remove_now
 from retention.consumers.state import from_json
-from retention.context.stream_tail import Position, locate
-from retention.context.topic_tail import TURN
+from retention.context.context import OpenedStream
+from retention.context.position import Position, locate
 from retention.core.message_rows import complete, sizes
-from retention.core.table_updates import SetBatch, SetNextSeq, SetOpenBase
+from retention.core.table_updates import (
+    SetBatch,
+    set_next_seqs,
+    set_open_bases,
+)
 from retention.datafile.parquet import stats_table, write_messages
-from retention.datafile.segment_writer import Staged, Staging, numbered
+from retention.datafile.segment_writer import Staged, Staging, numbered, stage_rows
+from retention.dialects.jetstream import JetStream
 from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.history.runs import history_of
-from retention.ingest.append import append
+from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import carry_over
+from retention.layout.partitioner import TURN
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
@@ -349,25 +355,30 @@ def lose_a_race(folder: Path) -> None:
     """Append while a rival, who holds no lease, commits first."""
     mine, rival = (opened_at(folder).new_stream("ORDERS").opened for _ in range(2))
 
-    def stage(position: Position, staging: Staging) -> Staged:
-        staged = position.stage(staging, [_given(5, START + 30 * SECOND)])
-        at = locate(rival)
-        if "rival" not in at.snapshot.counters.batches:
-            theirs = at.stage(Staging(rival.store), [_given(5, START + 20 * SECOND)])
-            swap = Swap(
-                LOGGED_FILES.empty_table(),
-                stats_table(theirs.stats),
-                {"run": "rival"},
-                updates=[
-                    SetNextSeq(0, theirs.next_seq),
-                    *([SetOpenBase(0, theirs.active.base)] if theirs.active else []),
-                    SetBatch("rival", 1),
-                ],
-            )
-            rival.store.commit(swap, at.snapshot)
-        return staged
+    with appending(mine, BatchIdentity("mine", 1)) as append:
+        for attempt in append.attempts():
+            staged = _staged(mine, attempt.position, attempt.staging, START + 30 * SECOND)
+            at = locate(rival)
+            if "rival" not in at.snapshot.counters.batches:
+                theirs = _staged(rival, at, Staging(rival.store), START + 20 * SECOND)
+                swap = Swap(
+                    LOGGED_FILES.empty_table(),
+                    stats_table(theirs.stats),
+                    {"run": "rival"},
+                    updates=[
+                        *set_next_seqs(theirs.next_seq),
+                        *set_open_bases(theirs.open_base),
+                        SetBatch("rival", 1),
+                    ],
+                )
+                rival.store.commit(swap, at.snapshot)
+            append.commit(staged)
 
-    append(mine, stage, BatchIdentity("mine", 1))
+
+def _staged(opened: OpenedStream, position: Position, staging: Staging, first_ns: int) -> Staged:
+    tail = position.tail(0)
+    rows = numbered([_given(5, first_ns)], tail.next_seq)
+    return stage_rows(staging, rows, JetStream.of(opened.config).ends(tail))
 
 
 def with_consumers(folder: Path, format_: str) -> None:

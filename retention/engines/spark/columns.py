@@ -1,57 +1,117 @@
-"""A caller's DataFrame of messages brought to the columns that an append reads, with built-in functions only."""
+"""A caller's DataFrame of messages brought to the columns that an append reads, as its dialect has them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from retention.dialects.dialect import Dialect
+from retention.dialects.iggy import Iggy
 from retention.errors import UsageError
+from retention.layout.partitioner import IN_TURN, addresses
 
-ARRIVING = ("ts_ns", "subject", "headers", "payload")
-"""Also the order in which rows get their sequences: rows equal in all four are interchangeable."""
-
+_STREAM_TAKES = "an append takes subject and payload, and if there are headers and ts_ns or time"
+_TOPIC_TAKES = "an append to a topic takes payload, and if there are partition or key, id, headers and origin_ts_ns"
+_SENT = ("origin_ts_ns", "id", "headers", "payload", "partition", "key")
+_ADDRESSED = (
+    "address bigint, origin_ts_ns bigint, id string, headers binary, payload binary, "
+    "partition bigint, key binary"
+)
 _NO_BLOCK = "X'00'"
 """Stands for headers that no block can hold; refused when the rows are written."""
 
 
-def arriving(frame: DataFrame, now_ns: int) -> DataFrame:
-    """The columns `ARRIVING` of a frame.
+def arriving(frame: DataFrame, dialect: Dialect, now_ns: int) -> DataFrame:
+    """The columns `dialect.written` of a frame.
 
     Args:
-        frame: `subject` (string) and `payload` (binary or string); if it has them, `headers` (a header block as
-            binary, a map of names to values, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp).
+        frame: the caller's.
+        dialect: the log's.
         now_ns: the time of rows without one, nanoseconds since the epoch.
 
     Raises:
         UsageError: a column is missing or of another type.
     """
-    columns = {
-        "ts_ns": _ts_ns(frame, now_ns),
-        "subject": _column(frame, "subject", T.StringType),
-        "headers": _headers(frame),
-        "payload": _column(frame, "payload", T.BinaryType, T.StringType).cast("binary"),
-    }
-    return frame.select(*[columns[name].alias(name) for name in ARRIVING])
+    if isinstance(dialect, Iggy):
+        return _sent(frame, dialect.policy.partitions, now_ns)
+    return _published(frame, now_ns).select(*dialect.written)
 
 
-def _column(frame: DataFrame, name: str, *kinds: type[T.DataType]) -> Column:
-    takes = "an append takes subject and payload, and if there are headers and ts_ns or time"
-    return column(frame, name, takes, *kinds)
-
-
-def column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
-    """A column of a frame.
+def _published(frame: DataFrame, now_ns: int) -> DataFrame:
+    """The columns of messages for a stream.
 
     Args:
-        frame: the caller's.
-        name: the column's.
-        takes: what an append takes, for the error.
-        kinds: of which types it may be.
-
-    Raises:
-        UsageError: it is missing or of another type.
+        frame: `subject` (string) and `payload` (binary or string); if it has them, `headers` (a header block as
+            binary, a map of names to values, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp).
+        now_ns: the time of rows without one.
     """
+    columns = {
+        "ts_ns": _ts_ns(frame, now_ns),
+        "subject": _column(frame, "subject", _STREAM_TAKES, T.StringType),
+        "headers": _headers(frame),
+        "payload": _column(frame, "payload", _STREAM_TAKES, T.BinaryType, T.StringType).cast(
+            "binary"
+        ),
+    }
+    return frame.select(*[column.alias(name) for name, column in columns.items()])
+
+
+def _sent(frame: DataFrame, partitions: int, now_ns: int) -> DataFrame:
+    """The columns of messages for a topic; `address` is the partition that takes a row, or `IN_TURN`.
+
+    Args:
+        frame: `payload` (binary or string); if it has them, `partition` (a whole number) or `key` (binary or string),
+            `id` (string, decimal), `headers` (user headers as they are stored, binary), `origin_ts_ns` (bigint).
+        partitions: how many the topic has; a row that names another is refused when it is written.
+        now_ns: the producer's time of rows without one.
+    """
+    columns = {
+        "payload": _column(frame, "payload", _TOPIC_TAKES, T.BinaryType, T.StringType).cast(
+            "binary"
+        ),
+        "partition": _optional(frame, "partition", "bigint", T.LongType, T.IntegerType),
+        "key": _optional(frame, "key", "binary", T.BinaryType, T.StringType),
+        "id": _optional(frame, "id", "string", T.StringType),
+        "headers": _optional(frame, "headers", "binary", T.BinaryType),
+        "origin_ts_ns": F.coalesce(
+            _optional(frame, "origin_ts_ns", "bigint", T.LongType), F.lit(now_ns).cast("bigint")
+        ),
+    }
+    given = frame.select(*[columns[name].alias(name) for name in _SENT])
+    return given.mapInArrow(_addresser(partitions), _ADDRESSED)
+
+
+def _addresser(
+    partitions: int,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The task that says where rows go."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            partition, key = (pa.chunked_array([batch[name]]) for name in ("partition", "key"))
+            found = addresses(partition, key, partitions)
+            is_there = (found >= 0) & (found < partitions)
+            address = pa.array(np.where(is_there, found, IN_TURN), pa.int64())
+            yield pa.RecordBatch.from_arrays(
+                [address, *(batch[name] for name in _SENT)], names=["address", *_SENT]
+            )
+
+    return run
+
+
+def _optional(frame: DataFrame, name: str, stored_as: str, *kinds: type[T.DataType]) -> Column:
+    if name not in frame.columns:
+        return F.lit(None).cast(stored_as)
+    return _column(frame, name, _TOPIC_TAKES, *kinds).cast(stored_as)
+
+
+def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
+    """A column of a frame; `takes` says for the error what an append takes."""
     found = _type_of(frame, name)
     if not isinstance(found, kinds):
         wanted = " or ".join(kind.typeName() for kind in kinds)
@@ -63,9 +123,10 @@ def column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) ->
 def _ts_ns(frame: DataFrame, now_ns: int) -> Column:
     now = F.lit(now_ns).cast("bigint")
     if _type_of(frame, "ts_ns") is not None:
-        given = _column(frame, "ts_ns", T.LongType, T.IntegerType)
+        given = _column(frame, "ts_ns", _STREAM_TAKES, T.LongType, T.IntegerType)
     elif _type_of(frame, "time") is not None:
-        given = F.unix_micros(_column(frame, "time", T.TimestampType)) * F.lit(1_000).cast("bigint")
+        time = _column(frame, "time", _STREAM_TAKES, T.TimestampType)
+        given = F.unix_micros(time) * F.lit(1_000).cast("bigint")
     else:
         return now
     return F.coalesce(given.cast("bigint"), now)
@@ -82,7 +143,7 @@ def _headers(frame: DataFrame) -> Column:
         case T.ArrayType(elementType=T.StructType(names=[name, value])):
             return _block(F.col("headers"), name, value)
         case _:
-            given = _column(frame, "headers", T.BinaryType)
+            given = _column(frame, "headers", _STREAM_TAKES, T.BinaryType)
             return F.when(F.octet_length(given) > 0, given)
 
 

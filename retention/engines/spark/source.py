@@ -1,19 +1,14 @@
-"""What a task that writes messages reads: its partition's rows, some at a time, and whether they can be messages."""
+"""What a task that writes messages reads: its partition's rows, some at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from retention.core.headers import MAX_BLOCK_BYTES
-from retention.core.subjects import valid_mask
 from retention.datafile.parquet import ROW_GROUP_ROWS
-from retention.errors import UsageError
 
 _HELD_BYTES = 64 << 20
-_BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
 
 
 class Source:
@@ -45,29 +40,3 @@ class Source:
                 held = []
         if held:
             yield pa.Table.from_batches(held)
-
-
-def checked(arrived: pa.Table) -> pa.Table:
-    """The same rows, if all of them can be messages.
-
-    Raises:
-        UsageError: a subject or a header block cannot be one.
-    """
-    valid = valid_mask(arrived["subject"])
-    if not pc.all(valid, min_count=0).as_py():
-        subject = arrived["subject"].filter(pc.invert(valid))[0].as_py()
-        raise UsageError(
-            f"a row's subject is {subject!r}; it must have tokens between dots, no whitespace and no wildcard; nothing "
-            "was appended; correct or leave out such rows"
-        )
-    blocks = arrived["headers"].drop_null()
-    whole = pc.and_(
-        pc.match_substring_regex(blocks, _BLOCK),
-        pc.less_equal(pc.binary_length(blocks), MAX_BLOCK_BYTES),
-    )
-    if not pc.all(whole, min_count=0).as_py():
-        raise UsageError(
-            "the headers of a row are no header block of at most 65,535 bytes: names without colons, values without "
-            "line breaks; nothing was appended; correct or leave out such rows"
-        )
-    return arrived

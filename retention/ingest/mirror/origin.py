@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from retention.config import StreamConfig
 from retention.config.nested import StreamSource
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import locate
+from retention.context.position import locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of

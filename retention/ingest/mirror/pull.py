@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import Position
-from retention.datafile.segment_writer import Staged, Staging, numbered, stage_rows
+from retention.context.position import Position
+from retention.datafile.segment_writer import PARTITION, Staged, numbered, stage_rows
+from retention.dialects.jetstream import JetStream
 from retention.errors import RetentionError
-from retention.ingest.append import Appended, append
+from retention.ingest.append import Appended, Attempt, appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.admission import Admission, Stalled
 from retention.ingest.mirror.origin import Origin, Tally, View
@@ -116,19 +117,23 @@ class Taking:
             run = None
             if may_roll_up and view.rolls_up(first, until):
                 run = (held.enter_context(removing(self._target)), self._as_of_ns)
+            part = _Part(view, until, run)
+            append = held.enter_context(appending(self._target, identity))
+            for attempt in append.attempts():
+                staged = self._staged(attempt, part)
+                if self._is_mirror:
+                    staged = replace(staged, next_seq={PARTITION: until + 1})
+                append.commit(staged)
+        return append.done
 
-            def stage(position: Position, staging: Staging) -> Staged:
-                staged = self._stage(position, staging, _Part(view, until, run))
-                return replace(staged, next_seq=until + 1) if self._is_mirror else staged
-
-            return append(self._target, stage, identity)
-
-    def _stage(self, position: Position, staging: Staging, part: _Part) -> Staged:
+    def _staged(self, attempt: Attempt, part: _Part) -> Staged:
+        position, staging = attempt.position, attempt.staging
+        ends = JetStream.of(self._target.config).ends(position.tail(PARTITION))
         rows = self._rows(position, part)
         if part.run is None:
-            return _stage(position, staging, rows)
+            return stage_rows(staging, rows, ends)
         replaced = Replaced(rows)
-        staged = _stage(position, staging, map(replaced.left, self._rows(position, part)))
+        staged = stage_rows(staging, map(replaced.left, self._rows(position, part)), ends)
         store, files = self._target.store, position.inventory.files
         removal = remove_older(store, files, replaced.stored(), staging, part.run)
         return replace(staged, removal=removal)
@@ -172,7 +177,3 @@ def _telling(taken: Taken) -> Iterator[None]:
             )
             error.args = (f"{error} ({came} came before this part, and stay)",)
         raise
-
-
-def _stage(position: Position, staging: Staging, rows: Iterable[pa.Table]) -> Staged:
-    return stage_rows(staging, rows, position.active, position.rule, position.next_seq)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retention.context.context import OpenedStream
-from retention.context.stream_tail import locate, next_seq_without_table
+from retention.context.position import locate, next_seq_without_table
 from retention.core.inventory import Counters
 from retention.errors import RefusedError
 from retention.ingest.mirror.origin import Origin, View

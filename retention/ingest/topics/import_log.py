@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
-from retention.core.table_updates import SetNextSeq, SetOpenBase, set_batches
-from retention.datafile import parquet
+from retention.datafile.segment_writer import Staged, Staging
 from retention.engines.select import Engines
-from retention.errors import (
-    BusyError,
-    CommitUnknownError,
-    ConflictError,
-    RefusedError,
-    StalePlanError,
-)
+from retention.errors import BusyError, RefusedError
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.source import opened as opened_log
 from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damage, refuse_other_era
 from retention.history.runs import history_of
-from retention.ingest.append import LEASE_WAIT_S
-from retention.ingest.idempotency import BatchIdentity, is_repeat
+from retention.ingest.append import appending
+from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.topics.import_rows import Taken, Taking, taken
-from retention.ports import Snapshot, Swap
+from retention.ports import Snapshot
 from retention.storage.crash_points import Step, reached
-from retention.stores.lease import lease
 from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
-from retention.stores.topic_settings import keep_settings
-from schemas.files import LOGGED_FILES
 
 _WRITER = "iggy-log/"
 _NEWEST: EraName = "0.9"
@@ -84,26 +72,26 @@ def import_iggy_log(
     if era is not None:
         refuse_other_era(found, era)
     identity = BatchIdentity(_WRITER + _digest(found), 1)
-    with lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S):
-        opened.store.create()
-        snapshot = opened.store.snapshot()
-        if is_repeat(opened.name, snapshot, identity):
-            return TopicImported(opened.name, 0, 0, len(found.partitions), already=True)
-        _refuse_used(opened, snapshot, found)
-        with _staged(opened, found, era or era_of(found) or _NEWEST, engines) as logs:
+    findings: list[Finding] = []
+    with appending(opened, identity, "import") as append:
+        for number, attempt in enumerate(append.attempts()):
+            snapshot = attempt.position.snapshot
+            _refuse_rival(opened, number)
+            _refuse_used(opened, snapshot, found)
+            wrote_in = era or era_of(found) or _NEWEST
+            logs = _staged(opened, found, wrote_in, attempt.staging, engines)
             findings = _findings(found, logs)
             if not allow_damaged:
                 refuse_damage(findings)
-            keep_settings(opened.root, opened.config)
             _keep_offsets(opened, found, identity.writer, snapshot.counters.epoch)
-            _commit(opened, found, logs, identity, snapshot)
-        opened.store.finish()
+            append.commit(_ends(found, logs))
+    done = append.done
     return TopicImported(
         opened.name,
-        sum(log.total("messages") for log in logs),
-        sum(log.total("bytes") for log in logs),
+        done.messages,
+        done.bytes,
         len(found.partitions),
-        already=False,
+        already=done.duplicate,
         findings=tuple(findings),
     )
 
@@ -138,25 +126,36 @@ def _refuse_used(opened: OpenedStream, snapshot: Snapshot, found: Topic) -> None
         )
 
 
-@contextmanager
+def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
+    """Refuse to try again after a lost race."""
+    if attempts:
+        raise BusyError(
+            f"{opened.name}: another writer committed first; nothing was imported; a topic that is imported must hold "
+            "nothing else: look at it, then try again"
+        )
+
+
 def _staged(
-    opened: OpenedStream, found: Topic, era: EraName, engines: Engines
-) -> Iterator[list[Taken]]:
-    """What became of each log; if the block raises, the files are deleted, unless a commit may name them."""
-    logs = found.logs
-    tasks = [
-        Taking(log, era, opened.store.stage(log.partition, log.segment), opened.name)
-        for log in logs
-    ]
-    sizes = [log.size for log in logs]
+    opened: OpenedStream, found: Topic, era: EraName, staging: Staging, engines: Engines
+) -> list[Taken]:
+    """Write each log's messages, and say what became of it."""
+    tasks = []
+    for log in found.logs:
+        [file] = staging.new(log.segment, log.partition)
+        tasks.append(Taking(log, era, file, opened.name))
+    sizes = [log.size for log in found.logs]
     engine = engines.pick(opened.config.engine, sum(sizes), opened.config.local_limit)
-    try:
-        yield engine.map(taken, tasks, sizes)
-    except CommitUnknownError:
-        raise
-    except BaseException:
-        opened.store.discard([task.file.path for task in tasks])
-        raise
+    return engine.map(taken, tasks, sizes)
+
+
+def _ends(found: Topic, logs: Sequence[Taken]) -> Staged:
+    """What is to be committed: behind each partition's last log its next offset, and that log is its active segment."""
+    last = {log.partition: (log, read) for log, read in zip(found.logs, logs, strict=True)}
+    return Staged(
+        stats=[row for read in logs for row in read.stats],
+        next_seq={partition: read.next_offset for partition, (_, read) in last.items()},
+        open_base={partition: log.segment for partition, (log, _) in last.items()},
+    )
 
 
 def _findings(found: Topic, logs: Sequence[Taken]) -> list[Finding]:
@@ -192,33 +191,3 @@ def _keep_offsets(opened: OpenedStream, found: Topic, origin: str, epoch: int) -
 
     OffsetTable(opened.root).update(imported)
     reached(Step.OFFSETS_KEPT)
-
-
-def _commit(
-    opened: OpenedStream,
-    found: Topic,
-    logs: Sequence[Taken],
-    identity: BatchIdentity,
-    snapshot: Snapshot,
-) -> None:
-    last = {log.partition: (log, read) for log, read in zip(found.logs, logs, strict=True)}
-    swap = Swap(
-        remove=LOGGED_FILES.empty_table(),
-        add=parquet.stats_table([row for read in logs for row in read.stats]),
-        metadata={
-            "run": f"import-{uuid.uuid4().hex}",
-            "messages": sum(read.total("messages") for read in logs),
-        },
-        updates=[
-            *(SetNextSeq(partition, read.next_offset) for partition, (_, read) in last.items()),
-            *(SetOpenBase(partition, log.segment) for partition, (log, _) in last.items()),
-            *set_batches(identity.batches),
-        ],
-    )
-    try:
-        opened.store.commit(swap, snapshot)
-    except (ConflictError, StalePlanError) as error:
-        raise BusyError(
-            f"{opened.name}: another writer committed first; nothing was imported; a topic that is imported must hold "
-            "nothing else: look at it, then try again"
-        ) from error

@@ -10,22 +10,17 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
-from retention.context.topic_tail import TopicPosition, locate_topic
 from retention.core.spans import Array
-from retention.core.topic_policy import TopicPolicy
-from retention.core.units import MICROSECOND
-from retention.datafile.segment_writer import Staging
+from retention.datafile.segment_writer import Staged, write_segments
+from retention.dialects.iggy import Iggy
+from retention.dialects.iggy_checks import TopicRefusal, first_refusal
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
-from retention.ingest.append import Draft, append_drafts
+from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published
 from retention.ingest.publish_checks import Answers
-from retention.ingest.topics.batches import TopicAttempt, draft_of, stage_send
-from retention.ingest.topics.validate import TopicRefusal, first_refusal, sizes_of
-from retention.layout.partition_tails import TopicEnds
-from retention.layout.partitioner import addresses
-from retention.layout.topic_segment_roll import with_headers
+from retention.ingest.topics.assign import Assigned, assign
 
 
 @dataclass(frozen=True)
@@ -77,48 +72,35 @@ def publish_to_topic(
         RefusedError: a server would refuse a message; it is named by its number and the server's error.
         BusyError: the append lease is held, or rivals kept committing first.
     """
-    policy = topic_of(opened).policy()
+    dialect = Iggy(opened.name, topic_of(opened).policy())
     sent = parse_sent(lines, opened.name, opened.clock())
-    refusal = first_refusal(sent, policy)
+    refusal = first_refusal(sent, dialect.policy)
     if refusal is not None:
         raise _error(opened.name, sent, refusal)
-    sending = _Sending(opened, sent, policy)
-    appended = append_drafts(
-        opened, lambda: TopicAttempt(locate_topic(opened), sending.stage), identity
-    )
-    answers, partitions = sending.answers, sending.partitions
-    if appended.duplicate:
-        answers, partitions = Answers.plain(0, 0), partitions[:0]
-    return TopicPublished(opened.name, answers, appended, partitions=partitions)
+    answers, partitions = Answers.plain(0, 0), np.zeros(0, dtype=np.int64)
+    with appending(opened, identity) as append:
+        for attempt in append.attempts():
+            position = attempt.position
+            ends = dialect.ends(position.tail, position.turn, opened.clock())
+            assigned = assign(sent, dialect, ends)
+            stats = [
+                row
+                for messages in assigned
+                for row in write_segments(attempt.staging, messages.pieces(sent, dialect))
+            ]
+            answers, partitions = _answered(sent, assigned)
+            append.commit(Staged.behind(stats, ends))
+    return TopicPublished(opened.name, answers, append.done, partitions=partitions)
 
 
-class _Sending:
-    """Messages that are appended, and where the last attempt put them."""
-
-    def __init__(self, opened: OpenedStream, sent: pa.Table, policy: TopicPolicy) -> None:
-        self._opened = opened
-        self._sent = sent
-        self._policy = policy
-        self._addresses = addresses(sent["partition"], sent["key"], policy.partitions)
-        self._sizes = sizes_of(sent, policy)
-        self.answers = Answers.plain(0, sent.num_rows)
-        self.partitions = np.zeros(sent.num_rows, dtype=np.int64)
-
-    def stage(self, position: TopicPosition, staging: Staging) -> Draft:
-        """Write the messages behind a position, those of one address together, in the order of the lines."""
-        now_us = self._opened.clock() // MICROSECOND
-        ends = TopicEnds(position.tail, position.turn, self._policy, now_us)
-        stats = []
-        for address in np.unique(self._addresses).tolist():
-            rows = np.flatnonzero(self._addresses == address)
-            sizes = self._sizes[rows]
-            partition, batches = ends.append(address, sizes)
-            self.partitions[rows] = partition
-            self.answers.seqs[rows] = np.arange(len(rows)) + batches[0].first_seq
-            counted = with_headers(sizes, batches, self._policy)
-            place = self._opened.name, partition
-            stats += stage_send(staging, self._sent.take(pa.array(rows)), place, batches, counted)
-        return draft_of(position, ends, stats)
+def _answered(sent: pa.Table, assigned: Iterable[Assigned]) -> tuple[Answers, Array]:
+    """The offset and the partition of each message."""
+    answers = Answers.plain(0, sent.num_rows)
+    partitions = np.zeros(sent.num_rows, dtype=np.int64)
+    for messages in assigned:
+        partitions[messages.rows] = messages.partition
+        answers.seqs[messages.rows] = np.arange(len(messages.rows)) + messages.batches[0].first_seq
+    return answers, partitions
 
 
 def _error(topic: str, sent: pa.Table, refusal: TopicRefusal) -> RefusedError:

@@ -12,8 +12,8 @@ from retention.core.topic_policy import Profile, TopicPolicy
 from retention.layout.batch_split import Piece, Pieces, clipped
 from retention.layout.partition_tails import TopicEnds
 from retention.layout.partitioner import IN_TURN
-from retention.layout.segment_roll import Active
-from retention.layout.topic_segment_roll import Batch, Tail, with_headers
+from retention.layout.segment_roll import Active, Tail
+from retention.layout.topic_segment_roll import Batch, with_headers
 
 TAILS = {0: Tail(5, Active(3, 400, 1_000), 7), 1: Tail(0, Active(0))}
 PROFILES: tuple[Profile, ...] = ("modern", "v8")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.layout.segment_roll import Active
-from retention.layout.topic_segment_roll import Batch, Tail, framing, laid, with_headers
+from retention.layout.segment_roll import Active, Tail
+from retention.layout.topic_segment_roll import Batch, framing, laid, with_headers
 
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
 SIZES = st.lists(st.integers(1, 400), max_size=30)
@@ -81,6 +81,7 @@ def test_a_segment_takes_no_batch_once_it_is_full(
 ) -> None:
     """As a server that is told one batch after the other."""
     batches, after = laid(tail, array(sizes), policy, now_us)
+    assert tail.active is not None
     base, held, first = tail.active.base, tail.active.bytes, tail.active.first_ts_ns
     last_us, seq = tail.last_us, tail.next_seq
     for one in batches:

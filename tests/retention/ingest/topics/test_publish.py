@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from xxhash import xxh32_intdigest
 
-from retention.context.topic_tail import TURN
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.user_headers import parse
+from retention.layout.partitioner import TURN
 from tests.support.topics import NAME, SECOND, START, World, line
 
 FORMATS = ("delta", "parquet")
@@ -226,7 +226,7 @@ def test_what_a_server_refuses_is_refused_by_its_name(one: World, said: str, why
 def test_a_payload_of_more_than_the_server_takes_is_refused(
     one: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retention.ingest.topics.validate.MOST_PAYLOAD_BYTES", 3)
+    monkeypatch.setattr("retention.dialects.iggy_checks.MOST_PAYLOAD_BYTES", 3)
     with pytest.raises(RefusedError, match="server error 4022, TooBigMessagePayload"):
         one.topic.publish([line("four")])
 

@@ -1,0 +1,175 @@
+"""Iggy's rules for what is appended to a topic: its partitions, sizes, batches, ids, and rows of a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core import message_rows
+from retention.core.spans import Array
+from retention.core.topic_policy import TopicPolicy
+from retention.core.units import MICROSECOND
+from retention.dialects.dialect import Share
+from retention.dialects.iggy_checks import first_refusal, sizes_of
+from retention.errors import RefusedError, UsageError
+from retention.formats.iggy.lines import with_ids
+from retention.formats.iggy.messages import decimals, halves_of
+from retention.formats.iggy.user_headers import parse
+from retention.layout.batch_split import Piece, Pieces, clipped
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.segment_roll import Tail
+from retention.layout.topic_segment_roll import Batch, record_sizes, with_headers
+from schemas.messages import FILE_COLUMNS
+
+COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
+
+_PARTITION_SHIFT = np.uint64(54)
+"""A time in microseconds takes fewer bits, and a topic has at most 1000 partitions."""
+
+
+@dataclass(frozen=True)
+class Iggy:
+    """The rules of one topic."""
+
+    topic: str
+    policy: TopicPolicy
+    first_seq: int = 0
+    is_topic: bool = True
+    columns: tuple[str, ...] = COLUMNS
+    order: tuple[str, ...] = ("address", "origin_ts_ns", "id", "headers", "payload")
+    written: tuple[str, ...] = (*order, "partition", "key")
+    laid_by: tuple[str, ...] = ("address",)
+    measured: tuple[str, ...] = ("headers", "payload")
+
+    def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicEnds:
+        """Where the partitions end, to be moved on; arguments as `layer` has them."""
+        return TopicEnds(tail_of, turn, self.policy, now_ns // MICROSECOND)
+
+    def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicLayer:
+        """Begin to lay rows behind the last messages of the partitions."""
+        # Read here: a task that lays rows cannot look into the table.
+        tails = {partition: tail_of(partition) for partition in range(self.policy.partitions)}
+        return TopicLayer(self.ends(tails.__getitem__, turn, now_ns), self.policy)
+
+    def completed(self, rows: pa.Table, share: Share, at: int) -> pa.Table:
+        """Rows of a share as they are stored, shape `FILE_COLUMNS`.
+
+        Raises:
+            UsageError: one cannot be a message.
+            RefusedError: a server would refuse one.
+        """
+        refusal = first_refusal(rows, self.policy)
+        if refusal is not None:
+            raise RefusedError(
+                f"topic {self.topic} refuses a row (server error {refusal.code}, {refusal.error}): {refusal.reason}; "
+                "nothing was appended; correct or leave out such rows"
+            )
+        low, high = _checked_ids(self.topic, rows)
+        sent = rows.append_column("id_low", low).append_column("id_high", high)
+        blocks = sent["headers"]
+        empty = pc.equal(pc.binary_length(blocks), 0)
+        blocks = pc.if_else(empty, pa.scalar(None, pa.binary()), blocks)
+        sent = sent.set_column(sent.column_names.index("headers"), "headers", blocks)
+        inside = clipped(share.pieces, at, at + rows.num_rows)
+        opened = [batch for batch, opens in inside if opens]
+        sizes = with_headers(sizes_of(rows, self.policy), opened, self.policy)
+        return self.stored(sent, share.partition, [batch for batch, _ in inside], sizes)
+
+    def stored(
+        self, sent: pa.Table, partition: int, batches: Sequence[Batch], sizes: Array
+    ) -> pa.Table:
+        """Messages as they are stored, shape `FILE_COLUMNS`.
+
+        An id of 0 becomes one that no other message of the topic has, made of partition, time and offset, so that
+        whoever writes the same batch again gives it the same.
+
+        Args:
+            sent: `id_low`, `id_high`, `headers`, `payload`, `origin_ts_ns`.
+            partition: where they go.
+            batches: those that the messages are divided among, the first one beginning with the first message.
+            sizes: int64, the bytes that each message is counted with.
+        """
+        counts = [batch.end - batch.start for batch in batches]
+        ts_us = np.repeat([batch.ts_us for batch in batches], counts)
+        seqs = np.arange(batches[0].first_seq, batches[0].first_seq + sent.num_rows)
+        high = (np.uint64(partition) << _PARTITION_SHIFT) | ts_us.astype(np.uint64)
+        generated = np.stack([seqs.astype(np.uint64), high], axis=1)
+        given = np.stack([sent[name].to_numpy() for name in ("id_low", "id_high")], axis=1)
+        columns = {
+            "seq": pa.array(seqs),
+            "ts_ns": pa.array(ts_us * MICROSECOND),
+            "headers": sent["headers"],
+            "payload": sent["payload"],
+            "size": pa.array(sizes),
+            "msg_id": decimals(with_ids(given, generated)),
+            "origin_ts_ns": pa.array(sent["origin_ts_ns"].to_numpy() // MICROSECOND * MICROSECOND),
+        }
+        return with_topic(pa.table(columns), self.topic)
+
+
+class TopicLayer:
+    """Rows of a frame on their way into batches and segments of a topic.
+
+    Args:
+        ends: where its partitions end.
+        policy: the topic's.
+    """
+
+    def __init__(self, ends: TopicEnds, policy: TopicPolicy) -> None:
+        self.ends = ends
+        self._policy = policy
+        self._laying = Pieces(ends, policy)
+        self._pieces: list[Piece] = []
+
+    def take(self, rows: pa.RecordBatch, parts: Array) -> None:
+        """Lay some more rows: `address`, and the lengths of headers and payload."""
+        headers, payload = (rows[name].to_numpy() for name in ("headers", "payload"))
+        sizes = record_sizes(headers, payload, self._policy)
+        self._pieces += self._laying.take(rows["address"].to_numpy(), parts, sizes)
+
+    def shares(self) -> list[Share]:
+        """Who writes what, in order; nothing can be taken any more."""
+        self._pieces += self._laying.rest()
+        places = groupby(self._pieces, key=attrgetter("part", "partition", "batch.base"))
+        return [_share(place, tuple(inside)) for place, inside in places]
+
+
+def _share(place: tuple[int, int, int], pieces: tuple[Piece, ...]) -> Share:
+    messages = sum(piece.batch.end for piece in pieces)
+    size = sum(piece.batch.bytes for piece in pieces)
+    return Share(*place, pieces[0].batch.first_seq, messages, size, pieces)
+
+
+def with_topic(batch: pa.RecordBatch | pa.Table, topic: str) -> pa.Table:
+    """Rows of shape `FILE_COLUMNS`: Iggy knows no subjects, no lifetimes and no markers."""
+    count = batch.num_rows
+    given = {name: batch[name] for name in batch.schema.names if name in FILE_COLUMNS.names}
+    columns = given | {
+        "subject": pa.array([topic] * count, pa.string()),
+        "time": message_rows.time_of(batch["ts_ns"]),
+        "deadline_ns": pa.nulls(count, pa.int64()),
+        "marker": pa.repeat(pa.scalar(value=False), count),
+    }
+    return pa.table({name: columns[name] for name in FILE_COLUMNS.names}).cast(FILE_COLUMNS)
+
+
+def _checked_ids(topic: str, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """The halves of the ids of rows that can be messages, 0 of those without."""
+    try:
+        if pc.any(pc.and_(pc.is_valid(rows["partition"]), pc.is_valid(rows["key"]))).as_py():
+            raise ValueError("a partition and a key exclude each other")  # noqa: TRY301
+        if pc.any(pc.less(rows["origin_ts_ns"], 0)).as_py():
+            raise ValueError("an origin_ts_ns is not before 1970")  # noqa: TRY301
+        for block in pc.unique(rows["headers"]).drop_null().to_pylist():
+            parse(block)
+        return halves_of(pc.fill_null(rows["id"], "0"))
+    except ValueError as error:
+        raise UsageError(
+            f"topic {topic} cannot take a row: {error}; nothing was appended; correct or leave out such rows"
+        ) from error

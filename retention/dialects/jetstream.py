@@ -1,0 +1,143 @@
+"""JetStream's rules for what is appended to a stream: its first sequence, sizes, segments, and rows of a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.config import StreamConfig
+from retention.core import message_rows
+from retention.core.headers import MAX_BLOCK_BYTES
+from retention.core.spans import Array
+from retention.core.subjects import valid_mask
+from retention.datafile.segment_writer import PARTITION, numbered
+from retention.dialects.dialect import Share
+from retention.errors import UsageError
+from retention.layout.partition_tails import StreamEnds
+from retention.layout.segment_roll import RollRule, Tail
+
+FIRST_SEQ = 1
+"""Where streams begin to count, unless their configuration has a `first_seq`."""
+COLUMNS = ("subject", "payload", "headers", "ts_ns", "time")
+
+_BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
+
+
+@dataclass(frozen=True)
+class JetStream:
+    """The rules of one stream."""
+
+    first_seq: int
+    rule: RollRule
+    storage: message_rows.Storage
+    is_topic: bool = False
+    columns: tuple[str, ...] = COLUMNS
+    order: tuple[str, ...] = ("ts_ns", "subject", "headers", "payload")
+    written: tuple[str, ...] = order
+    laid_by: tuple[str, ...] = ("ts_ns",)
+    measured: tuple[str, ...] = ("subject", "headers", "payload")
+
+    @classmethod
+    def of(cls, config: StreamConfig) -> Self:
+        """The rules by a stream's configuration."""
+        rule = RollRule(config.segment_size, config.segment_span_ns)
+        return cls(config.first_seq or FIRST_SEQ, rule, config.storage)
+
+    def ends(self, tail: Tail) -> StreamEnds:
+        """Where the stream ends, to be moved on."""
+        return StreamEnds(PARTITION, tail, self.rule)
+
+    def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> StreamLayer:
+        """Begin to lay rows behind the stream's last message."""
+        return StreamLayer(tail_of(PARTITION), self)
+
+    def completed(self, rows: pa.Table, share: Share, at: int) -> pa.Table:
+        """Rows of a share as they are stored, shape `FILE_COLUMNS`.
+
+        Raises:
+            UsageError: a subject or a header block cannot be one.
+        """
+        refuse_malformed(rows)
+        [stored] = numbered([message_rows.complete(rows, self.storage)], share.first_seq + at)
+        return stored
+
+
+class StreamLayer:
+    """Rows of a frame on their way into segments of a stream.
+
+    Args:
+        tail: where the stream ends.
+        dialect: its rules.
+    """
+
+    def __init__(self, tail: Tail, dialect: JetStream) -> None:
+        self._next_seq = tail.next_seq
+        self._storage: message_rows.Storage = dialect.storage
+        self._shares: list[Share] = []
+        self.ends = dialect.ends(tail)
+
+    def take(self, rows: pa.RecordBatch, parts: Array) -> None:
+        """Lay some more rows: `ts_ns`, and the lengths of subject, headers and payload."""
+        subject, headers, payload = (rows[name] for name in ("subject", "headers", "payload"))
+        sizes = np.asarray(message_rows.accounted(subject, headers, payload, self._storage))
+        seqs = np.arange(self._next_seq, self._next_seq + len(sizes))
+        self._next_seq += len(sizes)
+        for piece in self.ends.roll(seqs, sizes, rows["ts_ns"].to_numpy()):
+            for begin, end in _runs(parts, piece.start, piece.end):
+                place = int(parts[begin]), PARTITION, piece.active.base
+                size = int(sizes[begin:end].sum())
+                self._add(Share(*place, int(seqs[begin]), end - begin, size))
+
+    def shares(self) -> list[Share]:
+        """Who writes what, in order."""
+        return self._shares
+
+    def _add(self, share: Share) -> None:
+        """Add what follows the last share, to that one if it goes to the same place."""
+        last = self._shares[-1] if self._shares else None
+        if last is None or (last.part, last.base) != (share.part, share.base):
+            self._shares.append(share)
+            return
+        messages, size = last.messages + share.messages, last.bytes + share.bytes
+        place = last.part, last.partition, last.base
+        self._shares[-1] = Share(*place, last.first_seq, messages, size)
+
+
+def refuse_malformed(rows: pa.Table) -> None:
+    """Refuse rows of a DataFrame that cannot be messages.
+
+    Args:
+        rows: `subject` and `headers`.
+
+    Raises:
+        UsageError: a subject or a header block cannot be one.
+    """
+    valid = valid_mask(rows["subject"])
+    if not pc.all(valid, min_count=0).as_py():
+        subject = rows["subject"].filter(pc.invert(valid))[0].as_py()
+        raise UsageError(
+            f"a row's subject is {subject!r}; it must have tokens between dots, no whitespace and no wildcard; nothing "
+            "was appended; correct or leave out such rows"
+        )
+    blocks = rows["headers"].drop_null()
+    whole = pc.and_(
+        pc.match_substring_regex(blocks, _BLOCK),
+        pc.less_equal(pc.binary_length(blocks), MAX_BLOCK_BYTES),
+    )
+    if not pc.all(whole, min_count=0).as_py():
+        raise UsageError(
+            "the headers of a row are no header block of at most 65,535 bytes: names without colons, values without "
+            "line breaks; nothing was appended; correct or leave out such rows"
+        )
+
+
+def _runs(parts: Array, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Neighbours of one partition between `start` and `end`: where each run begins and ends."""
+    changes = np.flatnonzero(np.diff(parts[start:end])) + start + 1
+    yield from pairwise([start, *changes.tolist(), end])

@@ -1,0 +1,125 @@
+"""Rows of a frame become the same shares however they come, and go where messages go one after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.core.topic_policy import TopicPolicy
+from retention.dialects.dialect import Dialect, Share
+from retention.dialects.iggy import Iggy
+from retention.dialects.jetstream import JetStream
+from retention.errors import RefusedError, UsageError
+from retention.layout.partition_tails import TopicEnds
+from retention.layout.segment_roll import Active, RollRule, Tail, roll
+from retention.layout.topic_segment_roll import record_sizes
+
+STREAM = JetStream(1, RollRule(200, 50), "file")
+TOPIC = Iggy("clicks", TopicPolicy(2, segment_size=300, max_message_size=400))
+TAILS = {0: Tail(7, Active(5, 90, 3)), 1: Tail(0)}
+ROWS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1)), max_size=40).map(sorted)
+CUTS = st.lists(st.integers(0, 40), max_size=4).map(sorted)
+
+
+def shares_of(dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]) -> list[Share]:
+    """Lay rows of (payload length, task) in batches that are cut there."""
+    layer = dialect.layer(TAILS.__getitem__, 0, 9_000)
+    for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        inside = rows[begin:end]
+        if inside:
+            zeros = [0] * len(inside)
+            columns = {
+                "ts_ns": list(range(begin, begin + len(inside))),
+                "address": [part for _, part in inside],
+                "subject": [1] * len(inside),
+                "headers": zeros,
+                "payload": [length for length, _ in inside],
+            }
+            batch = pa.RecordBatch.from_pydict(columns)
+            layer.take(batch, np.array([part for _, part in inside]))
+    return layer.shares()
+
+
+@pytest.mark.parametrize("dialect", [STREAM, TOPIC], ids=["stream", "topic"])
+@given(rows=ROWS, cuts=CUTS)
+def test_where_batches_are_cut_changes_nothing(
+    dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    ordered = sorted(rows, key=lambda row: row[1])
+    cuts = [min(cut, len(rows)) for cut in cuts]
+    got, whole = shares_of(dialect, ordered, cuts), shares_of(dialect, ordered, [])
+    assert [replace(one, pieces=()) for one in got] == [replace(one, pieces=()) for one in whole]
+
+
+@given(rows=ROWS)
+def test_rows_of_a_stream_go_where_messages_go_one_after_another(
+    rows: list[tuple[int, int]],
+) -> None:
+    ordered = sorted(rows, key=lambda row: row[1])
+    sizes = np.array([length + 31 for length, _ in ordered], dtype=np.int64)
+    seqs, times = np.arange(7, 7 + len(rows)), np.arange(len(rows))
+    bases = [0] * len(rows)
+    for piece in roll(TAILS[0].active, seqs, sizes, times, STREAM.rule):
+        bases[piece.start : piece.end] = [piece.active.base] * (piece.end - piece.start)
+    shares = shares_of(STREAM, ordered, [])
+    assert [one.base for one in shares for _ in range(one.messages)] == bases
+    assert sum(one.bytes for one in shares) == sizes.sum()
+    assert [one.first_seq for one in shares] == [one.wrote["min_seq"] for one in shares]
+
+
+@given(rows=ROWS)
+def test_rows_of_a_topic_go_where_a_send_puts_them(rows: list[tuple[int, int]]) -> None:
+    ordered = sorted(rows, key=lambda row: row[1])
+    ends, bases = TopicEnds(TAILS.__getitem__, 0, TOPIC.policy, 9), []
+    for address in sorted({part for _, part in rows}):
+        lengths = np.array([length for length, part in ordered if part == address])
+        sizes = record_sizes(np.zeros_like(lengths), lengths, TOPIC.policy)
+        partition, batches = ends.append(address, sizes)
+        bases += [
+            (partition, batch.base) for batch in batches for _ in range(batch.start, batch.end)
+        ]
+    shares = shares_of(TOPIC, ordered, [])
+    assert [(one.partition, one.base) for one in shares for _ in range(one.messages)] == bases
+
+
+def test_a_row_that_cannot_be_a_message_is_refused() -> None:
+    share = Share(0, 0, 1, 1, 1, 1)
+    row = {"ts_ns": 1, "subject": "a b", "headers": None, "payload": b"x"}
+    schema = pa.schema(
+        {
+            "ts_ns": pa.int64(),
+            "subject": pa.string(),
+            "headers": pa.binary(),
+            "payload": pa.binary(),
+        }
+    )
+    with pytest.raises(UsageError, match="a row's subject is 'a b'"):
+        STREAM.completed(pa.Table.from_pylist([row], schema), share, 0)
+
+
+def test_a_row_that_a_server_would_not_take_is_refused_by_its_name() -> None:
+    row = {
+        "partition": 7,
+        "key": None,
+        "headers": None,
+        "payload": b"x",
+        "id": None,
+        "origin_ts_ns": 1,
+    }
+    schema = pa.schema(
+        {
+            "partition": pa.int64(),
+            "key": pa.binary(),
+            "headers": pa.binary(),
+            "payload": pa.binary(),
+            "id": pa.string(),
+            "origin_ts_ns": pa.int64(),
+        }
+    )
+    with pytest.raises(RefusedError, match="server error 3007, PartitionNotFound"):
+        TOPIC.completed(pa.Table.from_pylist([row], schema), Share(0, 0, 0, 0, 1, 1), 0)
