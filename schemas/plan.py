@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.files import FILE_STATS
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 RULE_NAMES = (
     "interest",
@@ -47,6 +47,40 @@ REMOVED_RANGES = pa.schema(
 )
 """What goes of files that do not go whole: `file` is a row number of the plan's files, `rule` an index into
 `RULE_NAMES`; both sequences are inclusive, and every sequence between them is a message that the rule removes."""
+
+CAUSE_FILES = pa.schema(
+    [
+        *LOGGED_FILES,
+        *[
+            FILE_STATS.field(name)
+            for name in (
+                "messages",
+                "bytes",
+                "min_seq",
+                "max_seq",
+                "max_ts_ns",
+                "first_ts_ns",
+                "last_ts_ns",
+            )
+        ],
+    ]
+)
+"""A file of the inventory that a plan was made from: where it lies, and the numbers that explaining compares."""
+
+SAVED_CAUSE = pa.schema(
+    [
+        *CAUSE_FILES,
+        pa.field("remaining_messages", pa.int64()),
+        pa.field("remaining_bytes", pa.int64()),
+        pa.field("rules", pa.list_(pa.int8()), nullable=False),
+        *[
+            pa.field(name, pa.list_(pa.int64()), nullable=False)
+            for name in ("first_seqs", "last_seqs", "counts", "sizes")
+        ],
+    ]
+)
+"""The same in a saved plan: with what consumers leave of it (null: everything), and ranges of sequences of which rows
+told the rule (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages and bytes."""
 
 HELD_RANGES = pa.schema(
     [

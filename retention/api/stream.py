@@ -40,8 +40,7 @@ from retention.inspect.state import state_of
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
 from retention.planners.cached import plan_stream
-from retention.planners.explain import explain
-from retention.planners.explain_request import explain_asked
+from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
 from retention.restore.run import Restored, restore
 from retention.restore.select import Wanted
@@ -85,6 +84,11 @@ class Stream:
 
     def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
         """Why a message stays or goes in a pass at `as_of`.
+
+        Args:
+            seq: its sequence, or its offset in a topic.
+            as_of: the pass's instant.
+            partition: where it lies.
 
         Raises:
             UsageError: there is no such message.
@@ -333,11 +337,13 @@ class BoundPlan:
     plan: Plan
 
     def explain(self, seq: int, partition: int = 0) -> ShownExplanation:
-        """Why a message stays or goes by this plan."""
-        request = self.plan.request
-        if request is None:
-            return self.stream.explain(seq, self.plan.as_of_ns, partition)
-        found = explain_asked(self.stream.opened, self.plan, request, seq, partition)
+        """Why a message stays or goes by this plan, whatever came since.
+
+        Raises:
+            UsageError: there is no such message.
+            StalePlanError: a file that the plan was made from is gone.
+        """
+        found = explain_by(self.stream.opened, self.plan, (partition, seq))
         return ShownExplanation(**vars(found))
 
     def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> ShownReport:

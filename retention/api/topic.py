@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.api.stream import BoundPlan, Instant, Stream
+from retention.api.stream import BoundPlan, Stream
 from retention.context.topic import refuse_partition
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
@@ -20,10 +20,9 @@ from retention.inspect.messages import Selection
 from retention.inspect.offsets import OffsetInfo, offset_info, offset_infos
 from retention.inspect.topic_messages import newest_messages
 from retention.interest.commit_offsets import delete_offset, store_offset
-from retention.planners.explain_topic import explain_topic
 from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
-from retention.views.notebook import ShownExplanation, ShownMessages
+from retention.views.notebook import ShownMessages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,21 +30,6 @@ if TYPE_CHECKING:
 
 class Topic(Stream):
     """A topic of a warehouse."""
-
-    def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
-        """Why a message stays or goes in a pass at `as_of`.
-
-        Args:
-            seq: its offset.
-            as_of: the pass's instant.
-            partition: where it lies.
-
-        Raises:
-            UsageError: there is no such message.
-        """
-        place, instant = (partition, seq), self.instant(as_of)
-        found = explain_topic(self.opened, place, instant)
-        return ShownExplanation(**vars(found))
 
     def publish(
         self,

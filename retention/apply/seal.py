@@ -83,7 +83,7 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
 
 def _behind_aged(inventory: Inventory, topic: TopicPolicy, as_of_ns: int) -> dict[int, int]:
     """Partition → the next offset, of those whose active segment is to be sealed."""
-    found = segments_of(inventory, topic.partitions)
+    found = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
     aged = ~found.sealed & is_aged(found.first_us, topic, as_of_ns // MICROSECOND)
     partitions: list[int] = found.partition[np.flatnonzero(aged)].tolist()
     ends: list[int] = (found.end[np.flatnonzero(aged)] + 1).tolist()

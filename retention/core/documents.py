@@ -199,6 +199,46 @@ class _Request(Document):
     up_to: Natural | None = None
 
 
+class _Interest(Document):
+    """What one consumer needed when a plan was made."""
+
+    consumer: Name
+    ack_floor: Int64
+    delivered: Int64
+    filters: list[Name]
+    explicit: bool
+    pending: Ranges
+    redelivered: Ranges
+
+
+class _Protection(Document):
+    interests: list[_Interest]
+    after_ns: Int64
+    from_seq: Natural
+
+
+class _Tail(Document):
+    segments: Natural
+    messages: Natural
+    bytes: Natural
+
+
+class PlanCause(Document):
+    """What a plan was made from, beside files."""
+
+    next_seq: dict[Digits, NextSequence]
+    open_base: dict[Digits, Natural]
+    tail: _Tail
+    next_due_ns: Int64 | None
+    scan_end: Natural | None
+    refused: Ranges
+    consumers: list[_Interest]
+    pins: list[_Pin]
+    expired: list[_Pin]
+    protection: _Protection | None
+    offsets: KeptOffsets | None
+
+
 class PlanHeader(Document):
     """One plan of a plan file, without what lies beside it."""
 
@@ -224,6 +264,7 @@ class PlanHeader(Document):
     epoch: Natural
     begins_epoch: bool
     held: dict[str, Any] | None = None
+    cause: PlanCause
 
 
 class RunRecord(Document):

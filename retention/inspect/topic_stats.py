@@ -81,7 +81,7 @@ def count_topic(opened: OpenedStream) -> TopicCounts:
     if not opened.store.exists():
         return TopicCounts(opened.name, topic.stream, tuple(no_counts(topic.partitions)))
     inventory = with_floors(opened, opened.store.inventory(opened.store.snapshot()))
-    segments = segments_of(inventory, topic.partitions)
+    segments = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
     counts = partition_counts(inventory, segments, topic.partitions)
     return TopicCounts(opened.name, topic.stream, tuple(counts))
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array
+from retention.plan.cause import cause_of_files, cause_of_pass
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.file_losses import ByMetadata, FileLosses, file_losses, with_released
 from retention.plan.plan import Plan, SegmentCounts
@@ -44,11 +45,12 @@ def make_plan(
     known = ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
     parts = [reached(one, stopped_at) for one in _in_order(answers)]
     losses = with_released(left, policy, file_losses(left.files, known, parts))
+    cause = cause_of_pass(left, policy, decided, answers, losses.ranges)
     if policy.whole_segments:
         losses = losses.only(_sealed_and_spent(inventory, losses))
     stays = _waiting(inventory, policy, losses)
     plan = _plan(inventory, policy, as_of_ns, losses, answers, stays)
-    return replace(plan, read=plan.read + left.read)
+    return replace(plan, read=plan.read + left.read, cause=cause)
 
 
 def make_removal(
@@ -116,6 +118,7 @@ def _plan(
         read=sum((answer.read for answer in answers), inventory.read),
         released=inventory.counters.released,
         epoch=inventory.counters.epoch,
+        cause=cause_of_files(inventory),
     )
 
 

@@ -22,6 +22,18 @@ def arithmetic(policy: Policy, facts: Facts) -> tuple[str, ...]:
     return tuple(line for line in lines if line is not None)
 
 
+def rule_of(policy: Policy, facts: Facts) -> str | None:
+    """The first rule that takes a message by itself, in the order of a pass; None: every rule lets it stay.
+
+    Args:
+        policy: the stream's rules.
+        facts: the message.
+    """
+    if facts.is_held or facts.refused:
+        return None
+    return next((rule.name for rule in ORDER if rule.takes_message(policy, facts)), None)
+
+
 def sentence(stream: str, policy: Policy, facts: Facts, rule: str | None, *, goes: bool) -> str:
     """Why a message goes or stays.
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
+from retention.plan.cause import NO_CAUSE, Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.protected import Held, HeldSegments
@@ -22,7 +23,7 @@ from retention.rules.requests import Request, as_json
 from schemas.files import LOGGED_FILES
 from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 APPLY = "apply"
 """What the run history calls a pass."""
 _AT_ONCE = 65_536
@@ -80,6 +81,8 @@ class Plan:
     """Whether offsets count from 0 again behind it: the purge of a topic."""
     held_segments: HeldSegments | None = None
     """What stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
+    cause: Cause = NO_CAUSE
+    """What it was made from, as far as explaining it takes; not part of its identity."""
 
     @property
     def kind(self) -> str:

@@ -1,4 +1,4 @@
-"""Plans at rest: a JSON document that people review, and Parquet files beside it with files, ranges and markers."""
+"""Plans at rest: a JSON document that people review, and Parquet files beside it with actions, ranges and cause."""
 
 from __future__ import annotations
 
@@ -17,27 +17,33 @@ from retention.core.file_records import judge_columns, judge_files
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
+from retention.plan.cause_codec import cause_as_json, cause_from, cause_table
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.plan.protected import held_from_json, held_segments_from_json
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parsed
-from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
+from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES, SAVED_CAUSE
 
 _PLAN = pa.field("plan", pa.int32())
 _ACTIONS = {"drop", "rewrite", "hide"}
-_PARTS = {"files": PLANNED_FILES, "removed": REMOVED_RANGES, "markers": PLANNED_MARKERS}
+_PARTS = {
+    "files": PLANNED_FILES,
+    "removed": REMOVED_RANGES,
+    "markers": PLANNED_MARKERS,
+    "cause": SAVED_CAUSE,
+}
 
 
 def save_plans(location: str, plans: Sequence[Plan]) -> None:
-    """Write plans to `location` (JSON), and to `location`.files.parquet, .removed.parquet and .markers.parquet.
+    """Write plans to `location` (JSON), and to a Parquet file beside it for each of files, removed, markers and cause.
 
     The JSON comes last and carries the digests of the others, so that a half-written plan is not a plan.
     """
     digests = {}
     for part, schema in _PARTS.items():
-        content = _parquet([getattr(plan, part) for plan in plans], schema)
+        content = _parquet([_table(plan, part) for plan in plans], schema)
         files.replace(_beside(location, part), content)
         digests[part] = hashlib.sha256(content).hexdigest()
     document = {
@@ -47,6 +53,19 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
         "plans": [_header(plan) for plan in plans],
     }
     files.replace(location, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _table(plan: Plan, part: str) -> pa.Table:
+    if part == "cause":
+        return cause_table(plan.cause, _partly(plan))
+    table: pa.Table = getattr(plan, part)
+    return table
+
+
+def _partly(plan: Plan) -> pa.Array:
+    """Paths of the files of which the plan has the ranges."""
+    partly = plan.files.filter(pc.not_equal(plan.files["action"], "drop"))
+    return partly["path"].combine_chunks()
 
 
 def load_plans(location: str) -> list[Plan]:
@@ -125,6 +144,7 @@ def _header(plan: Plan) -> dict[str, Any]:
         "released": plan.released,
         "epoch": plan.epoch,
         "begins_epoch": plan.begins_epoch,
+        "cause": cause_as_json(plan.cause),
     }
 
 
@@ -133,6 +153,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         part: table.filter(pc.equal(table["plan"], number)).drop(["plan"])
         for part, table in tables.items()
     }
+    cause = cause_from(mine.pop("cause"), header["cause"])
     return Plan(
         stream=header["stream"],
         table_id=header["table_id"],
@@ -150,6 +171,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         begins_epoch=header.get("begins_epoch", False),
         held=held_from_json(header.get("held")),
         held_segments=held_segments_from_json(header.get("held")),
+        cause=cause,
         **mine,
     )
 

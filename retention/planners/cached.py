@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
+from retention.plan.cause import Cause
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, remembered
 from retention.plan.plan import Plan, SegmentCounts, empty_plan
 from retention.planners.probe import StoredRows
@@ -125,6 +126,7 @@ def _recall(opened: OpenedStream, token: Mark | None, as_of_ns: int) -> _Remembe
         version=token.version,
         segments=SegmentCounts(kept=due.segments),
         epoch=due.epoch,
+        cause=Cause(next_seq=due.next_seq, next_due_ns=due.due_ns),
     )
     return _Remembered(plan, due)
 

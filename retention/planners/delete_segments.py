@@ -43,9 +43,8 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
     plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
     held = _held(seen, asked, fates) if topic.respect_consumer_offsets else None
     counters = seen.inventory.counters
-    return Planned(
-        replace(plan, request=reaching, held_segments=held), counters.next_seq, seen.snapshot
-    )
+    plan = replace(plan, request=reaching, held_segments=held, cause=seen.plan.cause)
+    return Planned(plan, counters.next_seq, seen.snapshot)
 
 
 def _held(seen: TopicLook, asked: Mapping[int, int], fates: Array) -> HeldSegments:

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow.compute as pc
 
-from retention.context.context import OpenedStream
 from retention.core.subjects import matches
+from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
-from retention.planners.explain import Explanation, find
-from retention.planners.explain_topic import explain_removal
-from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.requests import Delete, MessageRequest, Purge, Request
+from retention.rules.requests import Delete, MessageRequest, Purge
 
 
-def explain_asked(
-    opened: OpenedStream, plan: Plan, request: Request, seq: int, partition: int = 0
+def explain_requested(
+    plan: Plan, request: MessageRequest, message: Mapping[str, Any]
 ) -> Explanation:
-    """Explain one message, as a planned removal would treat it.
+    """Explain one message, as a planned removal treats it.
 
-    Raises:
-        UsageError: no message with that sequence is in the stream.
-        DamagedError: a file cannot be read.
+    Args:
+        plan: what was planned.
+        request: what it carries out.
+        message: its narrow columns.
     """
-    if isinstance(request, DeleteSegments):
-        return explain_removal(opened, plan, request, (partition, seq))
-    if isinstance(request, Purge) and opened.config.topic is not None:
-        return explain_removal(opened, plan, request, (partition, seq))
-    inventory = opened.store.inventory(opened.store.snapshot())
-    row, rows, _ = find(opened, inventory, (partition, seq))
-    message = rows.slice(row, 1).to_pylist()[0]
-    facts = _facts(plan, request, seq, message["subject"])
+    seq, subject = message["seq"], message["subject"]
+    facts = _facts(plan, request, seq, subject)
     goes = all(holds for holds, _ in facts)
-    lines = tuple(line for _, line in facts)
-    told = "; ".join(line for holds, line in facts if not holds)
-    named = f"{plan.stream} {seq:,} ({message['subject']})"
-    return Explanation(
-        stream=plan.stream,
-        partition=partition,
-        seq=seq,
-        subject=message["subject"],
-        ts_ns=message["ts_ns"],
-        size=message["size"],
-        goes=goes,
-        rule=request.rule if goes else None,
-        sentence=f"{named} goes: {request.wording}."
+    named = f"{plan.stream} {seq:,} ({subject})"
+    why = "; ".join(line for holds, line in facts if not holds)
+    return explanation(
+        plan.stream,
+        message,
+        request.rule if goes else None,
+        f"{named} goes: {request.wording}."
         if goes
-        else f"{named} stays: {request.wording}: {told}.",
-        arithmetic=lines,
+        else f"{named} stays: {request.wording}: {why}.",
+        tuple(line for _, line in facts),
     )
 
 
@@ -75,6 +64,4 @@ def _reach(plan: Plan, request: Purge, seq: int) -> tuple[bool, str]:
     last = max((end for end in ends if end is not None), default=0)
     if seq <= last:
         return True, f"the purge reaches up to {last:,}"
-    if request.keep is not None:
-        return False, f"it is one of the newest {request.keep:,}, or newer than the plan"
-    return False, "it is newer than the plan"
+    return False, f"it is one of the newest {request.keep or 0:,}"

@@ -2,166 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
-from retention.context.context import OpenedStream
-from retention.context.topic import topic_of
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
-from retention.datafile import parquet
 from retention.errors import UsageError
+from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
-from retention.planners.explain import Explanation
-from retention.planners.topic import RULE_OF, TopicLook, look_at_topic
+from retention.planners.topic import RULE_OF, decide_topic, segments_of
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS
+from retention.rules.iggy.evaluate import TopicPass
+from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS, TopicSegments
 from retention.rules.iggy.v09 import budget_of
 from retention.rules.requests import Purge
+from retention.stores.offset_table import Offsets
 
-_NARROW = ("seq", "subject", "ts_ns", "size")
+
+@dataclass(frozen=True)
+class _Segments:
+    """A topic as its plan saw it, and the segment in question."""
+
+    segments: TopicSegments
+    decided: TopicPass
+    offsets: Offsets
+    at: int
+    """The segment's number."""
 
 
-def explain_topic(opened: OpenedStream, place: tuple[int, int], as_of_ns: int) -> Explanation:
-    """Explain one message, as a pass at `as_of_ns` would treat it.
+def explain_segment(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> Explanation:
+    """Explain one message by the plan of a pass, which takes its whole segment or leaves it.
 
     Args:
-        opened: the topic.
-        place: partition and offset.
-        as_of_ns: the pass's one instant.
-
-    Raises:
-        UsageError: no message with that offset is in the partition, or it is no topic.
-        RefusedError, DamagedError: as planning.
+        plan: what was decided.
+        topic: the rules by which it was.
+        message: its narrow columns.
     """
-    seen, message = _seen(opened, place, as_of_ns)
-    topic = topic_of(opened).policy()
-    at = _segment_at(seen, place)
-    fate, held = int(seen.decided.fates[at]), int(seen.decided.held[at])
-    lines = tuple(_lines(seen, topic, at, as_of_ns))
-    named = f"{opened.name} {place[1]:,} of partition {place[0]}"
+    seen = _segments(plan, topic, message)
+    fate, held = int(seen.decided.fates[seen.at]), int(seen.decided.held[seen.at])
+    lines = tuple(_lines(seen, topic, plan.as_of_ns))
     verdict = "goes with its segment" if fate != STAYS else "stays"
-    return Explanation(
-        stream=opened.name,
-        partition=place[0],
-        **message,
-        goes=fate != STAYS,
-        rule=RULES[RULE_OF[fate]] if fate != STAYS else None,
-        sentence=f"{named} {verdict}: {_why(seen, topic, at, fate, held) or lines[-1]}.",
-        arithmetic=lines,
+    why = _why(seen, topic, fate, held) or lines[-1]
+    return explanation(
+        plan.stream,
+        message,
+        RULES[RULE_OF[fate]] if fate != STAYS else None,
+        f"{named_in_topic(plan, message)} {verdict}: {why}.",
+        lines,
     )
 
 
-def explain_removal(
-    opened: OpenedStream, plan: Plan, request: Purge | DeleteSegments, place: tuple[int, int]
+def explain_segment_removal(
+    plan: Plan, topic: TopicPolicy, request: Purge | DeleteSegments, message: Mapping[str, Any]
 ) -> Explanation:
-    """Explain one message, as a planned removal of segments, or of all of them, would treat it.
+    """Explain one message, as a planned removal of segments, or of all of them, treats it.
 
     Args:
-        opened: the topic.
         plan: what was planned.
-        request: what it carries out.
-        place: partition and offset.
-
-    Raises:
-        UsageError, RefusedError, DamagedError: as `explain_topic`.
+        topic: the topic's rules.
+        request: what the plan carries out.
+        message: its narrow columns.
     """
-    seen, message = _seen(opened, place, plan.as_of_ns)
-    topic = topic_of(opened).policy()
-    at = _segment_at(seen, place)
+    seen = _segments(plan, topic, message)
+    segment = (message["partition"], int(seen.segments.start[seen.at]))
     there = zip(*(plan.drops[name].to_pylist() for name in ("partition", "segment")), strict=True)
-    goes = (place[0], int(seen.segments.start[at])) in set(there)
-    why = f": {_why_not_asked(seen, request, at)}"
-    named = f"{opened.name} {place[1]:,} of partition {place[0]}"
-    return Explanation(
-        stream=opened.name,
-        partition=place[0],
-        **message,
-        goes=goes,
-        rule=request.rule if goes else None,
-        sentence=f"{named} {'goes with its segment' if goes else 'stays'}: {request.wording}{'' if goes else why}.",
-        arithmetic=tuple(_place_lines(seen, topic, at)),
+    goes = segment in set(there)
+    verdict = "goes with its segment" if goes else "stays"
+    why = "" if goes or isinstance(request, Purge) else f": {_why_not_requested(seen, request)}"
+    return explanation(
+        plan.stream,
+        message,
+        request.rule if goes else None,
+        f"{named_in_topic(plan, message)} {verdict}: {request.wording}{why}.",
+        tuple(_place_lines(seen, topic)),
     )
 
 
-def _why_not_asked(seen: TopicLook, request: Purge | DeleteSegments, at: int) -> str:
-    segments = seen.segments
-    if isinstance(request, Purge):
-        return "it is newer than the plan"
-    if segments.partition[at] != request.partition:
-        return "it is in another partition"
-    if not segments.sealed[at]:
-        return "its segment is the active one, which never goes"
-    if request.up_to is None or segments.end[at] > request.up_to:
-        return "its segment is none of these"
-    return _holders(seen, at) or "its segment came back since"
+def named_in_topic(plan: Plan, message: Mapping[str, Any]) -> str:
+    """A message by its place."""
+    return f"{plan.stream} {message['seq']:,} of partition {message['partition']}"
 
 
-def _seen(
-    opened: OpenedStream, place: tuple[int, int], as_of_ns: int
-) -> tuple[TopicLook, dict[str, Any]]:
-    """What a pass would do, and the narrow columns of a message, which must be there."""
-    topic = topic_of(opened).policy()
-    if opened.store.exists():
-        seen = look_at_topic(opened, topic, as_of_ns)
-        message = _message(opened, seen, place)
-        if message is not None:
-            return seen, message
-    raise UsageError(
-        f"{opened.name}: there is no message {place[1]} in partition {place[0]}; `retention state` tells where its "
+def missing_in_topic(plan: Plan, place: tuple[int, int]) -> UsageError:
+    """The error of a message that is not there, by its partition and offset."""
+    return UsageError(
+        f"{plan.stream}: there is no message {place[1]} in partition {place[0]}; `retention state` tells where its "
         "partitions begin and end"
     )
 
 
-def _message(
-    opened: OpenedStream, seen: TopicLook, place: tuple[int, int]
-) -> dict[str, Any] | None:
-    """The narrow columns of a message; None: it is not there."""
-    partition, seq = place
-    files = seen.inventory.files
-    inside = pc.and_(
-        pc.and_(pc.equal(files["partition"], partition), pc.less_equal(files["min_seq"], seq)),
-        pc.greater_equal(files["max_seq"], seq),
-    )
-    for file in opened.store.data_files(files.filter(inside)):
-        rows, _ = parquet.read_columns(file, _NARROW)
-        found: list[dict[str, Any]] = rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
-        if found:
-            return found[0]
-    return None
+def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> _Segments:
+    """Decide the pass again, from what the plan was made from alone."""
+    cause, offsets = plan.cause, plan.cause.offsets or Offsets()
+    stored = segments_of(cause.files, cause.open_base, topic.partitions)
+    segments, decided = decide_topic(stored, topic, plan.as_of_ns, offsets)
+    mine = (segments.partition == message["partition"]) & (segments.start <= message["seq"])
+    return _Segments(segments, decided, offsets, int(np.flatnonzero(mine)[-1]))
 
 
-def _segment_at(seen: TopicLook, place: tuple[int, int]) -> int:
-    mine = (seen.segments.partition == place[0]) & (seen.segments.start <= place[1])
-    return int(np.flatnonzero(mine)[-1])
+def _why_not_requested(seen: _Segments, request: DeleteSegments) -> str:
+    segments, at = seen.segments, seen.at
+    if segments.partition[at] != request.partition:
+        return "it is in another partition"
+    if not segments.sealed[at]:
+        return "its segment is the active one, which never goes"
+    holders = _holders(seen)
+    if holders is None or request.up_to is None or segments.end[at] > request.up_to:
+        return "its segment is none of these"
+    return holders
 
 
-def _why(seen: TopicLook, topic: TopicPolicy, at: int, fate: int, held: int) -> str | None:
+def _why(seen: _Segments, topic: TopicPolicy, fate: int, held: int) -> str | None:
     """The reason in a few words; None: what the rules compared says it best."""
     if fate == ASKED:
-        return _asked_line(seen, at)
+        return _asked_line(seen)
     if fate == BY_SIZE:
-        return _size_line(seen, topic, at)
+        return _size_line(seen, topic)
     if fate != STAYS:
         return None
     if held != STAYS:
-        return _holders(seen, at)
-    if not seen.segments.sealed[at]:
+        return _holders(seen)
+    if not seen.segments.sealed[seen.at]:
         return "its segment is the active one, which never goes"
     return None
 
 
-def _lines(seen: TopicLook, topic: TopicPolicy, at: int, as_of_ns: int) -> Iterator[str]:
-    segments = seen.segments
-    yield from _place_lines(seen, topic, at)
+def _lines(seen: _Segments, topic: TopicPolicy, as_of_ns: int) -> Iterator[str]:
+    segments, at = seen.segments, seen.at
+    yield from _place_lines(seen, topic)
     if topic.profile == "modern" and segments.partition[at] in seen.offsets.watermarks:
-        yield _asked_line(seen, at)
+        yield _asked_line(seen)
     if topic.max_topic_size is not None:
-        yield _size_line(seen, topic, at)
+        yield _size_line(seen, topic)
     if topic.message_expiry_us is not None:
         compared = segments.max_us if topic.profile == "modern" else segments.last_us
         newest_ns = int(compared[at]) * MICROSECOND
@@ -171,22 +147,22 @@ def _lines(seen: TopicLook, topic: TopicPolicy, at: int, as_of_ns: int) -> Itera
         yield f"message_expiry {expiry}: its {which} message is of {format_instant(newest_ns)}, {age} old"
 
 
-def _place_lines(seen: TopicLook, topic: TopicPolicy, at: int) -> Iterator[str]:
-    segments = seen.segments
+def _place_lines(seen: _Segments, topic: TopicPolicy) -> Iterator[str]:
+    segments, at = seen.segments, seen.at
     sealed = "sealed" if segments.sealed[at] else "active"
     yield f"segment {segments.start[at]}: {sealed}, offsets {segments.start[at]:,} to {segments.end[at]:,}"
-    holders = _holders(seen, at)
+    holders = _holders(seen)
     if holders is not None and topic.respect_consumer_offsets:
         yield holders
 
 
-def _asked_line(seen: TopicLook, at: int) -> str:
-    up_to = seen.offsets.watermarks[int(seen.segments.partition[at])]
+def _asked_line(seen: _Segments) -> str:
+    up_to = seen.offsets.watermarks[int(seen.segments.partition[seen.at])]
     return f"delete_segments has asked for what ends by offset {up_to:,}"
 
 
-def _size_line(seen: TopicLook, topic: TopicPolicy, at: int) -> str:
-    segments = seen.segments
+def _size_line(seen: _Segments, topic: TopicPolicy) -> str:
+    segments, at = seen.segments, seen.at
     mine = segments.partition == segments.partition[at]
     if topic.profile == "v8":
         whole = format_size(int(segments.bytes.sum()))
@@ -199,9 +175,9 @@ def _size_line(seen: TopicLook, topic: TopicPolicy, at: int) -> str:
     )
 
 
-def _holders(seen: TopicLook, at: int) -> str | None:
+def _holders(seen: _Segments) -> str | None:
     """Who has not read a segment to its end; None: everybody has."""
-    partition, end = int(seen.segments.partition[at]), int(seen.segments.end[at])
+    partition, end = int(seen.segments.partition[seen.at]), int(seen.segments.end[seen.at])
     behind = [
         f"{reader.kind} {reader.name} has read up to {stored.offset:,} ({format_instant(stored.stored_ns)})"
         for reader, stored in sorted(seen.offsets.of.items())

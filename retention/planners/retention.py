@@ -94,7 +94,9 @@ def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Plan
     planning = _conclude(context, remaining, decided, rows)
     segments = planning.plan.segments
     segments = replace(segments, kept=segments.kept + tail.segments)
-    return replace(planning, plan=replace(planning.plan, segments=segments), tail=tail)
+    cause = replace(planning.plan.cause, tail=tail)
+    made = replace(planning.plan, segments=segments, cause=cause)
+    return replace(planning, plan=made, tail=tail)
 
 
 def decide(remaining: Left, policy: Policy, as_of_ns: int, rows: StreamRows) -> OnePass:
@@ -118,6 +120,8 @@ def _protected(
 
 def _with_consumers(plan: Plan, consumers: Audience, protection: HeldBack | None) -> Plan:
     """A plan with what it owes to consumers."""
+    hold = None if protection is None else protection.hold
+    plan = replace(plan, cause=replace(plan.cause, consumers=consumers, protection=hold))
     rule = plan.policy.hold
     if rule is not None and protection is not None:
         plan = replace(plan, held=protection.told(rule, missing_of(rule, consumers)))
@@ -143,6 +147,7 @@ def _conclude(
     made = make_plan(remaining, policy, context.as_of_ns, announced.decided, announced.answers)
     read = made.read + announced.read + _read_for(protection, answers)
     made = replace(made, markers=announced.markers, sequences=announced.sequences, read=read)
+    made = replace(made, cause=replace(made.cause, refused=announced.refused))
     return Planning(
         remaining, announced.decided, list(announced.answers), made, refused=announced.refused
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.position import with_floors
@@ -69,17 +70,32 @@ def look_at_topic(
     inventory = with_floors(opened, opened.store.inventory(snapshot))
     # Read behind the snapshot, on whose counter of edits the commit rests.
     offsets = OffsetTable(opened.root).live(inventory.counters)
-    found = segments_of(inventory, topic.partitions)
-    now_us = as_of_ns // MICROSECOND
-    segments = with_sealed(found, is_aged(found.first_us, topic, now_us))
-    decided = topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
+    found = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
+    segments, decided = decide_topic(found, topic, as_of_ns, offsets)
     rules = rules_of_files(inventory, segments, decided.fates)
     policy = replace(opened.config.policy(), topic=topic)
     plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
+    plan = replace(plan, cause=replace(plan.cause, offsets=offsets))
     if topic.respect_consumer_offsets:
         waiting = rules_of_files(inventory, segments, decided.held)
         plan = replace(plan, held_segments=held_segments(inventory.files, waiting, offsets))
     return TopicLook(inventory, found, segments, decided, offsets, plan, snapshot)
+
+
+def decide_topic(
+    stored: TopicSegments, topic: TopicPolicy, as_of_ns: int, offsets: Offsets
+) -> tuple[TopicSegments, TopicPass]:
+    """Decide a pass over a topic: its segments as the pass sees them, and what becomes of each.
+
+    Args:
+        stored: its segments as they are.
+        topic: its rules.
+        as_of_ns: the pass's one instant, nanoseconds since the epoch.
+        offsets: the stored ones.
+    """
+    now_us = as_of_ns // MICROSECOND
+    segments = with_sealed(stored, is_aged(stored.first_us, topic, now_us))
+    return segments, topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
 
 
 def pins_of(offsets: Offsets) -> tuple[Pin, ...]:
@@ -87,14 +103,14 @@ def pins_of(offsets: Offsets) -> tuple[Pin, ...]:
     return (Pin(OFFSETS, offsets.revision, offsets.version),)
 
 
-def segments_of(inventory: Inventory, partitions: int) -> TopicSegments:
+def segments_of(files: pa.Table, open_base: Mapping[int, int], partitions: int) -> TopicSegments:
     """The segments of a topic, an active one without messages included.
 
     Args:
-        inventory: the topic.
+        files: an inventory's; the columns of `CAUSE_FILES` at least.
+        open_base: partition → the base of its active segment.
         partitions: how many it has by its configuration.
     """
-    files, open_base = inventory.files, inventory.counters.open_base
     numbers, count = segment_numbers(files)
     column = {name: files[name].to_numpy() for name in _COLUMNS}
     begins = np.searchsorted(numbers, np.arange(count))

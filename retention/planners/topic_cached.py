@@ -10,6 +10,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
+from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.plan import Plan, SegmentCounts, empty_plan
 from retention.plan.protected import HeldSegments
@@ -58,6 +59,7 @@ def _remembered(
         consumers=pins,
         epoch=quiet.epoch,
         held_segments=HeldSegments() if topic.respect_consumer_offsets else None,
+        cause=Cause(next_seq=quiet.next_seq, next_due_ns=quiet.due_ns),
     )
     return plan, quiet.next_seq
 

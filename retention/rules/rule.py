@@ -156,6 +156,11 @@ class Rule(ABC):
 
     @classmethod
     @abstractmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether the rule takes one message, whatever other rules do; False if the policy does not have it."""
+
+    @classmethod
+    @abstractmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """What the rule compares about one message; None: the policy does not have it."""
 

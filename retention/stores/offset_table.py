@@ -203,6 +203,16 @@ def _content(offsets: Offsets) -> bytes:
     return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def offsets_as_json(offsets: Offsets) -> dict[str, Any]:
+    """Stored offsets as JSON values; of another epoch, nothing."""
+    return _said(replace(offsets, other=None))
+
+
+def offsets_from_json(values: Mapping[str, Any]) -> Offsets:
+    """Read what `offsets_as_json` made; `KeptOffsets` judges it."""
+    return _read(dict(values))
+
+
 def _said(offsets: Offsets) -> dict[str, Any]:
     rows = [
         [reader.partition, reader.kind, reader.name, stored.offset, stored.stored_ns]

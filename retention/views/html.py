@@ -13,8 +13,8 @@ from retention.inspect.latest import Latest, latest_headline, shown_rows
 from retention.inspect.state import State
 from retention.inspect.topic_messages import HEAD, TopicMessages, topic_rows
 from retention.inspect.topic_stats import TopicStats
+from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
-from retention.planners.explain import Explanation
 from retention.views.reasons import reason
 from retention.views.text import (
     MOST_GROUPS,

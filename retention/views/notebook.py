@@ -10,7 +10,7 @@ from retention.inspect.latest import Latest, latest_text
 from retention.inspect.state import State
 from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
-from retention.planners.explain import Explanation
+from retention.plan.explanation import Explanation
 from retention.views.html import (
     explanation_html,
     latest_html,

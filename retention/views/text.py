@@ -13,8 +13,8 @@ from retention.core.units import format_duration, format_size
 from retention.history.report import Report
 from retention.inspect.state import Bucket, State
 from retention.plan.estimate_bounds import Estimate
+from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
-from retention.planners.explain import Explanation
 from retention.rules import MAX_AGE, RULES
 from retention.rules.requests import Request
 from retention.views.reasons import reason

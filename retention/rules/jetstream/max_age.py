@@ -49,6 +49,13 @@ class MaxAge(ExpiryRule):
         return None if age is None or policy.expiry != "head" else cls(age, as_of_ns - age)
 
     @classmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether the message is old enough, and the scan comes to it."""
+        if policy.max_age_ns is None or policy.expiry != "head":
+            return False
+        return is_old(policy.max_age_ns, facts) and facts.scan_end is None
+
+    @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """How old the message is, and what keeps it."""
         age = policy.max_age_ns
@@ -162,6 +169,11 @@ class Old:
     def stops(self, rows: pa.Table) -> Array:
         """Young rows."""
         return rows["ts_ns"].to_numpy() > self.cutoff_ns
+
+
+def is_old(max_age_ns: int, facts: Facts) -> bool:
+    """Whether a message has reached an age, and is not `never`."""
+    return facts.as_of_ns - facts.ts_ns >= max_age_ns and facts.deadline_ns != NEVER
 
 
 def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:

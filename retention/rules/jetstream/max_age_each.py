@@ -12,7 +12,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.rules import MAX_AGE
 from retention.rules.facts import Facts
-from retention.rules.jetstream.max_age import MaxAge, age_line, has_expired
+from retention.rules.jetstream.max_age import MaxAge, age_line, has_expired, is_old
 from retention.rules.rule import Before, Decision, ExpiryRule, RowRule, SubjectSurplus, later
 from schemas.messages import NEVER
 
@@ -37,6 +37,13 @@ class MaxAgeEach(ExpiryRule):
     def reaches_all(cls, policy: Policy) -> bool:
         """Old messages may lie anywhere."""
         return policy.max_age_ns is not None and policy.expiry == "each"
+
+    @classmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether the message is old enough."""
+        if policy.max_age_ns is None or policy.expiry != "each":
+            return False
+        return is_old(policy.max_age_ns, facts)
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:

@@ -36,6 +36,12 @@ class MaxBytes(Rule):
         return cls(policy.max_bytes) if policy.max_bytes is not None and _acts(policy) else None
 
     @classmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether the message and everything newer exceed the limit."""
+        limit = policy.max_bytes
+        return limit is not None and _acts(policy) and facts.bytes_with_newer > limit
+
+    @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """What the message and everything newer take."""
         limit = policy.max_bytes

@@ -31,6 +31,12 @@ class MaxMsgs(Rule):
         return cls(policy.max_msgs) if policy.max_msgs is not None and _acts(policy) else None
 
     @classmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether as many messages are newer as the limit lets stay."""
+        limit = policy.max_msgs
+        return limit is not None and _acts(policy) and facts.newer >= limit
+
+    @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """How many messages are newer."""
         if policy.max_msgs is None:

@@ -45,6 +45,12 @@ class MaxMsgsPerSubject(Rule):
         return policy.max_msgs_per_subject is not None
 
     @classmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether as many messages on the subject are newer as the limit lets stay."""
+        limit = policy.max_msgs_per_subject
+        return limit is not None and facts.newer_on_subject >= limit
+
+    @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """How many messages on the subject are newer."""
         limit = policy.max_msgs_per_subject

@@ -38,6 +38,12 @@ class MsgTtl(ExpiryRule):
         return policy.allow_msg_ttl
 
     @classmethod
+    def takes_message(cls, policy: Policy, facts: Facts) -> bool:
+        """Whether the message's deadline has passed."""
+        deadline_ns = facts.deadline_ns
+        return policy.allow_msg_ttl and deadline_ns is not None and deadline_ns <= facts.as_of_ns
+
+    @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """When the deadline passes."""
         return f"{cls.name}{_line(facts)}" if policy.allow_msg_ttl else None

@@ -1,63 +1,63 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.core.spans import joined
-from retention.plan.remaining import untouched
-from retention.planners.explain import Explanation, Found, explanation
-from retention.planners.retention import Planning
+from retention.core.spans import Array
+from retention.plan.explanation import Explanation
+from retention.plan.plan import Plan
+from retention.planners.explain_pass import explain_message
+from retention.planners.plan_rows import PlanRows
 from tests.support.laws import law
 from tests.support.worlds import (
     NEXT_SEQ,
     Message,
     World,
     announced,
+    digests,
     instants,
     planned,
     policies,
     removed_by,
-    rows_of,
     update,
     worlds,
 )
 
 
-def look(world: World, policy: Policy, as_of: int) -> Planning:
+@dataclass(frozen=True)
+class WorldRows:
+    """The files of a world; implements `FileRows`."""
+
+    world: World
+
+    def read(self, files: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Array]:
+        tables = [self.world.rows(path).select(columns) for path in files["path"].to_pylist()]
+        rows = pa.concat_tables(tables)
+        of_row = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+        order = np.argsort(rows["seq"].to_numpy(), kind="stable")
+        return rows.take(pa.array(order)), of_row[order]
+
+    def counts(self, files: pa.Table) -> pa.Table:
+        inventory = replace(self.world.inventory, files=files)
+        return digests(self.world, inventory)
+
+
+def plan_at(world: World, policy: Policy, as_of: int) -> Plan:
     told = announced(world, policy, as_of)
     plan = planned(world, policy, as_of, told)
-    return Planning(
-        untouched(world.inventory), told.decided, list(told.answers), plan, refused=told.refused
-    )
+    return replace(plan, cause=replace(plan.cause, refused=told.refused))
 
 
-def explained(world: World, seen: Planning) -> list[Explanation]:
-    return [explanation(seen, found) for found in _every_message(world, seen)]
-
-
-def _every_message(world: World, seen: Planning) -> list[Found]:
-    found = []
-    spans = joined(seen.decided.spans)
-    paths = world.inventory.files["path"].to_pylist()
-    file_of = {
-        seq: number
-        for number, path in enumerate(paths)
-        for seq in world.rows(path)["seq"].to_pylist()
-    }
-    for span in range(len(spans)):
-        low, high = spans.min_seq[span], spans.max_seq[span]
-        inside = [m for m in world.messages if low <= m.seq <= high]
-        files = np.array([file_of[m.seq] for m in inside])
-        later = [m.subject for m in world.messages if m.seq > high]
-        found += [
-            Found(span, row, rows_of(tuple(inside)), files, later.count(m.subject))
-            for row, m in enumerate(inside)
-        ]
-    return found
+def explained(world: World, plan: Plan) -> list[Explanation]:
+    rows = PlanRows(plan, WorldRows(world))
+    around = [rows.find((0, message.seq)) for message in world.messages]
+    return [explain_message(rows, one) for one in around if one is not None]
 
 
 @law
@@ -66,17 +66,19 @@ def test_explain_agrees_with_the_plan_for_every_message(
     world: World, policy: Policy, as_of: int, whole: bool
 ) -> None:
     policy = replace(policy, whole_segments=whole)
-    seen = look(world, policy, as_of)
-    gone = removed_by(world, seen.plan)
+    plan = plan_at(world, policy, as_of)
+    gone = removed_by(world, plan)
     expected = update(world.messages, policy, as_of)
-    for told in explained(world, seen):
+    every = explained(world, plan)
+    assert len(every) == len(world.messages)
+    for told in every:
         assert told.goes == (told.seq in gone)
         assert told.rule == (expected[told.seq] if told.goes else None)
 
 
 def one(policy: Policy, seq: int, *messages: Message) -> Explanation:
     world = World(((1, messages),), open_base=1)
-    return next(e for e in explained(world, look(world, policy, 100)) if e.seq == seq)
+    return next(e for e in explained(world, plan_at(world, policy, 100)) if e.seq == seq)
 
 
 def message(seq: int, ts_ns: int = 0, *, subject: str = "a", never: bool = False) -> Message:
@@ -113,7 +115,7 @@ MARKING = Policy(allow_msg_ttl=True, subject_delete_marker_ttl_ns=10**9)
 
 def test_the_last_of_a_subject_is_announced_by_a_marker() -> None:
     laid = World(((1, (Message(1, "a", 1, 50, never=False, deadline_ns=5),)),), open_base=1)
-    [told] = explained(laid, look(laid, MARKING, 25))
+    [told] = explained(laid, plan_at(laid, MARKING, 25))
     assert told.goes
     assert told.sentence.endswith(f"; delete marker {NEXT_SEQ:,} announces it.")
 
@@ -121,6 +123,6 @@ def test_the_last_of_a_subject_is_announced_by_a_marker() -> None:
 def test_what_no_marker_can_announce_stays_and_says_so() -> None:
     laid = World(((1, (Message(1, "a", 1, 50, never=False, deadline_ns=5),)),), open_base=1)
     full = replace(MARKING, max_msgs=1, discard="new")
-    [told] = explained(laid, look(laid, full, 25))
+    [told] = explained(laid, plan_at(laid, full, 25))
     assert (told.goes, told.rule) == (False, None)
     assert "marker that would announce it does not fit" in told.sentence

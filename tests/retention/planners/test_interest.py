@@ -298,7 +298,7 @@ def test_an_explanation_reads_the_span_of_its_message_once(
         read.append(len(arguments))
         return read_span(*arguments)
 
-    monkeypatch.setattr("retention.planners.explain.read_span", counted)
+    monkeypatch.setattr("retention.planners.plan_rows.read_span", counted)
     for seq in (9, 24, 40):
         explain(opened, seq, AS_OF, LOCAL)
     assert len(read) == 3

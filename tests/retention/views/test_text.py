@@ -11,9 +11,9 @@ from retention.history.report import Report
 from retention.inspect.state import Lag, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.estimate_ranges import Bounds
+from retention.plan.explanation import Explanation
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
-from retention.planners.explain import Explanation
 from retention.views.html import explanation_html, plan_html, report_html, state_html
 from retention.views.text import (
     MOST_GROUPS,

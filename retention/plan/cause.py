@@ -1,0 +1,161 @@
+"""The cause of a plan: what it was made from, as far as explaining single messages takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import Inventory
+from retention.core.policy import Policy
+from retention.core.spans import Array
+from retention.plan.consumer_snapshot import Audience
+from retention.plan.remaining import Left
+from retention.ports import Later
+from retention.rules import RULES
+from retention.rules.jetstream.evaluate import OnePass
+from retention.rules.jetstream.protection import Hold
+from retention.rules.row_verdicts import Answer
+from retention.stores.offset_table import Offsets
+from schemas.plan import CAUSE_FILES, REMOVED_RANGES
+
+_NO_TAIL = Later()
+_NO_CONSUMERS = Audience()
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What consumers leave of each file of an inventory; int64, 0 where they leave nothing."""
+
+    messages: Array
+    bytes: Array
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a plan was made from; tables are those of its making, never copies."""
+
+    files: pa.Table = field(default_factory=CAUSE_FILES.empty_table)
+    """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
+    next_seq: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the next sequence to assign, as the log counted it."""
+    open_base: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the base of the segment that appends go to."""
+    tail: Later = _NO_TAIL
+    """What the stream held behind `files`, where the plan was made from its oldest segments alone."""
+    next_due_ns: int | None = None
+    """The instant before which nothing goes, where that was remembered and no file was looked at."""
+    remaining: Remaining | None = None
+    """What consumers leave; None: they leave everything."""
+    parts: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    """What rows told of files, also of such as go whole, or stay because their segment does; shape `REMOVED_RANGES`,
+    `file` being a row number of `files`."""
+    scan_end: int | None = None
+    """The message at which the age scan ends: with `whole_segments` one in its file that is not above it; None: it
+    does not end, or does not run."""
+    refused: frozenset[int] = frozenset()
+    """Sequences of messages that stay because no delete marker could be stored for them."""
+    consumers: Audience = _NO_CONSUMERS
+    """The consumers that were asked; none where the policy does not look at them."""
+    protection: Hold | None = None
+    """What consumers protect from limits; None: the policy protects nothing."""
+    offsets: Offsets | None = None
+    """The stored offsets of a topic; None: the plan did not look at them."""
+
+    def end(self, partition: int) -> int:
+        """The sequence above everything that the plan knows of a partition."""
+        highest = pc.max(self.files.filter(self.in_partition(partition))["max_seq"]).as_py()
+        counted = self.next_seq.get(partition, 0)
+        return counted if highest is None else max(counted, highest + 1)
+
+    def in_partition(self, partition: int) -> pa.ChunkedArray:
+        """Files of a partition; a mask."""
+        return pc.equal(self.files["partition"], partition)
+
+    def covering(self, partition: int, first: int, last: int) -> Array:
+        """Row numbers of the files whose ranges of sequences meet another one; both ends inclusive."""
+        meets = pc.and_(
+            self.in_partition(partition),
+            pc.and_(
+                pc.less_equal(self.files["min_seq"], last),
+                pc.greater_equal(self.files["max_seq"], first),
+            ),
+        )
+        return np.flatnonzero(meets.to_numpy())
+
+    def above(self, partition: int, seq: int) -> Array:
+        """Row numbers of the files of which every sequence is higher."""
+        higher = pc.and_(self.in_partition(partition), pc.greater(self.files["min_seq"], seq))
+        return np.flatnonzero(higher.to_numpy())
+
+    def remaining_of(self, numbers: Array) -> tuple[int, int]:
+        """How many messages, and how many bytes, consumers leave of some files."""
+        if self.remaining is not None:
+            left = self.remaining
+            return int(left.messages[numbers].sum()), int(left.bytes[numbers].sum())
+        some = self.files.select(["messages", "bytes"]).take(pa.array(numbers))
+        return tuple(int(pc.sum(some[name], min_count=0).as_py()) for name in some.column_names)  # type: ignore[return-value]
+
+    def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
+        """What rows told of one file, by some rules; shape `REMOVED_RANGES`, ascending."""
+        own = self.parts.filter(pc.equal(self.parts["file"], number))
+        wanted = pa.array([RULES.index(rule) for rule in rules], pa.int8())
+        return own.filter(pc.is_in(own["rule"], value_set=wanted)).sort_by("first_seq")
+
+
+NO_CAUSE = Cause()
+"""Nothing: the stream held nothing."""
+
+
+def cause_of_files(inventory: Inventory) -> Cause:
+    """What is known to a plan that asks neither consumers nor the age scan."""
+    counters = inventory.counters
+    return Cause(inventory.files, counters.next_seq, counters.open_base)
+
+
+def cause_of_pass(
+    left: Left, policy: Policy, decided: OnePass, answers: Sequence[Answer], parts: pa.Table
+) -> Cause:
+    """What a pass was made from.
+
+    Args:
+        left: the stream, and what consumers leave of it.
+        policy: the stream's rules.
+        decided: the pass over what is left.
+        answers: those to its questions.
+        parts: what rows told of files; shape `REMOVED_RANGES`, `file` being a row number of the inventory.
+    """
+    known = cause_of_files(left.inventory)
+    return Cause(
+        known.files,
+        known.next_seq,
+        known.open_base,
+        remaining=None if policy.retention == "limits" else _remaining(left),
+        parts=parts,
+        scan_end=_scan_end(decided, answers),
+    )
+
+
+def _remaining(left: Left) -> Remaining:
+    counts = []
+    for name in ("messages", "bytes"):
+        counted = np.zeros(left.inventory.files.num_rows, dtype=np.int64)
+        counted[left.numbers] = left.files[name].to_numpy()
+        counts.append(counted)
+    return Remaining(*counts)
+
+
+def _scan_end(decided: OnePass, answers: Sequence[Answer]) -> int | None:
+    """The message at which the age scan ends; None if it never does, or does not run."""
+    scan, spans = decided.scan, decided.spans
+    if scan is None:
+        return None
+    stops = [answer.stop_seq for answer in answers if answer.stop_seq is not None]
+    if stops:
+        return min(stops)
+    if not len(spans) or decided.ask[scan.reach - 1]:
+        return None
+    return int(spans.min_seq[scan.reach - 1]) if scan.may_stop[scan.reach - 1] else None

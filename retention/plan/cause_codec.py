@@ -1,0 +1,189 @@
+"""Causes at rest: a Parquet table of the files that a plan was made from, and JSON values of everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.spans import Array
+from retention.plan.cause import Cause, Remaining
+from retention.plan.consumer_snapshot import Audience, pins_as_json, pins_from_json
+from retention.ports import Later
+from retention.rules import RULES
+from retention.rules.jetstream.interest import Interest
+from retention.rules.jetstream.protection import Hold
+from retention.stores.offset_table import offsets_as_json, offsets_from_json
+from schemas.plan import CAUSE_FILES, REMOVED_RANGES, SAVED_CAUSE
+
+_LISTS = {
+    "rules": "rule",
+    "first_seqs": "first_seq",
+    "last_seqs": "last_seq",
+    "counts": "messages",
+    "sizes": "bytes",
+}
+"""Column of a saved cause → column of its ranges."""
+_MOST_SEQUENCES = 2**26
+"""So many a consumer has never pending; a document with more was not written here."""
+
+
+def cause_table(cause: Cause, written: pa.Array) -> pa.Table:
+    """The files of a cause, shape `SAVED_CAUSE`.
+
+    Args:
+        cause: what a plan was made from.
+        written: paths of files of which the plan itself has the ranges: they are not written twice.
+    """
+    files = cause.files.select(CAUSE_FILES.names).cast(CAUSE_FILES)
+    known = pc.is_in(files["path"], value_set=written).to_numpy()
+    parts = cause.parts.filter(pa.array(~known[cause.parts["file"].to_numpy()]))
+    parts = parts.sort_by([("file", "ascending"), ("first_seq", "ascending")])
+    remaining = cause.remaining
+    nothing = pa.nulls(files.num_rows, pa.int64())
+    bounds = np.searchsorted(parts["file"].to_numpy(), np.arange(files.num_rows + 1))
+    offsets = pa.array(bounds, pa.int32())
+    columns = [
+        *files.columns,
+        nothing if remaining is None else pa.array(remaining.messages),
+        nothing if remaining is None else pa.array(remaining.bytes),
+        *(
+            pa.ListArray.from_arrays(offsets, parts[name].combine_chunks())
+            for name in _LISTS.values()
+        ),
+    ]
+    return pa.table(columns, schema=SAVED_CAUSE)
+
+
+def cause_as_json(cause: Cause) -> dict[str, Any]:
+    """Everything of a cause but its files, as JSON values."""
+    return {
+        "next_seq": _named(cause.next_seq),
+        "open_base": _named(cause.open_base),
+        "tail": vars(cause.tail).copy(),
+        "next_due_ns": cause.next_due_ns,
+        "scan_end": cause.scan_end,
+        "refused": _ranges(np.array(sorted(cause.refused), dtype=np.int64)),
+        "consumers": [_interest_as_json(one) for one in cause.consumers.interests],
+        "pins": pins_as_json(cause.consumers.pins),
+        "expired": pins_as_json(cause.consumers.expired),
+        "protection": None if cause.protection is None else _protection_as_json(cause.protection),
+        "offsets": None if cause.offsets is None else offsets_as_json(cause.offsets),
+    }
+
+
+def cause_from(table: pa.Table, values: Mapping[str, Any]) -> Cause:
+    """Read what `cause_table` and `cause_as_json` made.
+
+    Raises:
+        ValueError: the table says what no plan is made from.
+    """
+    protection, offsets = values["protection"], values["offsets"]
+    return Cause(
+        files=table.select(CAUSE_FILES.names),
+        next_seq=_numbered(values["next_seq"]),
+        open_base=_numbered(values["open_base"]),
+        tail=Later(**values["tail"]),
+        next_due_ns=values["next_due_ns"],
+        remaining=_remaining(table),
+        parts=_parts(table),
+        scan_end=values["scan_end"],
+        refused=frozenset(_seqs(values["refused"]).tolist()),
+        consumers=Audience(
+            tuple(_interest_from_json(one) for one in values["consumers"]),
+            pins_from_json(values["pins"]) or (),
+            pins_from_json(values["expired"]) or (),
+        ),
+        protection=None if protection is None else _protection_from_json(protection),
+        offsets=None if offsets is None else offsets_from_json(offsets),
+    )
+
+
+def _remaining(table: pa.Table) -> Remaining | None:
+    columns = [table[f"remaining_{name}"] for name in ("messages", "bytes")]
+    missing = {column.null_count for column in columns}
+    if missing == {table.num_rows}:
+        return None
+    if missing != {0}:
+        raise ValueError("remaining_messages or remaining_bytes is missing in a row")
+    return Remaining(*(column.to_numpy() for column in columns))
+
+
+def _parts(table: pa.Table) -> pa.Table:
+    """What rows told of files; shape `REMOVED_RANGES`."""
+    lengths = {name: pc.list_value_length(table[name]).to_numpy() for name in _LISTS}
+    if any((lengths[name] != lengths["rules"]).any() for name in _LISTS):
+        raise ValueError("rules, first_seqs, last_seqs, counts and sizes are not as many")
+    columns = {shape: pc.list_flatten(table[name]) for name, shape in _LISTS.items()}
+    if any(column.null_count for column in columns.values()):
+        raise ValueError("a range of sequences lacks a number")
+    rules = columns["rule"].to_numpy()
+    if ((rules < 0) | (rules >= len(RULES))).any():
+        raise ValueError("rules names a rule that is not there")
+    if pc.any(pc.greater(columns["first_seq"], columns["last_seq"])).as_py():
+        raise ValueError("a first sequence is behind its last")
+    files = np.repeat(np.arange(table.num_rows), lengths["rules"])
+    return pa.table({"file": files} | columns).select(REMOVED_RANGES.names).cast(REMOVED_RANGES)
+
+
+def _interest_as_json(interest: Interest) -> dict[str, Any]:
+    return {
+        "consumer": interest.consumer,
+        "ack_floor": interest.ack_floor,
+        "delivered": interest.delivered,
+        "filters": list(interest.filters),
+        "explicit": interest.explicit,
+        "pending": _ranges(interest.pending),
+        "redelivered": _ranges(interest.redelivered),
+    }
+
+
+def _interest_from_json(values: Mapping[str, Any]) -> Interest:
+    seqs = {name: _seqs(values[name]) for name in ("pending", "redelivered")}
+    return Interest(**{**values, "filters": tuple(values["filters"]), **seqs})
+
+
+def _protection_as_json(protection: Hold) -> dict[str, Any]:
+    return {
+        "interests": [_interest_as_json(one) for one in protection.interests],
+        "after_ns": protection.after_ns,
+        "from_seq": protection.from_seq,
+    }
+
+
+def _protection_from_json(values: Mapping[str, Any]) -> Hold:
+    interests = tuple(_interest_from_json(one) for one in values["interests"])
+    return Hold(interests, values["after_ns"], values["from_seq"])
+
+
+def _named(numbers: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): int(number) for partition, number in numbers.items()}
+
+
+def _numbered(numbers: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): number for partition, number in numbers.items()}
+
+
+def _ranges(seqs: Array) -> list[list[int]]:
+    """Ascending sequences as ranges, both ends inclusive: 4, 5, 6, 9 are [4, 6] and [9, 9]."""
+    if not len(seqs):
+        return []
+    starts = np.append(0, np.flatnonzero(np.diff(seqs) != 1) + 1)
+    ends = np.append(starts[1:], len(seqs)) - 1
+    pairs: list[list[int]] = np.stack([seqs[starts], seqs[ends]], axis=1).tolist()
+    return pairs
+
+
+def _seqs(ranges: list[list[int]]) -> Array:
+    """What `_ranges` made ranges of.
+
+    Raises:
+        ValueError: they are more than fit into memory.
+    """
+    if sum(last - first + 1 for first, last in ranges) > _MOST_SEQUENCES:
+        raise ValueError(f"ranges name more than {_MOST_SEQUENCES:,} sequences")
+    parts = [np.arange(first, last + 1, dtype=np.int64) for first, last in ranges]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

@@ -1,0 +1,52 @@
+"""The explanation of one message by a plan: its fate, one sentence, and the numbers that were compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The fate of one message in one pass."""
+
+    stream: str
+    partition: int
+    seq: int
+    subject: str
+    ts_ns: int
+    size: int
+    goes: bool
+    rule: str | None
+    """The rule that lets it go; None if it stays."""
+    sentence: str
+    arithmetic: tuple[str, ...]
+    """One line for each rule of the policy, with the numbers that were compared."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The explanation as JSON values."""
+        return asdict(self) | {"arithmetic": list(self.arithmetic)}
+
+
+def explanation(
+    stream: str,
+    message: Mapping[str, Any],
+    rule: str | None,
+    sentence: str,
+    arithmetic: tuple[str, ...],
+) -> Explanation:
+    """The explanation of a message that goes by `rule`, or stays where that is None.
+
+    Args:
+        stream: its stream.
+        message: `partition`, `seq`, `subject`, `ts_ns` and `size` among its columns.
+        rule: the rule that lets it go.
+        sentence: why.
+        arithmetic: the numbers that were compared, a line each.
+    """
+    place = {name: message[name] for name in ("partition", "seq", "subject", "ts_ns", "size")}
+    goes = rule is not None
+    return Explanation(
+        stream, **place, goes=goes, rule=rule, sentence=sentence, arithmetic=arithmetic
+    )

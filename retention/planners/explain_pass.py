@@ -1,0 +1,179 @@
+"""Why one message of a stream stays or goes in a pass: its fate by the plan, and the numbers that rules compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.plan.explain_consumers import held_for, needs_of
+from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, arithmetic, rule_of, sentence
+from retention.plan.explanation import Explanation, explanation
+from retention.plan.plan import Plan
+from retention.planners.consumer_protection import missing_of
+from retention.planners.plan_rows import Around, PlanRows
+from retention.rules import RULES
+from schemas.messages import RULE_COLUMNS
+
+
+def explain_message(rows: PlanRows, around: Around) -> Explanation:
+    """Explain a message that lies in a file of the plan.
+
+    Args:
+        rows: of the plan's files.
+        around: the message.
+
+    Raises:
+        StalePlanError: what the plan was made from is gone.
+        DamagedError: a file is damaged.
+    """
+    plan, message = rows.plan, around.message
+    if plan.policy.retention != "limits":
+        released, line = needs_of(_row(message), plan.policy, plan.cause.consumers.interests)
+        if released:
+            return _explain_released(plan, around, line)
+    facts = _facts(rows, around)
+    goes, rule = _fate(plan, around, facts)
+    if not goes and plan.policy.whole_segments:
+        rule = rule_of(plan.policy, facts)
+    told = sentence(plan.stream, plan.policy, facts, rule, goes=goes)
+    return explanation(
+        plan.stream, message, rule if goes else None, told, arithmetic(plan.policy, facts)
+    )
+
+
+def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanation:
+    """Explain a message of which the plan knows no file: by what it knows of all of them, and by the message's times.
+
+    Args:
+        plan: what was decided.
+        message: its narrow columns.
+        line: why nothing of its part of the stream goes.
+    """
+    policy = replace(plan.policy, max_msgs=None, max_bytes=None, max_msgs_per_subject=None)
+    lines = (line, *arithmetic(policy, _facts_of_message(plan, message)))
+    named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
+    return explanation(plan.stream, message, None, f"{named} stays: {'; '.join(lines)}.", lines)
+
+
+def _explain_released(plan: Plan, around: Around, line: str) -> Explanation:
+    """Explain a message that no consumer needs."""
+    message = around.message
+    goes, _ = _removed_by(plan, around)
+    named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
+    told = f"{named} goes: {line}." if goes else f"{named} stays: {line}{IN_KEPT_SEGMENT}."
+    return explanation(plan.stream, message, plan.policy.retention if goes else None, told, (line,))
+
+
+def _fate(plan: Plan, around: Around, facts: Facts) -> tuple[bool, str | None]:
+    """Whether the plan removes a message, and by which rule."""
+    goes, rules = _removed_by(plan, around)
+    if len(rules) > 1:
+        rule = rule_of(plan.policy, facts)
+        return goes, rule if rule in rules else rules[0]
+    return goes, rules[0] if goes else None
+
+
+def _removed_by(plan: Plan, around: Around) -> tuple[bool, list[str]]:
+    """Whether the plan removes a message, and the rules by which it may."""
+    path = plan.cause.files["path"][around.number]
+    at = pc.index(plan.files["path"], path).as_py()
+    if at < 0:
+        return False, []
+    planned = plan.files.slice(at, 1)
+    is_whole = planned["action"][0].as_py() == "drop"
+    ranges = (
+        plan.cause.parts_of(around.number)
+        if is_whole
+        else plan.removed.filter(pc.equal(plan.removed["file"], at))
+    )
+    rule = _rule_in(ranges, around.message["seq"])
+    if rule is not None or not is_whole:
+        return rule is not None, [] if rule is None else [rule]
+    return True, [name for name in RULES if planned[f"by_{name}"][0].as_py()]
+
+
+def _rule_in(ranges: pa.Table, seq: int) -> str | None:
+    first, last = ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()
+    inside = np.flatnonzero((first <= seq) & (seq <= last))
+    return RULES[ranges["rule"][int(inside[0])].as_py()] if len(inside) else None
+
+
+def _facts(rows: PlanRows, around: Around) -> Facts:
+    """What the rules compare about a message."""
+    plan, message = rows.plan, around.message
+    partition, seq = message["partition"], message["seq"]
+    seqs, later = around.rows["seq"].to_numpy(), plan.cause.above(partition, seq)
+    newer = around.rows.filter(pa.array(seqs > seq))
+    messages, size = plan.cause.remaining_of(later)
+    tail = plan.cause.tail
+    on_subject = 0
+    if plan.policy.max_msgs_per_subject is not None:
+        on_subject = rows.on_subject(later, message["subject"]) + int(
+            pc.sum(pc.equal(newer["subject"], message["subject"]), min_count=0).as_py()
+        )
+    return replace(
+        _facts_of_message(plan, message, _scan_end(rows, partition)),
+        newer=newer.num_rows + messages + tail.messages,
+        bytes_with_newer=message["size"]
+        + int(pc.sum(newer["size"], min_count=0).as_py())
+        + size
+        + tail.bytes,
+        newer_on_subject=on_subject,
+        needs=_needs(plan, message),
+        **_held(plan, message),
+    )
+
+
+def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None = None) -> Facts:
+    """What the rules compare about a message itself."""
+    scan_end = plan.cause.scan_end if scan_end is None else scan_end
+    markers = plan.markers.filter(pc.equal(plan.markers["replaces"], message["seq"]))
+    stored = markers["seq"].to_pylist()
+    return Facts(
+        seq=message["seq"],
+        subject=message["subject"],
+        ts_ns=message["ts_ns"],
+        size=message["size"],
+        deadline_ns=message["deadline_ns"],
+        newer=0,
+        bytes_with_newer=message["size"],
+        newer_on_subject=0,
+        as_of_ns=plan.as_of_ns,
+        scan_end=scan_end if scan_end is not None and scan_end < message["seq"] else None,
+        marker=stored[0] if stored else None,
+        refused=message["seq"] in plan.cause.refused,
+    )
+
+
+def _scan_end(rows: PlanRows, partition: int) -> int | None:
+    """The message at which the age scan ends, exactly."""
+    policy, scan_end = rows.plan.policy, rows.plan.cause.scan_end
+    if scan_end is None or policy.max_age_ns is None or not policy.whole_segments:
+        return scan_end
+    return rows.first_young(partition, scan_end, rows.plan.as_of_ns - policy.max_age_ns)
+
+
+def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
+    """What consumer protection says of a message, and whether no limit may take it."""
+    rule, protection = plan.policy.hold, plan.cause.protection
+    if rule is None or protection is None:
+        return {}
+    missing = missing_of(rule, plan.cause.consumers)
+    covered, line = held_for(_row(message), rule, protection, missing)
+    return {"held": line, "is_held": covered and rule.action == "hold"}
+
+
+def _needs(plan: Plan, message: dict[str, Any]) -> str | None:
+    if plan.policy.retention == "limits":
+        return None
+    return needs_of(_row(message), plan.policy, plan.cause.consumers.interests)[1]
+
+
+def _row(message: dict[str, Any]) -> pa.Table:
+    """A message as a table of one row."""
+    columns = {name: [message[name]] for name in RULE_COLUMNS}
+    return pa.table(columns).set_column(1, "subject", pa.array([message["subject"]], pa.string()))

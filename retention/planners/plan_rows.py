@@ -1,0 +1,208 @@
+"""The rows of the files that a plan was made from, as it knew them, and of messages that it knows no file of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.context.context import OpenedStream
+from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.seq_ranges import in_ranges
+from retention.core.spans import Array
+from retention.datafile.expected_stats import claims_of
+from retention.errors import DamagedError, StalePlanError
+from retention.plan.plan import Plan
+from retention.planners.probe import read_span
+from retention.ports import Snapshot
+from retention.stores.row_tombstones import Released
+from schemas.messages import RULE_COLUMNS
+from schemas.plan import CAUSE_FILES
+
+Place = tuple[int, int]
+"""Partition and sequence."""
+
+
+class FileRows(Protocol):
+    """Reads files that a plan was made from."""
+
+    def read(self, files: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Array]:
+        """Columns of `files` (`CAUSE_FILES` rows), ascending by `seq`; for each row, its file's row number in them."""
+        ...
+
+    def counts(self, files: pa.Table) -> pa.Table:
+        """Subject digests of `files`: columns `file`, `subject` and `messages`."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The files of a stored stream; implements `FileRows`."""
+
+    opened: OpenedStream
+    plan: Plan
+
+    def read(self, files: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Array]:
+        """Read files as they were when the plan was made.
+
+        Raises:
+            StalePlanError: one of them is gone.
+            DamagedError: one of them is damaged.
+        """
+        try:
+            located = self._located(files.select(CAUSE_FILES.names))
+            rows, of_row, _ = read_span(tuple(located), tuple(columns))
+        except DamagedError as damaged:
+            self._refuse_gone(files, damaged)
+            raise
+        return rows, of_row
+
+    def counts(self, files: pa.Table) -> pa.Table:
+        """Read subject digests as far as they are kept, and make the others again.
+
+        Raises:
+            StalePlanError, DamagedError: as `read`.
+        """
+        try:
+            return self.opened.store.subject_counts(files)
+        except DamagedError as damaged:
+            self._refuse_gone(files, damaged)
+            raise
+
+    def _located(self, files: pa.Table) -> list[DataFile]:
+        located = self.opened.store.data_files(files)
+        claims = claims_of(files)
+        return [
+            self._tombstones.hide(replace(file, hidden=NO_RANGES, claim=claim))
+            for file, claim in zip(located, claims, strict=True)
+        ]
+
+    @cached_property
+    def _tombstones(self) -> Released:
+        number = self.plan.released
+        return Released(number, self.opened.store.released(number))
+
+    def _refuse_gone(self, files: pa.Table, damaged: DamagedError) -> None:
+        live = self.opened.store.snapshot().files["path"].combine_chunks()
+        gone = files["path"].filter(pc.invert(pc.is_in(files["path"], value_set=live))).to_pylist()
+        if gone:
+            raise StalePlanError(
+                f"{self.plan.stream}: {gone[0]}, from which this plan was made, is gone since, so it can no longer be "
+                "explained; nothing was changed; plan again"
+            ) from damaged
+
+
+@dataclass(frozen=True)
+class Around:
+    """A message, and the rows that lie around it."""
+
+    message: dict[str, Any]
+    """Its narrow columns, and its `partition`."""
+    number: int
+    """Its file's row number in the cause."""
+    rows: pa.Table
+    """The narrow columns of every file whose range of sequences it lies in, as far as consumers leave them."""
+
+
+@dataclass(frozen=True)
+class PlanRows:
+    """What rows say of single messages of a plan."""
+
+    plan: Plan
+    files: FileRows
+
+    def find(self, place: Place) -> Around | None:
+        """A message with the rows around it; None: no file of the plan holds it."""
+        partition, seq = place
+        rows, numbers = self._stored(partition, seq, seq)
+        at = np.flatnonzero(rows["seq"].to_numpy() == seq)
+        if not len(at):
+            return None
+        [message] = rows.slice(int(at[0]), 1).to_pylist()
+        number = int(numbers[at[0]])
+        return Around(
+            {"partition": partition} | message, number, self._remaining(rows, numbers, seq)
+        )
+
+    def first_young(self, partition: int, seq: int, cutoff_ns: int) -> int:
+        """The first of the messages from `seq` on, in its file, that is younger than `cutoff_ns`."""
+        last, found = seq, seq
+        while True:
+            rows, numbers = self._stored(partition, seq, last)
+            rows = self._remaining(rows, numbers, None)
+            young = rows.filter(
+                pc.and_(pc.greater_equal(rows["seq"], seq), pc.greater(rows["ts_ns"], cutoff_ns))
+            )
+            if not young.num_rows or (found := young["seq"][0].as_py()) == last:
+                return found
+            last = found
+
+    def on_subject(self, numbers: Array, subject: str) -> int:
+        """How many messages on a subject consumers leave of some files, by their row numbers in the cause."""
+        cause = self.plan.cause
+        left = cause.files["messages"].to_numpy()
+        left = left if cause.remaining is None else cause.remaining.messages
+        numbers = numbers[left[numbers] > 0]
+        if not len(numbers):
+            return 0
+        counts = self.files.counts(cause.files.take(pa.array(numbers)))
+        at, messages = counts["file"].to_numpy(), counts["messages"].to_numpy()
+        # A digest of more than consumers leave, or of less since, says nothing.
+        differs = np.bincount(at, messages, minlength=len(numbers)) != left[numbers]
+        mine = pc.equal(counts["subject"], subject).to_numpy() & ~differs[at]
+        return int(messages[mine].sum()) + sum(
+            self._count_rows(number, subject) for number in numbers[differs].tolist()
+        )
+
+    def _count_rows(self, number: int, subject: str) -> int:
+        rows, of_row = self.files.read(self.plan.cause.files.slice(number, 1), ("seq", "subject"))
+        rows = self._remaining(rows, of_row + number, None)
+        return int(pc.sum(pc.equal(rows["subject"], subject), min_count=0).as_py())
+
+    def _stored(self, partition: int, first: int, last: int) -> tuple[pa.Table, Array]:
+        """The rows of every file whose range meets another, and the row number of each one's file in the cause."""
+        cause = self.plan.cause
+        numbers = cause.covering(partition, first, last)
+        if not len(numbers):
+            return pa.table({name: [] for name in RULE_COLUMNS}), numbers
+        rows, of_row = self.files.read(cause.files.take(pa.array(numbers)), RULE_COLUMNS)
+        return rows, numbers[of_row]
+
+    def _remaining(self, rows: pa.Table, numbers: Array, seq: int | None) -> pa.Table:
+        """Rows that consumers leave; one of them stays in any case."""
+        cause, retention = self.plan.cause, self.plan.policy.retention
+        if cause.remaining is None:
+            return rows
+        seqs = rows["seq"].to_numpy()
+        stays = cause.remaining.messages[numbers] > 0
+        for number in np.unique(numbers).tolist():
+            parts = cause.parts_of(number, (retention,))
+            ranges = np.stack([parts["first_seq"].to_numpy(), parts["last_seq"].to_numpy()], axis=1)
+            stays &= ~((numbers == number) & in_ranges(seqs, ranges))
+        return rows.filter(pa.array(stays | (seqs == seq)))
+
+
+def live_message(opened: OpenedStream, place: Place) -> tuple[dict[str, Any] | None, Snapshot]:
+    """The narrow columns of a message that is stored now, None if there is none; and the table.
+
+    Raises:
+        RefusedError, DamagedError: as planning.
+    """
+    partition, seq = place
+    snapshot = opened.store.snapshot()
+    files = opened.store.inventory(snapshot).files
+    covers = pc.and_(
+        pc.equal(files["partition"], partition),
+        pc.and_(pc.less_equal(files["min_seq"], seq), pc.greater_equal(files["max_seq"], seq)),
+    )
+    for file in opened.store.data_files(files.filter(covers)):
+        rows, _, _ = read_span((file,))
+        found = rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
+        if found:
+            return {"partition": partition} | found[0], snapshot
+    return None, snapshot
