@@ -28,12 +28,25 @@ PLANNED_FILES = pa.schema(
         pa.field("action", pa.string(), nullable=False),
         pa.field("removed_messages", pa.int64(), nullable=False),
         pa.field("removed_bytes", pa.int64(), nullable=False),
-        *[pa.field(f"by_{rule}", pa.int64(), nullable=False) for rule in RULE_NAMES],
     ]
 )
 """A file that a plan touches: `action` is `drop` (it goes whole), `rewrite` (a copy without some rows takes its
-place) or `hide` (it stays, and nobody reads some of its rows any more); `by_<rule>` counts the messages that each rule
-removes, and they add up to `removed_messages`."""
+place) or `hide` (it stays, and nobody reads some of its rows any more)."""
+
+RULE = pa.dictionary(pa.int8(), pa.string())
+"""A rule by its name, one of `RULE_NAMES`; in a saved plan it is a string."""
+
+PLANNED_RULES = pa.schema(
+    [
+        pa.field("file", pa.int64(), nullable=False),
+        pa.field("rule", RULE, nullable=False),
+        pa.field("messages", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+"""What one rule takes of one file that a plan touches: `file` is a row number of the plan's files, ascending; the
+messages of a file's rows add up to its `removed_messages`. `bytes` is null where several rules share the file, of which
+only metadata told."""
 
 REMOVED_RANGES = pa.schema(
     [
@@ -45,8 +58,8 @@ REMOVED_RANGES = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-"""What goes of files that do not go whole: `file` is a row number of the plan's files, `rule` an index into
-`RULE_NAMES`; both sequences are inclusive, and every sequence between them is a message that the rule removes."""
+"""What rows tell that goes: `file` is a row number of the files in question, `rule` an index into `RULE_NAMES`; both
+sequences are inclusive, and every sequence between them is a message that the rule removes."""
 
 CAUSE_FILES = pa.schema(
     [
@@ -81,6 +94,10 @@ SAVED_CAUSE = pa.schema(
 )
 """The same in a saved plan: with what consumers leave of it (null: everything), and ranges of sequences of which rows
 told the rule (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages and bytes."""
+
+PLANNED_PARTS = REMOVED_RANGES.set(1, pa.field("rule", RULE, nullable=False))
+"""A part that goes of a file that does not go whole: as `REMOVED_RANGES`, its rule by name, `file` a row number of the
+plan's files, ascending, then by `first_seq`."""
 
 HELD_RANGES = pa.schema(
     [

@@ -365,7 +365,7 @@ class BoundPlan:
 
     def to_pandas(self) -> pd.DataFrame:
         """The files that the plan touches, one a row: what goes of each, and by which rule."""
-        return self.plan.files.to_pandas()
+        return self.plan.files_with_rules.to_pandas()
 
     def as_json(self) -> dict[str, Any]:
         """The numbers of the plan as JSON values."""

@@ -114,7 +114,7 @@ def _recorded_alone(
 
 
 def _leaving(plan: Plan) -> Leaving:
-    return Leaving(plan.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
+    return Leaving(plan.leaving_with_rules, plan.plan_id, plan.as_of_ns, plan.by_rule)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:

@@ -17,11 +17,12 @@ from retention.plan.consumer_snapshot import Pin
 from retention.plan.file_losses import ByMetadata, FileLosses, file_losses, with_released
 from retention.plan.plan import Plan, SegmentCounts
 from retention.plan.remaining import Left
+from retention.plan.rule_rows import rule_column, rule_rows
 from retention.rules import RULES
 from retention.rules.fold import OnePass
 from retention.rules.requests import Removal
 from retention.rules.row_verdicts import STAYS, Answer, settled
-from schemas.plan import PLANNED_FILES, REMOVED_RANGES
+from schemas.plan import PLANNED_FILES, PLANNED_PARTS, REMOVED_RANGES
 
 
 def make_plan(
@@ -113,7 +114,8 @@ def _plan(
         as_of_ns=as_of_ns,
         policy=policy,
         files=files,
-        removed=_ranges_of_parts(files, losses.ranges, touched),
+        rules=rule_rows(losses.by_rule[touched], losses.bytes[touched]),
+        removed=_parts(files, losses.ranges, touched),
         segments=_segment_counts(inventory.files, np.where(stays, 0, losses.messages), messages),
         read=sum((answer.read for answer in answers), inventory.read),
         released=inventory.counters.released,
@@ -176,18 +178,20 @@ def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array
         "action": actions[touched],
         "removed_messages": losses.messages[touched],
         "removed_bytes": losses.bytes[touched],
-    } | {f"by_{rule}": losses.by_rule[touched, at] for at, rule in enumerate(RULES)}
+    }
     for name, values in columns.items():
         planned = planned.append_column(name, pa.array(values, PLANNED_FILES.field(name).type))
     return planned.select(PLANNED_FILES.names).cast(PLANNED_FILES)
 
 
-def _ranges_of_parts(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
+def _parts(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
     number = np.searchsorted(touched, ranges["file"].to_numpy())
     in_part = pc.not_equal(files["action"], "drop").to_numpy()
     renumbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(number, pa.int64()))
     wanted = renumbered.filter(pa.array(in_part[number]))
-    return wanted.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
+    rules = rule_column(wanted["rule"].to_numpy())
+    parts = wanted.set_column(1, PLANNED_PARTS.field("rule"), rules)
+    return parts.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
 
 
 def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,18 +16,22 @@ from retention.core.policy import Policy
 from retention.plan.cause import NO_CAUSE, Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
+from retention.plan.identity import canonical, identity
 from retention.plan.protected import Held, HeldSegments
+from retention.plan.rule_rows import rule_counts, rule_numbers
 from retention.rules.requests import Request, as_json
-from schemas.files import LOGGED_FILES
-from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES
+from schemas.plan import (
+    PLANNED_FILES,
+    PLANNED_MARKERS,
+    PLANNED_PARTS,
+    PLANNED_RULES,
+    RULE_NAMES,
+)
 
 FORMAT_VERSION = 7
 APPLY = "apply"
 """What the run history calls a pass."""
 _AT_ONCE = 65_536
-_FIGURES = [name for name in PLANNED_FILES.names if name not in (*LOGGED_FILES.names, "action")]
-"""Columns of `PLANNED_FILES` that are numbers, and no pin."""
-_REMOVED_FIGURES = ("messages", "bytes")
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ class Plan:
     policy: Policy
     files: pa.Table
     """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
+    rules: pa.Table
+    """What each rule takes of each of them; shape `PLANNED_RULES`."""
     removed: pa.Table
-    """What goes of files that do not go whole; shape `REMOVED_RANGES`."""
+    """What goes of files that do not go whole; shape `PLANNED_PARTS`."""
     segments: SegmentCounts
     read: ReadCount
     """What planning cost."""
@@ -112,8 +116,20 @@ class Plan:
     @property
     def by_rule(self) -> dict[str, int]:
         """Messages that go, by the rule that lets them; rules that take none are left out."""
-        counts = {rule: _total(self.files[f"by_{rule}"]) for rule in RULE_NAMES}
-        return {rule: count for rule, count in counts.items() if count}
+        return rules_of(self.rules)
+
+    def by_rule_of(self, files: pa.Array) -> dict[str, int]:
+        """The same of some files, by their paths."""
+        numbers = pc.indices_nonzero(pc.is_in(self.files["path"], value_set=files))
+        return rules_of(self.rules.filter(pc.is_in(self.rules["file"], value_set=numbers)))
+
+    @property
+    def files_with_rules(self) -> pa.Table:
+        """The files, with a column `by_<rule>` for what each rule takes of them."""
+        counts, files = rule_counts(self.rules, self.files.num_rows), self.files
+        for at, rule in enumerate(RULE_NAMES):
+            files = files.append_column(f"by_{rule}", pa.array(counts[:, at]))
+        return files
 
     @property
     def held_as_json(self) -> dict[str, Any] | None:
@@ -141,6 +157,12 @@ class Plan:
         """The files that do not stay."""
         return self.files.filter(pc.not_equal(self.files["action"], "hide"))
 
+    @property
+    def leaving_with_rules(self) -> pa.Table:
+        """The same, with a column `by_<rule>` for what each rule takes of them."""
+        files = self.files_with_rules
+        return files.filter(pc.not_equal(files["action"], "hide"))
+
     def _numbered(self, action: str) -> pa.Table:
         numbered = self.files.append_column("number", pa.array(np.arange(self.files.num_rows)))
         return numbered.filter(pc.equal(self.files["action"], action))
@@ -154,22 +176,11 @@ class Plan:
 
     @cached_property
     def plan_id(self) -> str:
-        """SHA-256 of what was decided, from canonical JSON: the same inputs give the same plan, on any engine.
+        """SHA-256 of what was decided (see `identity`): the same inputs give the same plan, on any engine.
 
         Whatever a run takes from the plan (also numbers that only its history tells) is in it.
         """
-        digest = hashlib.sha256(_canonical(self._header()))
-        for name in ("path", "partition", "segment", "min_seq", "file_bytes", "action"):
-            for text in _canonical_list(self.files[name]):
-                digest.update(text)
-        for name in ("file", "rule", "first_seq", "last_seq"):
-            for text in _canonical_list(self.removed[name]):
-                digest.update(text)
-        if self.sequences is not None:
-            for name in PLANNED_MARKERS.names:
-                for text in _canonical_list(self.markers[name]):
-                    digest.update(text)
-        return digest.hexdigest()
+        return identity(self._header(), self.files, self.rules, self.removed)
 
     def _header(self) -> dict[str, Any]:
         asked: dict[str, Any] = {}
@@ -192,7 +203,7 @@ class Plan:
             "policy": self.policy.as_json(),
             "sequences": self.sequences,
             "by_rule": self.by_rule,
-            "figures": [_figures(self.files, _FIGURES), _figures(self.removed, _REMOVED_FIGURES)],
+            "markers": None if self.sequences is None else _markers(self.markers),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -219,35 +230,27 @@ def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
         as_of_ns=as_of_ns,
         policy=policy,
         files=PLANNED_FILES.empty_table(),
-        removed=REMOVED_RANGES.empty_table(),
+        rules=PLANNED_RULES.empty_table(),
+        removed=PLANNED_PARTS.empty_table(),
         segments=SegmentCounts(),
         read=ReadCount(),
     )
 
 
-def _figures(table: pa.Table, names: Sequence[str]) -> str:
-    """SHA-256 of columns of integers, 64 bits each, and of which are null: there are too many for JSON."""
+def rules_of(rows: pa.Table) -> dict[str, int]:
+    """Messages by rule, in the order of a pass, of `PLANNED_RULES` rows."""
+    counts = np.zeros(len(RULE_NAMES), dtype=np.int64)
+    np.add.at(counts, rule_numbers(rows["rule"]), rows["messages"].to_numpy())
+    return {rule: count for rule, count in zip(RULE_NAMES, counts.tolist(), strict=True) if count}
+
+
+def _markers(markers: pa.Table) -> str:
+    """SHA-256 of markers, from canonical JSON, some of them at a time."""
     digest = hashlib.sha256()
-    for name in names:
-        column = table[name].cast(pa.int64())
-        digest.update(pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes())
-        if column.null_count:
-            digest.update(pc.is_null(column).to_numpy().astype("u1").tobytes())
+    for at in range(0, markers.num_rows, _AT_ONCE):
+        digest.update(canonical(markers.slice(at, _AT_ONCE).to_pydict()))
     return digest.hexdigest()
 
 
 def _total(column: pa.ChunkedArray) -> int:
     return int(pc.sum(column, min_count=0).as_py())
-
-
-def _canonical_list(column: pa.ChunkedArray) -> Iterator[bytes]:
-    """The canonical JSON of a column's values, some of them at a time."""
-    yield b"["
-    for at in range(0, len(column), _AT_ONCE):
-        values = column.slice(at, _AT_ONCE).to_pylist()
-        yield (b"," if at else b"") + _canonical(values)[1:-1]
-    yield b"]"
-
-
-def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -21,29 +21,38 @@ from retention.plan.cause_codec import cause_as_json, cause_from, cause_table
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.plan import FORMAT_VERSION, Plan, SegmentCounts
 from retention.plan.protected import held_from_json, held_segments_from_json
+from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parsed
-from schemas.plan import PLANNED_FILES, PLANNED_MARKERS, REMOVED_RANGES, RULE_NAMES, SAVED_CAUSE
+from schemas.plan import (
+    PLANNED_FILES,
+    PLANNED_MARKERS,
+    PLANNED_PARTS,
+    PLANNED_RULES,
+    RULE,
+    SAVED_CAUSE,
+)
 
 _PLAN = pa.field("plan", pa.int32())
 _ACTIONS = {"drop", "rewrite", "hide"}
-_PARTS = {
+_TABLES = {
     "files": PLANNED_FILES,
-    "removed": REMOVED_RANGES,
+    "rules": PLANNED_RULES,
+    "removed": PLANNED_PARTS,
     "markers": PLANNED_MARKERS,
     "cause": SAVED_CAUSE,
 }
 
 
 def save_plans(location: str, plans: Sequence[Plan]) -> None:
-    """Write plans to `location` (JSON), and to a Parquet file beside it for each of files, removed, markers and cause.
+    """Write plans to `location` (JSON), and a Parquet file beside it for each of their tables.
 
     The JSON comes last and carries the digests of the others, so that a half-written plan is not a plan.
     """
     digests = {}
-    for part, schema in _PARTS.items():
-        content = _parquet([_table(plan, part) for plan in plans], schema)
+    for part, schema in _TABLES.items():
+        content = _parquet([_table(plan, part) for plan in plans], _saved(schema))
         files.replace(_beside(location, part), content)
         digests[part] = hashlib.sha256(content).hexdigest()
     document = {
@@ -59,7 +68,26 @@ def _table(plan: Plan, part: str) -> pa.Table:
     if part == "cause":
         return cause_table(plan.cause, _partly(plan))
     table: pa.Table = getattr(plan, part)
-    return table
+    return table.cast(_saved(_TABLES[part]))
+
+
+def _saved(schema: pa.Schema) -> pa.Schema:
+    """A shape as Parquet has it: rules are strings."""
+    return pa.schema(
+        [field.with_type(pa.string()) if field.type == RULE else field for field in schema]
+    )
+
+
+def _loaded(table: pa.Table) -> pa.Table:
+    """A table of a saved plan as plans have it.
+
+    Raises:
+        ValueError: it names a rule that is none.
+    """
+    if "rule" not in table.column_names:
+        return table
+    at, rules = table.column_names.index("rule"), rule_column(rule_numbers(table["rule"]))
+    return table.set_column(at, pa.field("rule", RULE, nullable=False), rules)
 
 
 def _partly(plan: Plan) -> pa.Array:
@@ -87,7 +115,7 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     headers = document["plans"]
     for header in headers:
         judge(PlanHeader, header)
-    tables = {part: _part(location, part, document["sha256"][part]) for part in _PARTS}
+    tables = {part: _part(location, part, document["sha256"][part]) for part in _TABLES}
     plans = [_plan(header, number, tables) for number, header in enumerate(headers)]
     for plan, header in zip(plans, headers, strict=True):
         _judge_parts(plan)
@@ -117,14 +145,16 @@ def _judge_parts(plan: Plan) -> None:
         raise ValueError(
             f"action is one of {', '.join(sorted(actions))}: {', '.join(sorted(_ACTIONS))} are known"
         )
-    by_rule = [files_[f"by_{rule}"].to_numpy() for rule in RULE_NAMES]
+    for table in (plan.rules, removed):
+        numbers = table["file"].to_numpy()
+        if (numbers >= len(files_)).any():
+            raise ValueError("file names a row that is not there")
+        if (np.diff(numbers) < 0).any():
+            raise ValueError("file is not in order")
     going, held = files_["removed_messages"].to_numpy(), files_["messages"].to_numpy()
-    if (np.sum(by_rule, axis=0) != going).any() or (going > held).any():
+    taken = rule_counts(plan.rules, len(files_)).sum(axis=1)
+    if (taken != going).any() or (going > held).any():
         raise ValueError("removed_messages is not what the rules take, or more than there are")
-    if (removed["file"].to_numpy() >= len(files_)).any():
-        raise ValueError("file names a row that is not there")
-    if (removed["rule"].to_numpy() >= len(RULE_NAMES)).any():
-        raise ValueError("rule names a rule that is not there")
     if (removed["first_seq"].to_numpy() > removed["last_seq"].to_numpy()).any():
         raise ValueError("first_seq is behind last_seq")
 
@@ -150,7 +180,7 @@ def _header(plan: Plan) -> dict[str, Any]:
 
 def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> Plan:
     mine = {
-        part: table.filter(pc.equal(table["plan"], number)).drop(["plan"])
+        part: _loaded(table.filter(pc.equal(table["plan"], number)).drop(["plan"]))
         for part, table in tables.items()
     }
     cause = cause_from(mine.pop("cause"), header["cause"])
@@ -212,7 +242,7 @@ def _part(location: str, part: str, sha256: str) -> pa.Table:
     if content is None or hashlib.sha256(content).hexdigest() != sha256:
         raise _damaged(beside, "it is missing" if content is None else "it is not what was written")
     table = pq.read_table(pa.BufferReader(content))
-    judge_columns(table, _PARTS[part].append(_PLAN))
+    judge_columns(table, _saved(_TABLES[part]).append(_PLAN))
     return table
 
 

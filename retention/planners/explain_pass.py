@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -83,23 +82,22 @@ def _removed_by(plan: Plan, around: Around) -> tuple[bool, list[str]]:
     at = pc.index(plan.files["path"], path).as_py()
     if at < 0:
         return False, []
-    planned = plan.files.slice(at, 1)
-    is_whole = planned["action"][0].as_py() == "drop"
-    ranges = (
-        plan.cause.parts_of(around.number)
-        if is_whole
-        else plan.removed.filter(pc.equal(plan.removed["file"], at))
+    seq = around.message["seq"]
+    if plan.files["action"][at].as_py() != "drop":
+        rules = _around(plan.removed.filter(pc.equal(plan.removed["file"], at)), seq)["rule"]
+        return len(rules) > 0, rules.to_pylist()
+    told = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
+    if told:
+        return True, [RULES[told[0]]]
+    rows = plan.rules.filter(pc.equal(plan.rules["file"], at))
+    return True, rows["rule"].to_pylist()
+
+
+def _around(parts: pa.Table, seq: int) -> pa.Table:
+    """The parts in which a sequence lies: at most one."""
+    return parts.filter(
+        pc.and_(pc.less_equal(parts["first_seq"], seq), pc.greater_equal(parts["last_seq"], seq))
     )
-    rule = _rule_in(ranges, around.message["seq"])
-    if rule is not None or not is_whole:
-        return rule is not None, [] if rule is None else [rule]
-    return True, [name for name in RULES if planned[f"by_{name}"][0].as_py()]
-
-
-def _rule_in(ranges: pa.Table, seq: int) -> str | None:
-    first, last = ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()
-    inside = np.flatnonzero((first <= seq) & (seq <= last))
-    return RULES[ranges["rule"][int(inside[0])].as_py()] if len(inside) else None
 
 
 def _facts(rows: PlanRows, around: Around) -> Facts:

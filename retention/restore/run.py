@@ -50,7 +50,6 @@ from retention.restore.select import (
     parts,
     refuse_other_kind,
 )
-from retention.rules import RULES
 from retention.stores.archive_manifest import Origin
 from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
@@ -273,11 +272,7 @@ def _expires_again(
         plan = plan_pass(opened, opened.clock(), engines).plan
     except RetentionError:
         return None
-    restored = plan.files.filter(
-        pc.is_in(plan.files["path"], value_set=added["path"].combine_chunks())
-    )
-    counts = {rule: pc.sum(restored[f"by_{rule}"], min_count=0).as_py() for rule in RULES}
-    return {rule: count for rule, count in counts.items() if count}
+    return plan.by_rule_of(added["path"].combine_chunks())
 
 
 def _restored(

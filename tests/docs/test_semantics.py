@@ -41,11 +41,8 @@ def message(row: dict[str, str]) -> Message:
 
 def fates(plan: Plan) -> dict[int, str]:
     """Sequence → the rule that removes it, where every file holds one message."""
-    rules = [name for name in plan.files.column_names if name.startswith("by_")]
-    return {
-        row["min_seq"]: next(rule[3:] for rule in rules if row[rule])
-        for row in plan.files.to_pylist()
-    }
+    first = plan.files["min_seq"].to_pylist()
+    return {first[row["file"]]: row["rule"] for row in plan.rules.to_pylist()}
 
 
 @pytest.mark.parametrize(("policy", "table"), examples())

@@ -260,7 +260,6 @@ def planned(world: World, policy: Policy, as_of_ns: int, told: Announced) -> Pla
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
     """Sequence → rule for what a plan removes; the rule is None where a file goes whole."""
     gone: dict[int, str | None] = {}
-    rules = [name[3:] for name in plan.files.column_names if name.startswith("by_")]
     for number, row in enumerate(plan.files.to_pylist()):
         if row["action"] == "drop":
             gone |= dict.fromkeys(world.rows(row["path"])["seq"].to_pylist())
@@ -269,7 +268,7 @@ def removed_by(world: World, plan: Plan) -> dict[int, str | None]:
                 pa.compute.equal(plan.removed["file"], number)
             ).to_pylist():
                 for seq in range(part["first_seq"], part["last_seq"] + 1):
-                    gone[seq] = rules[part["rule"]]
+                    gone[seq] = part["rule"]
     return gone
 
 

@@ -1,0 +1,57 @@
+"""Rules in a plan's tables: rows that name them, from the numbers by which verdicts are counted, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.spans import Array
+from schemas.plan import PLANNED_RULES, RULE, RULE_NAMES
+
+_NAMES = pa.array(RULE_NAMES)
+
+
+def rule_column(numbers: Array) -> pa.DictionaryArray:
+    """Rules by name, from indexes into `RULE_NAMES`."""
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, RULE.index_type), _NAMES)
+
+
+def rule_numbers(rules: pa.ChunkedArray) -> Array:
+    """Indexes into `RULE_NAMES`, from rules by name.
+
+    Raises:
+        ValueError: a rule is none.
+    """
+    numbers = pc.index_in(rules.cast(pa.string()), value_set=_NAMES)
+    if numbers.null_count:
+        raise ValueError("rule names a rule that is not there")
+    return numbers.to_numpy().astype(np.int64)
+
+
+def rule_rows(counts: Array, sizes: Array) -> pa.Table:
+    """What each rule takes of each file, a row for each that takes some; shape `PLANNED_RULES`, by file.
+
+    Args:
+        counts: messages; shape (files, rules).
+        sizes: bytes that each file loses. Where several rules share them, no rule knows its own.
+    """
+    files, rules = np.nonzero(counts)
+    shared = np.count_nonzero(counts, axis=1)[files] > 1
+    return pa.table(
+        {
+            "file": files,
+            "rule": rule_column(rules),
+            "messages": counts[files, rules],
+            "bytes": pa.array(sizes[files], pa.int64(), mask=shared),
+        },
+        schema=PLANNED_RULES,
+    )
+
+
+def rule_counts(rows: pa.Table, files: int) -> Array:
+    """Messages that each rule takes of each file, shape (files, rules), from `PLANNED_RULES` rows."""
+    counts = np.zeros((files, len(RULE_NAMES)), dtype=np.int64)
+    at = (rows["file"].to_numpy(), rule_numbers(rows["rule"]))
+    np.add.at(counts, at, rows["messages"].to_numpy())
+    return counts

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from retention.core.policy import Policy
+from retention.plan import identity
+from retention.plan.plan import Plan
+from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers, rule_rows
+from schemas.plan import RULE_NAMES
+from tests.support.worlds import Message, World, plan_of
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """Three segments of two files each, of which some lose all and some a part, by two rules."""
+    messages = [Message(seq, "ab"[seq % 2], seq, 10, never=False) for seq in range(1, 31)]
+    files = tuple((at // 10 * 10 + 1, tuple(messages[at : at + 5])) for at in range(0, 30, 5))
+    return plan_of(World(files, 21), Policy(max_msgs=23, max_msgs_per_subject=4), 30)
+
+
+def test_the_identity_is_the_same_however_tables_are_cut(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = {
+        name: pa.concat_tables(
+            [getattr(plan, name).slice(at, 1) for at in range(getattr(plan, name).num_rows)]
+        )
+        for name in ("files", "rules", "removed")
+    }
+    assert replace(plan, **cut).plan_id == plan.plan_id
+    monkeypatch.setattr(identity, "_SEGMENTS_AT_ONCE", 1)
+    assert replace(plan).plan_id == plan.plan_id
+
+
+def test_what_one_segment_loses_is_digested_by_itself(plan: Plan) -> None:
+    whole = list(identity._segments(plan.files, plan.rules, plan.removed))
+    assert len(whole) == 3
+    second = pc.equal(plan.files["segment"], 11)
+    numbers = pc.indices_nonzero(second)
+    first = numbers[0].as_py()
+
+    def own(table: pa.Table) -> pa.Table:
+        mine = table.filter(pc.is_in(table["file"], value_set=numbers))
+        return mine.set_column(0, mine.schema.field("file"), pc.subtract(mine["file"], first))
+
+    alone = identity._segments(plan.files.filter(second), own(plan.rules), own(plan.removed))
+    assert list(alone) == [whole[1]]
+
+
+@pytest.mark.parametrize("name", ["files", "rules", "removed"])
+def test_every_number_of_every_row_is_in_it(plan: Plan, name: str) -> None:
+    table: pa.Table = getattr(plan, name)
+    known = {plan.plan_id}
+    for at, field in enumerate(table.schema):
+        if field.name == "file":
+            continue
+        for row in range(table.num_rows):
+            values = table[field.name].to_pylist()
+            values[row] = _other(values[row])
+            column = pa.array(values).cast(field.type)
+            changed = replace(plan, **{name: table.set_column(at, field, column)})
+            known.add(changed.plan_id)
+    columns = set(table.column_names) - {"file"}
+    assert len(known) == 1 + table.num_rows * len(columns)
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return RULE_NAMES[RULE_NAMES.index(value) + 1] if value in RULE_NAMES else f"{value}x"
+    return 77 if value is None else value + 1
+
+
+def test_rules_are_rows_that_name_them(plan: Plan) -> None:
+    counts = rule_counts(plan.rules, plan.files.num_rows)
+    assert counts.sum(axis=1).tolist() == plan.files["removed_messages"].to_pylist()
+    again = rule_rows(counts, plan.files["removed_bytes"].to_numpy())
+    assert again.equals(plan.rules.combine_chunks())
+    assert set(plan.rules["rule"].to_pylist()) == {"max_msgs", "max_msgs_per_subject"}
+    shared = [row for row in plan.rules.to_pylist() if row["bytes"] is None]
+    assert len({row["file"] for row in shared}) == 1
+    assert plan.files_with_rules["by_max_msgs"].to_pylist()[:2] == [5, 2]
+
+
+def test_a_rule_that_is_none_is_refused() -> None:
+    assert rule_numbers(pa.chunked_array([rule_column(pa.array([3]).to_numpy())])).tolist() == [3]
+    with pytest.raises(ValueError, match="rule names a rule that is not there"):
+        rule_numbers(pa.chunked_array([["max_age", "magic"]]))
