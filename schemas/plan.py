@@ -31,7 +31,7 @@ PLANNED_FILES = pa.schema(
     ]
 )
 """A file that a plan touches: `action` is `drop` (it goes whole), `rewrite` (a copy without some rows takes its
-place) or `hide` (it stays, and nobody reads some of its rows any more)."""
+place) or `tombstone` (it stays, and nobody reads some of its rows any more)."""
 
 RULE = pa.dictionary(pa.int8(), pa.string())
 """A rule by its name, one of `RULE_NAMES`; in a saved plan it is a string."""
@@ -45,8 +45,7 @@ PLANNED_RULES = pa.schema(
     ]
 )
 """What one rule takes of one file that a plan touches: `file` is a row number of the plan's files, ascending; the
-messages of a file's rows add up to its `removed_messages`. `bytes` is null where several rules share the file, of which
-only metadata told."""
+messages of a file's rows add up to its `removed_messages`. `bytes` is null where several rules share the file."""
 
 REMOVED_RANGES = pa.schema(
     [

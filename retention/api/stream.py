@@ -37,6 +37,7 @@ from retention.inspect.latest import latest_of
 from retention.inspect.messages import Selection, read_messages
 from retention.inspect.nats_export import Exported, export_nats_backup
 from retention.inspect.state import state_of
+from retention.plan.actions import TOMBSTONE
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
 from retention.planners.cached import plan_stream
@@ -365,7 +366,9 @@ class BoundPlan:
 
     def to_pandas(self) -> pd.DataFrame:
         """The files that the plan touches, one a row: what goes of each, and by which rule."""
-        return self.plan.files_with_rules.to_pandas()
+        files: pd.DataFrame = self.plan.actions.files_with_rules.to_pandas()
+        files["action"] = files["action"].replace(TOMBSTONE, "hide")
+        return files
 
     def as_json(self) -> dict[str, Any]:
         """The numbers of the plan as JSON values."""

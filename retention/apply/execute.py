@@ -73,7 +73,7 @@ def carry_out(
     if plan.is_empty:
         return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
-    plan = replace(plan, version=snapshot.version)
+    plan = replace(plan, header=replace(plan.header, version=snapshot.version))
     epochs = _epochs(plan, snapshot, history)
     told = _told(epochs) | _sequences(planned)
     added = stage_additions(opened, plan, snapshot, engines)
@@ -114,7 +114,7 @@ def _recorded_alone(
 
 
 def _leaving(plan: Plan) -> Leaving:
-    return Leaving(plan.leaving_with_rules, plan.plan_id, plan.as_of_ns, plan.by_rule)
+    return Leaving(plan.actions.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
@@ -134,7 +134,7 @@ def _begun(
     opened: OpenedStream, plan: Plan, run: str, added: Additions, snapshot: Snapshot
 ) -> dict[str, Any]:
     """What the run history says of a run before its commit; which files it takes and adds is remembered first."""
-    leaving = plan.leaving.select(FILE_STATS.names)
+    leaving = plan.actions.leaving.select(FILE_STATS.names)
     keep_for_undo(opened, run, leaving, stats_table(added.stats))
     return _record(plan) | basis(snapshot) | {"status": "begun"}
 
@@ -156,7 +156,7 @@ def _swap(
     }
     open_base = _first_bases(opened) if plan.begins_epoch else added.open_base
     swap = Swap(
-        remove=plan.leaving.select(LOGGED_FILES.names),
+        remove=plan.actions.leaving.select(LOGGED_FILES.names),
         add=stats_table(added.stats),
         metadata=metadata,
         requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(recorded.before)],

@@ -28,9 +28,11 @@ def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCou
     """Keep the ids of the messages that a plan removes, as `keep_ids`; topics know none."""
     if plan.policy.topic is not None:
         return ReadCount()
-    parts = pc.not_equal(plan.files["action"], "drop").to_numpy()
-    paths = plan.files["path"]
-    lost = {paths[at].as_py(): plan.ranges_of(int(at)) for at in parts.nonzero()[0]}
+    lost = {
+        path: ranges
+        for action in (plan.actions.rewrite, plan.actions.tombstone)
+        for path, ranges in zip(action.files["path"].to_pylist(), action.ranges(), strict=True)
+    }
     return keep_ids(opened, plan.files, lost, snapshot)
 
 

@@ -48,7 +48,7 @@ def next_record(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: E
     number = snapshot.counters.released
     before = opened.store.released(number)
     touched = pc.is_in(before["path"], value_set=plan.files["path"].combine_chunks())
-    hides = plan.hides
+    hides = plan.actions.tombstone.files
     if not hides.num_rows and not pc.any(touched, min_count=0).as_py():
         return Recorded(number, number)
     found = list(_hiding(opened, plan))
@@ -71,9 +71,7 @@ def next_record(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: E
 
 def _hiding(opened: OpenedStream, plan: Plan) -> Iterator[DataFile]:
     """The files that stay, as they are to be read from now on; nothing is known of their rows yet."""
-    hides = plan.hides
-    for file, number in zip(
-        opened.store.data_files(hides), hides["number"].to_pylist(), strict=True
-    ):
-        ranges = joined(file.hidden, plan.ranges_of(number))
-        yield replace(file, hidden=ranges, claim=Claim())
+    tombstone = plan.actions.tombstone
+    files = opened.store.data_files(tombstone.files)
+    for file, ranges in zip(files, tombstone.ranges(), strict=True):
+        yield replace(file, hidden=joined(file.hidden, ranges), claim=Claim())

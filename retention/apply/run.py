@@ -74,7 +74,8 @@ def _plan_without(
         raise BusyError(
             f"{opened.name}: consumers came meanwhile whose time is over already; nothing was removed; run again"
         )
-    return replace(planned, plan=replace(planned.plan, expired=expired))
+    plan = planned.plan
+    return replace(planned, plan=replace(plan, pins=replace(plan.pins, expired=expired)))
 
 
 def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> Report:
@@ -148,9 +149,8 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         check_whole(opened, plan, snapshot)
         check_consumers(opened, plan, snapshot)
         keep_settings(opened.root, opened.config)
-        planned = Planned(
-            replace(plan, version=snapshot.version), snapshot.counters.next_seq, snapshot
-        )
+        plan = replace(plan, header=replace(plan.header, version=snapshot.version))
+        planned = Planned(plan, snapshot.counters.next_seq, snapshot)
         return carry_out(opened, planned, engines, history, started)
 
 

@@ -70,11 +70,11 @@ def stage_additions(
 
 
 def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
-    rewrites = plan.rewrites
-    sources = opened.store.data_files(rewrites)
+    rewrite = plan.actions.rewrite
+    sources = opened.store.data_files(rewrite.files)
     return [
-        Copy(source, _targets(opened, source), plan.ranges_of(number))
-        for source, number in zip(sources, rewrites["number"].to_pylist(), strict=True)
+        Copy(source, _targets(opened, source), ranges)
+        for source, ranges in zip(sources, rewrite.ranges(), strict=True)
     ]
 
 
@@ -87,7 +87,7 @@ def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
 
 
 def _write(opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines) -> list[Copied]:
-    rewrites = plan.rewrites
+    rewrites = plan.actions.rewrite.files
     weights = rewrites["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     written = engine.map(copy_without, copies, weights)
@@ -100,16 +100,16 @@ def _stage_markers(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, staging: Staging
 ) -> Staged | None:
     """Stage a plan's markers; None if the next sequence stays."""
-    if plan.sequences is None:
+    mark = plan.actions.mark
+    if mark is None:
         return None
-    first, after = plan.sequences
     position = locate(opened, snapshot)
-    if position.next_seq != first:
+    if position.next_seq != mark.first:
         raise StalePlanError(
-            f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from {first:,} on; "
-            "messages came since, nothing was changed; plan again"
+            f"{plan.stream}: the next sequence is {position.next_seq:,}, and this plan uses those from "
+            f"{mark.first:,} on; messages came since, nothing was changed; plan again"
         )
-    raw = delete_markers.rows(plan.markers, plan.policy, plan.as_of_ns)
+    raw = delete_markers.rows(mark.markers, plan.policy, plan.as_of_ns)
     rows = [complete(raw, plan.policy.storage)] if raw.num_rows else []
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
-    return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: after})
+    return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: mark.after})

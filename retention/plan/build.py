@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array
+from retention.plan.actions import DROP, REWRITE, TOMBSTONE, Actions
 from retention.plan.cause import cause_of_files, cause_of_pass
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.file_losses import ByMetadata, FileLosses, file_losses, with_released
-from retention.plan.plan import Plan, SegmentCounts
+from retention.plan.header import Header, Pins, SegmentCounts
+from retention.plan.plan import Plan
 from retention.plan.remaining import Left
 from retention.plan.rule_rows import rule_column, rule_rows
 from retention.rules import RULES
@@ -51,7 +53,8 @@ def make_plan(
         losses = losses.only(_sealed_and_spent(inventory, losses))
     stays = _waiting(inventory, policy, losses)
     plan = _plan(inventory, policy, as_of_ns, losses, answers, stays)
-    return replace(plan, read=plan.read + left.read, cause=cause)
+    header = replace(plan.header, read=plan.read + left.read)
+    return replace(plan, header=header, cause=cause)
 
 
 def make_removal(
@@ -65,7 +68,7 @@ def make_removal(
     known = ByMetadata(removal.spans, removal.whole, removal.by_rule)
     losses = file_losses(inventory.files, known, [one.removed for one in _in_order(answers)])
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
-    return replace(plan, request=removal.request)
+    return replace(plan, header=replace(plan.header, request=removal.request))
 
 
 def make_topic_plan(
@@ -86,7 +89,8 @@ def make_topic_plan(
     losses = FileLosses(
         np.where(goes, messages, 0), np.where(goes, size, 0), by_rule, REMOVED_RANGES.empty_table()
     )
-    return replace(_plan(inventory, policy, as_of_ns, losses, ()), consumers=pins)
+    plan = _plan(inventory, policy, as_of_ns, losses, ())
+    return replace(plan, pins=replace(plan.pins, consumers=pins))
 
 
 def _in_order(answers: Sequence[Answer]) -> list[Answer]:
@@ -105,23 +109,25 @@ def _plan(
     messages = inventory.files["messages"].to_numpy()
     touched = np.flatnonzero(losses.messages)
     stays = np.zeros(len(messages), dtype=bool) if stays is None else stays
-    actions = np.where(stays, "hide", np.where(losses.messages == messages, "drop", "rewrite"))
+    actions = np.where(stays, TOMBSTONE, np.where(losses.messages == messages, DROP, REWRITE))
     files = _planned(inventory.files, losses, touched, actions)
-    return Plan(
+    header = Header(
         stream=inventory.stream,
         table_id=inventory.table_id,
         version=inventory.version,
         as_of_ns=as_of_ns,
         policy=policy,
+        epoch=inventory.counters.epoch,
+        segments=_segment_counts(inventory.files, np.where(stays, 0, losses.messages), messages),
+        read=sum((answer.read for answer in answers), inventory.read),
+    )
+    done = Actions(
         files=files,
         rules=rule_rows(losses.by_rule[touched], losses.bytes[touched]),
         removed=_parts(files, losses.ranges, touched),
-        segments=_segment_counts(inventory.files, np.where(stays, 0, losses.messages), messages),
-        read=sum((answer.read for answer in answers), inventory.read),
-        released=inventory.counters.released,
-        epoch=inventory.counters.epoch,
-        cause=cause_of_files(inventory),
     )
+    pins = Pins(released=inventory.counters.released)
+    return Plan(header, pins, done, cause_of_files(inventory))
 
 
 def stop_of(answers: Sequence[Answer]) -> int | None:
@@ -186,7 +192,7 @@ def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array
 
 def _parts(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
     number = np.searchsorted(touched, ranges["file"].to_numpy())
-    in_part = pc.not_equal(files["action"], "drop").to_numpy()
+    in_part = pc.not_equal(files["action"], DROP).to_numpy()
     renumbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(number, pa.int64()))
     wanted = renumbered.filter(pa.array(in_part[number]))
     rules = rule_column(wanted["rule"].to_numpy())

@@ -13,85 +13,131 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
+from retention.plan.actions import Actions
 from retention.plan.cause import NO_CAUSE, Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
+from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.identity import canonical, identity
 from retention.plan.protected import Held, HeldSegments
-from retention.plan.rule_rows import rule_counts, rule_numbers
+from retention.plan.rule_rows import rule_numbers
 from retention.rules.requests import Request, as_json
-from schemas.plan import (
-    PLANNED_FILES,
-    PLANNED_MARKERS,
-    PLANNED_PARTS,
-    PLANNED_RULES,
-    RULE_NAMES,
-)
+from schemas.plan import RULE_NAMES
 
 FORMAT_VERSION = 7
-APPLY = "apply"
-"""What the run history calls a pass."""
 _AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
-class SegmentCounts:
-    """How many segments a plan leaves in which state."""
-
-    dropped: int = 0
-    rewritten: int = 0
-    kept: int = 0
-
-
-@dataclass(frozen=True)
 class Plan:
-    """What one pass over one stream, or a removal by hand, does; made by `verdicts`, carried out by `run`."""
+    """What one pass over one stream, or a removal by hand, does; made by `build`, carried out by `apply`."""
 
-    stream: str
-    table_id: str
-    version: int
-    """The table version that was looked at; not part of the plan's identity."""
-    as_of_ns: int
-    policy: Policy
-    files: pa.Table
-    """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
-    rules: pa.Table
-    """What each rule takes of each of them; shape `PLANNED_RULES`."""
-    removed: pa.Table
-    """What goes of files that do not go whole; shape `PLANNED_PARTS`."""
-    segments: SegmentCounts
-    read: ReadCount
-    """What planning cost."""
-    markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
-    """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
-    sequences: tuple[int, int] | None = None
-    """Those that markers use, also markers evicted again, or that a purge steps over: the first, and the next after
-    the last; None: the next sequence stays."""
-    request: Request | None = None
-    """What people asked for; None: the plan is that of a pass."""
-    consumers: tuple[Pin, ...] | None = None
-    """The consumers that were asked what they need; None: the pass asked none."""
-    expired: tuple[Pin, ...] = ()
-    """Consumers that nobody has used for too long: the pass did not ask them, and deletes them."""
-    forecast: Forecast = NOTHING_FORETOLD
-    """What is due when; neither part of the plan's identity nor of a saved plan."""
-    released: int = 0
-    """The number of the record of released ranges that the stream was read by."""
-    held: Held | None = None
-    """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
-    epoch: int = 0
-    """The epoch in which the sequences count that it speaks of."""
-    begins_epoch: bool = False
-    """Whether offsets count from 0 again behind it: the purge of a topic."""
-    held_segments: HeldSegments | None = None
-    """What stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
+    header: Header
+    pins: Pins = field(default_factory=Pins)
+    actions: Actions = field(default_factory=Actions)
     cause: Cause = NO_CAUSE
     """What it was made from, as far as explaining it takes; not part of its identity."""
+    forecast: Forecast = NOTHING_FORETOLD
+    """What is due when; neither part of the plan's identity nor of a saved plan."""
+    held: Held | None = None
+    """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
+    held_segments: HeldSegments | None = None
+    """What stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
+
+    @property
+    def stream(self) -> str:
+        """The name of its stream."""
+        return self.header.stream
+
+    @property
+    def table_id(self) -> str:
+        """The table's; empty where there was none."""
+        return self.header.table_id
+
+    @property
+    def version(self) -> int:
+        """The table version that was looked at."""
+        return self.header.version
+
+    @property
+    def as_of_ns(self) -> int:
+        """Its instant, nanoseconds since the epoch."""
+        return self.header.as_of_ns
+
+    @property
+    def policy(self) -> Policy:
+        """The rules by which it was made."""
+        return self.header.policy
+
+    @property
+    def request(self) -> Request | None:
+        """What people asked for; None: it is the plan of a pass."""
+        return self.header.request
 
     @property
     def kind(self) -> str:
         """What the run history calls a run that carries it out."""
-        return APPLY if self.request is None else self.request.rule
+        return self.header.kind
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which its sequences count."""
+        return self.header.epoch
+
+    @property
+    def begins_epoch(self) -> bool:
+        """Whether offsets count from 0 again behind it."""
+        return self.header.begins_epoch
+
+    @property
+    def segments(self) -> SegmentCounts:
+        """How many segments it leaves in which state."""
+        return self.header.segments
+
+    @property
+    def read(self) -> ReadCount:
+        """What planning cost."""
+        return self.header.read
+
+    @property
+    def consumers(self) -> tuple[Pin, ...] | None:
+        """The consumers that were asked; None: the pass asked none."""
+        return self.pins.consumers
+
+    @property
+    def expired(self) -> tuple[Pin, ...]:
+        """Consumers that the pass deletes."""
+        return self.pins.expired
+
+    @property
+    def released(self) -> int:
+        """The number of the record of row tombstones that it rests on."""
+        return self.pins.released
+
+    @property
+    def files(self) -> pa.Table:
+        """Every file that it touches; shape `PLANNED_FILES`."""
+        return self.actions.files
+
+    @property
+    def rules(self) -> pa.Table:
+        """What each rule takes of each of them; shape `PLANNED_RULES`."""
+        return self.actions.rules
+
+    @property
+    def removed(self) -> pa.Table:
+        """What goes of files that do not go whole; shape `PLANNED_PARTS`."""
+        return self.actions.removed
+
+    @property
+    def markers(self) -> pa.Table:
+        """The delete markers that it writes; shape `PLANNED_MARKERS`."""
+        return self.actions.markers
+
+    @property
+    def sequences(self) -> tuple[int, int] | None:
+        """The sequences that it uses; None: the next sequence stays."""
+        return self.actions.sequences
 
     @property
     def is_empty(self) -> bool:
@@ -124,55 +170,10 @@ class Plan:
         return rules_of(self.rules.filter(pc.is_in(self.rules["file"], value_set=numbers)))
 
     @property
-    def files_with_rules(self) -> pa.Table:
-        """The files, with a column `by_<rule>` for what each rule takes of them."""
-        counts, files = rule_counts(self.rules, self.files.num_rows), self.files
-        for at, rule in enumerate(RULE_NAMES):
-            files = files.append_column(f"by_{rule}", pa.array(counts[:, at]))
-        return files
-
-    @property
     def held_as_json(self) -> dict[str, Any] | None:
         """What is held back as JSON values; None: the policy holds nothing."""
         held = self.held or self.held_segments
         return None if held is None else held.as_json()
-
-    @property
-    def drops(self) -> pa.Table:
-        """The files that go whole."""
-        return self.files.filter(pc.equal(self.files["action"], "drop"))
-
-    @property
-    def rewrites(self) -> pa.Table:
-        """The files that are copied without some rows, with their row number in `files` as `number`."""
-        return self._numbered("rewrite")
-
-    @property
-    def hides(self) -> pa.Table:
-        """The files that stay although some of their rows go, with their row number in `files` as `number`."""
-        return self._numbered("hide")
-
-    @property
-    def leaving(self) -> pa.Table:
-        """The files that do not stay."""
-        return self.files.filter(pc.not_equal(self.files["action"], "hide"))
-
-    @property
-    def leaving_with_rules(self) -> pa.Table:
-        """The same, with a column `by_<rule>` for what each rule takes of them."""
-        files = self.files_with_rules
-        return files.filter(pc.not_equal(files["action"], "hide"))
-
-    def _numbered(self, action: str) -> pa.Table:
-        numbered = self.files.append_column("number", pa.array(np.arange(self.files.num_rows)))
-        return numbered.filter(pc.equal(self.files["action"], action))
-
-    def ranges_of(self, number: int) -> np.ndarray:
-        """The removed ranges of one file that loses some rows, shape (n, 2); `number` is its row in `files`."""
-        files = self.removed["file"].to_numpy()
-        start, end = np.searchsorted(files, [number, number + 1])
-        part = self.removed.slice(start, end - start)
-        return np.stack([part["first_seq"].to_numpy(), part["last_seq"].to_numpy()], axis=1)
 
     @cached_property
     def plan_id(self) -> str:
@@ -223,18 +224,7 @@ class Plan:
 
 def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
     """The plan of a stream that holds nothing yet."""
-    return Plan(
-        stream=stream,
-        table_id="",
-        version=-1,
-        as_of_ns=as_of_ns,
-        policy=policy,
-        files=PLANNED_FILES.empty_table(),
-        rules=PLANNED_RULES.empty_table(),
-        removed=PLANNED_PARTS.empty_table(),
-        segments=SegmentCounts(),
-        read=ReadCount(),
-    )
+    return Plan(Header(stream, table_id="", version=-1, as_of_ns=as_of_ns, policy=policy))
 
 
 def rules_of(rows: pa.Table) -> dict[str, int]:

@@ -17,9 +17,11 @@ from retention.core.file_records import judge_columns, judge_files
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
+from retention.plan.actions import DROP, REWRITE, TOMBSTONE, Actions
 from retention.plan.cause_codec import cause_as_json, cause_from, cause_table
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
-from retention.plan.plan import FORMAT_VERSION, Plan, SegmentCounts
+from retention.plan.header import Header, Pins, SegmentCounts
+from retention.plan.plan import FORMAT_VERSION, Plan
 from retention.plan.protected import held_from_json, held_segments_from_json
 from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers
 from retention.rules.requests import as_json, from_json
@@ -35,7 +37,7 @@ from schemas.plan import (
 )
 
 _PLAN = pa.field("plan", pa.int32())
-_ACTIONS = {"drop", "rewrite", "hide"}
+_ACTIONS = {DROP, REWRITE, TOMBSTONE}
 _TABLES = {
     "files": PLANNED_FILES,
     "rules": PLANNED_RULES,
@@ -92,7 +94,7 @@ def _loaded(table: pa.Table) -> pa.Table:
 
 def _partly(plan: Plan) -> pa.Array:
     """Paths of the files of which the plan has the ranges."""
-    partly = plan.files.filter(pc.not_equal(plan.files["action"], "drop"))
+    partly = plan.files.filter(pc.not_equal(plan.files["action"], DROP))
     return partly["path"].combine_chunks()
 
 
@@ -184,25 +186,29 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         for part, table in tables.items()
     }
     cause = cause_from(mine.pop("cause"), header["cause"])
+    held = header.get("held")
     return Plan(
-        stream=header["stream"],
-        table_id=header["table_id"],
-        version=header["version"],
-        as_of_ns=header["as_of_ns"],
-        policy=policy_from_json(header["policy"]),
-        segments=SegmentCounts(**header["segments"]),
-        read=ReadCount(header["files_read"], header["bytes_read"]),
-        sequences=tuple(header["sequences"]) if header["sequences"] else None,
-        request=from_json(header["request"]) if header["request"] else None,
-        consumers=pins_from_json(header["consumers"]),
-        expired=pins_from_json(header.get("expired", [])) or (),
-        released=header.get("released", 0),
-        epoch=header.get("epoch", 0),
-        begins_epoch=header.get("begins_epoch", False),
-        held=held_from_json(header.get("held")),
-        held_segments=held_segments_from_json(header.get("held")),
-        cause=cause,
-        **mine,
+        Header(
+            stream=header["stream"],
+            table_id=header["table_id"],
+            version=header["version"],
+            as_of_ns=header["as_of_ns"],
+            policy=policy_from_json(header["policy"]),
+            request=from_json(header["request"]) if header["request"] else None,
+            epoch=header["epoch"],
+            begins_epoch=header["begins_epoch"],
+            segments=SegmentCounts(**header["segments"]),
+            read=ReadCount(header["files_read"], header["bytes_read"]),
+        ),
+        Pins(
+            pins_from_json(header["consumers"]),
+            pins_from_json(header["expired"]) or (),
+            header["released"],
+        ),
+        Actions(**mine, sequences=tuple(header["sequences"]) if header["sequences"] else None),
+        cause,
+        held=held_from_json(held),
+        held_segments=held_segments_from_json(held),
     )
 
 

@@ -11,7 +11,8 @@ from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, remembered
-from retention.plan.plan import Plan, SegmentCounts, empty_plan
+from retention.plan.header import SegmentCounts
+from retention.plan.plan import Plan, empty_plan
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan_prefix
 from retention.planners.table import gather, plan_table
@@ -120,14 +121,16 @@ def _recall(opened: OpenedStream, token: Mark | None, as_of_ns: int) -> _Remembe
     due = None if token is None else recall(opened.root, token, policy)
     if token is None or due is None or due.due_ns <= as_of_ns:
         return None
-    plan = replace(
-        empty_plan(opened.name, as_of_ns, policy),
+    plan = empty_plan(opened.name, as_of_ns, policy)
+    header = replace(
+        plan.header,
         table_id=due.table_id,
         version=token.version,
         segments=SegmentCounts(kept=due.segments),
         epoch=due.epoch,
-        cause=Cause(next_seq=due.next_seq, next_due_ns=due.due_ns),
     )
+    cause = Cause(next_seq=due.next_seq, next_due_ns=due.due_ns)
+    plan = replace(plan, header=header, cause=cause)
     return _Remembered(plan, due)
 
 

@@ -33,7 +33,8 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
     policy = opened.config.policy()
     if not opened.store.exists():
         plan = empty_plan(opened.name, now_ns, policy)
-        return Planned(replace(plan, request=request), {}, None)
+        header = replace(plan.header, request=request)
+        return Planned(replace(plan, header=header), {}, None)
     seen = look_at_topic(opened, topic, now_ns)
     reaching = replace(request, up_to=_reach(seen.found, request))
     asked = {} if reaching.up_to is None else {request.partition: reaching.up_to}
@@ -43,7 +44,8 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
     plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
     held = _held(seen, asked, fates) if topic.respect_consumer_offsets else None
     counters = seen.inventory.counters
-    plan = replace(plan, request=reaching, held_segments=held, cause=seen.plan.cause)
+    header = replace(plan.header, request=reaching)
+    plan = replace(plan, header=header, held_segments=held, cause=seen.plan.cause)
     return Planned(plan, counters.next_seq, seen.snapshot)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.plan.actions import DROP
 from retention.plan.explain_consumers import held_for, needs_of
 from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, arithmetic, rule_of, sentence
 from retention.plan.explanation import Explanation, explanation
@@ -83,7 +84,7 @@ def _removed_by(plan: Plan, around: Around) -> tuple[bool, list[str]]:
     if at < 0:
         return False, []
     seq = around.message["seq"]
-    if plan.files["action"][at].as_py() != "drop":
+    if plan.files["action"][at].as_py() != DROP:
         rules = _around(plan.removed.filter(pc.equal(plan.removed["file"], at)), seq)["rule"]
         return len(rules) > 0, rules.to_pylist()
     told = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()

@@ -60,7 +60,10 @@ def _facts(plan: Plan, request: MessageRequest, seq: int, subject: str) -> list[
 
 def _reach(plan: Plan, request: Purge, seq: int) -> tuple[bool, str]:
     """Of all that match, a purge takes the lowest, up to some sequence."""
-    ends = [pc.max(plan.drops["max_seq"]).as_py(), pc.max(plan.removed["last_seq"]).as_py()]
+    ends = [
+        pc.max(plan.actions.drop.files["max_seq"]).as_py(),
+        pc.max(plan.removed["last_seq"]).as_py(),
+    ]
     last = max((end for end in ends if end is not None), default=0)
     if seq <= last:
         return True, f"the purge reaches up to {last:,}"

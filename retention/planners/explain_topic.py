@@ -69,7 +69,10 @@ def explain_segment_removal(
     """
     seen = _segments(plan, topic, message)
     segment = (message["partition"], int(seen.segments.start[seen.at]))
-    there = zip(*(plan.drops[name].to_pylist() for name in ("partition", "segment")), strict=True)
+    there = zip(
+        *(plan.actions.drop.files[name].to_pylist() for name in ("partition", "segment")),
+        strict=True,
+    )
     goes = segment in set(there)
     verdict = "goes with its segment" if goes else "stays"
     why = "" if goes or isinstance(request, Purge) else f": {_why_not_requested(seen, request)}"

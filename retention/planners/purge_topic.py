@@ -24,10 +24,12 @@ def plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
     policy, now_ns = opened.config.policy(), opened.clock()
     if not opened.store.exists():
         plan = empty_plan(opened.name, now_ns, policy)
-        return Planned(replace(plan, request=request), {}, None)
+        header = replace(plan.header, request=request)
+        return Planned(replace(plan, header=header), {}, None)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     rules = np.full(inventory.files.num_rows, RULES.index(PURGE))
     plan = make_topic_plan(inventory, policy, now_ns, rules, None)
     begins, counted = was_written_to(opened, snapshot), inventory.counters.next_seq
-    return Planned(replace(plan, request=request, begins_epoch=begins), counted, snapshot)
+    header = replace(plan.header, request=request, begins_epoch=begins)
+    return Planned(replace(plan, header=header), counted, snapshot)

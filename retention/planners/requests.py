@@ -53,7 +53,9 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
         if isinstance(request, Delete):
             raise _not_there(opened, request.seqs, first, first)
         nothing = empty_plan(opened.name, now_ns, policy)
-        plan = replace(nothing, request=request, sequences=requests.moved(request, first))
+        header = replace(nothing.header, request=request)
+        actions = replace(nothing.actions, sequences=requests.moved(request, first))
+        plan = replace(nothing, header=header, actions=actions)
         return Planned(plan, {}, None)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
@@ -64,7 +66,8 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     if isinstance(request, Delete):
         _check_there(opened, request, decided.spans, answers, after)
     plan = make_removal(inventory, policy, now_ns, decided, answers)
-    plan = replace(plan, sequences=requests.moved(request, after))
+    actions = replace(plan.actions, sequences=requests.moved(request, after))
+    plan = replace(plan, actions=actions)
     return Planned(plan, inventory.counters.next_seq, snapshot)
 
 

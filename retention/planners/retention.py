@@ -95,7 +95,8 @@ def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Plan
     segments = planning.plan.segments
     segments = replace(segments, kept=segments.kept + tail.segments)
     cause = replace(planning.plan.cause, tail=tail)
-    made = replace(planning.plan, segments=segments, cause=cause)
+    header = replace(planning.plan.header, segments=segments)
+    made = replace(planning.plan, header=header, cause=cause)
     return replace(planning, plan=made, tail=tail)
 
 
@@ -127,7 +128,8 @@ def _with_consumers(plan: Plan, consumers: Audience, protection: HeldBack | None
         plan = replace(plan, held=protection.told(rule, missing_of(rule, consumers)))
     if not plan.policy.rests_on_consumers:
         return plan
-    return replace(plan, consumers=consumers.pins, expired=consumers.expired)
+    pins = replace(plan.pins, consumers=consumers.pins, expired=consumers.expired)
+    return replace(plan, pins=pins)
 
 
 def _conclude(
@@ -146,8 +148,12 @@ def _conclude(
     announced = _announced(context, remaining, rows, decided, answers)
     made = make_plan(remaining, policy, context.as_of_ns, announced.decided, announced.answers)
     read = made.read + announced.read + _read_for(protection, answers)
-    made = replace(made, markers=announced.markers, sequences=announced.sequences, read=read)
-    made = replace(made, cause=replace(made.cause, refused=announced.refused))
+    made = replace(
+        made,
+        header=replace(made.header, read=read),
+        actions=replace(made.actions, markers=announced.markers, sequences=announced.sequences),
+        cause=replace(made.cause, refused=announced.refused),
+    )
     return Planning(
         remaining, announced.decided, list(announced.answers), made, refused=announced.refused
     )

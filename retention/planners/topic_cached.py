@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from retention.context.context import OpenedStream
@@ -12,7 +11,8 @@ from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
-from retention.plan.plan import Plan, SegmentCounts, empty_plan
+from retention.plan.header import Header, Pins, SegmentCounts
+from retention.plan.plan import Plan
 from retention.plan.protected import HeldSegments
 from retention.planners.topic import TopicLook, look_at_topic, pins_of
 from retention.ports import Mark, Snapshot
@@ -51,15 +51,20 @@ def _remembered(
     pins = pins_of(OffsetTable(opened.root).read())
     if quiet.rests_on != _said(pins):
         return None
-    plan = replace(
-        empty_plan(opened.name, as_of_ns, policy),
-        table_id=quiet.table_id,
-        version=mark.version,
-        segments=SegmentCounts(kept=quiet.segments),
-        consumers=pins,
+    header = Header(
+        opened.name,
+        quiet.table_id,
+        mark.version,
+        as_of_ns,
+        policy,
         epoch=quiet.epoch,
-        held_segments=HeldSegments() if topic.respect_consumer_offsets else None,
+        segments=SegmentCounts(kept=quiet.segments),
+    )
+    plan = Plan(
+        header,
+        Pins(consumers=pins),
         cause=Cause(next_seq=quiet.next_seq, next_due_ns=quiet.due_ns),
+        held_segments=HeldSegments() if topic.respect_consumer_offsets else None,
     )
     return plan, quiet.next_seq
 

@@ -183,7 +183,7 @@ def segments_text(segments: object) -> str:
 
 def groups_of(plan: Plan) -> list[Group]:
     """The segments that a plan touches, in order; adjacent ones that go whole by the same rules are one group."""
-    table = _segments(plan.files_with_rules)
+    table = _segments(plan.actions.files_with_rules)
     if not table.num_rows:
         return []
     whole = table["removed_messages_sum"].to_numpy() == table["messages_sum"].to_numpy()

@@ -99,7 +99,7 @@ def test_a_pass_that_counted_on_an_offset_that_went_back_is_refused(
     assert isinstance(outcome.error, StalePlanError)
     with Engines("local") as engines:
         again = plan_pass(topic.opened, NOW, engines).plan
-    assert again.drops["partition"].to_pylist() == [1]
+    assert again.actions.drop.files["partition"].to_pylist() == [1]
 
 
 def test_the_commands_work_there(tmp_path: Path, topic: Topic) -> None:

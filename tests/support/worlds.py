@@ -254,7 +254,8 @@ def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
 
 def planned(world: World, policy: Policy, as_of_ns: int, told: Announced) -> Plan:
     plan = make_plan(untouched(world.inventory), policy, as_of_ns, told.decided, told.answers)
-    return replace(plan, markers=told.markers, sequences=told.sequences)
+    actions = replace(plan.actions, markers=told.markers, sequences=told.sequences)
+    return replace(plan, actions=actions)
 
 
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:

@@ -37,7 +37,7 @@ def stored(topic: Topic) -> dict[tuple[int, str, str], int]:
 
 
 def dropped(topic: Topic) -> list[tuple[int, int]]:
-    drops = topic.plan().plan.drops
+    drops = topic.plan().plan.actions.drop.files
     return list(zip(drops["partition"].to_pylist(), drops["segment"].to_pylist(), strict=True))
 
 

@@ -32,7 +32,7 @@ def test_the_identity_is_the_same_however_tables_are_cut(
         )
         for name in ("files", "rules", "removed")
     }
-    assert replace(plan, **cut).plan_id == plan.plan_id
+    assert replace(plan, actions=replace(plan.actions, **cut)).plan_id == plan.plan_id
     monkeypatch.setattr(identity, "_SEGMENTS_AT_ONCE", 1)
     assert replace(plan).plan_id == plan.plan_id
 
@@ -63,7 +63,8 @@ def test_every_number_of_every_row_is_in_it(plan: Plan, name: str) -> None:
             values = table[field.name].to_pylist()
             values[row] = _other(values[row])
             column = pa.array(values).cast(field.type)
-            changed = replace(plan, **{name: table.set_column(at, field, column)})
+            actions = replace(plan.actions, **{name: table.set_column(at, field, column)})
+            changed = replace(plan, actions=actions)
             known.add(changed.plan_id)
     columns = set(table.column_names) - {"file"}
     assert len(known) == 1 + table.num_rows * len(columns)
@@ -85,7 +86,7 @@ def test_rules_are_rows_that_name_them(plan: Plan) -> None:
     assert set(plan.rules["rule"].to_pylist()) == {"max_msgs", "max_msgs_per_subject"}
     shared = [row for row in plan.rules.to_pylist() if row["bytes"] is None]
     assert len({row["file"] for row in shared}) == 1
-    assert plan.files_with_rules["by_max_msgs"].to_pylist()[:2] == [5, 2]
+    assert plan.actions.files_with_rules["by_max_msgs"].to_pylist()[:2] == [5, 2]
 
 
 def test_a_rule_that_is_none_is_refused() -> None:

@@ -240,7 +240,7 @@ def test_a_saved_plan_hides_what_it_says(make: Make, tmp_path: Path) -> None:
     stand(opened, "billing", progress(4, 4))
     save_plans(str(tmp_path / "plan.json"), [plan_stream(opened, AS_OF, LOCAL)])
     [plan] = load_plans(str(tmp_path / "plan.json"))
-    assert plan.files["action"].to_pylist() == ["hide"]
+    assert plan.files["action"].to_pylist() == ["tombstone"]
     assert apply_plan(opened, plan, LOCAL, Guards()).by_rule == {"interest": 1}
     assert seqs(opened) == list(range(5, 41))
 

@@ -1,0 +1,144 @@
+"""The actions of a plan: small types, each over all files that it is done to, because plans touch 100,000 files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.spans import Array
+from retention.plan.parts import Part, PartInMemory, ranges_by_file
+from retention.plan.rule_rows import rule_counts
+from schemas.plan import (
+    PLANNED_FILES,
+    PLANNED_MARKERS,
+    PLANNED_PARTS,
+    PLANNED_RULES,
+    RULE_NAMES,
+)
+
+DROP, REWRITE, TOMBSTONE = "drop", "rewrite", "tombstone"
+"""What is done to a file, as the column `action` of `PLANNED_FILES` has it."""
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Files go whole."""
+
+    files: pa.Table
+    """Shape `PLANNED_FILES`."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Copies without some rows take the place of files."""
+
+    files: pa.Table
+    """Shape `PLANNED_FILES`."""
+    numbers: Array
+    """The row number of each among all files of the plan."""
+    part: Part
+    """What goes of them, and of others."""
+
+    def ranges(self) -> list[Array]:
+        """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
+        return ranges_by_file(self.part, self.numbers)
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """Files stay, and nobody reads some of their rows any more."""
+
+    files: pa.Table
+    """Shape `PLANNED_FILES`."""
+    numbers: Array
+    """The row number of each among all files of the plan."""
+    part: Part
+    """What goes of them, and of others."""
+
+    def ranges(self) -> list[Array]:
+        """As `Rewrite.ranges`."""
+        return ranges_by_file(self.part, self.numbers)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Sequences are used up: by delete markers, which are appended, or because a purge steps over them."""
+
+    markers: pa.Table
+    """Those that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    first: int
+    """The next sequence before."""
+    after: int
+    """The next sequence behind it."""
+
+
+Action = Drop | Rewrite | Tombstone | Mark
+
+
+@dataclass(frozen=True)
+class Actions:
+    """Everything that a plan does, in columns."""
+
+    files: pa.Table = field(default_factory=PLANNED_FILES.empty_table)
+    """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
+    rules: pa.Table = field(default_factory=PLANNED_RULES.empty_table)
+    """What each rule takes of each of them; shape `PLANNED_RULES`."""
+    removed: pa.Table = field(default_factory=PLANNED_PARTS.empty_table)
+    """What goes of files that do not go whole; shape `PLANNED_PARTS`."""
+    markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
+    """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    sequences: tuple[int, int] | None = None
+    """Those that markers use, also markers evicted again, or that a purge steps over: the first, and the next after
+    the last; None: the next sequence stays."""
+
+    def __iter__(self) -> Iterator[Action]:
+        """Each kind of action once, over everything that it is done to; none that does nothing."""
+        to_files = (self.drop, self.rewrite, self.tombstone)
+        yield from (one for one in to_files if one.files.num_rows)
+        if self.mark is not None:
+            yield self.mark
+
+    @property
+    def drop(self) -> Drop:
+        """The files that go whole."""
+        return Drop(self.files.filter(pc.equal(self.files["action"], DROP)))
+
+    @property
+    def rewrite(self) -> Rewrite:
+        """The files that are copied without some rows."""
+        files, numbers = self._with_action(REWRITE)
+        return Rewrite(files, numbers, PartInMemory(self.removed))
+
+    @property
+    def tombstone(self) -> Tombstone:
+        """The files that stay although some of their rows go."""
+        files, numbers = self._with_action(TOMBSTONE)
+        return Tombstone(files, numbers, PartInMemory(self.removed))
+
+    @property
+    def mark(self) -> Mark | None:
+        """The sequences that are used; None: the next sequence stays."""
+        return None if self.sequences is None else Mark(self.markers, *self.sequences)
+
+    @property
+    def files_with_rules(self) -> pa.Table:
+        """The files, with a column `by_<rule>` for what each rule takes of them."""
+        counts, files = rule_counts(self.rules, self.files.num_rows), self.files
+        for at, rule in enumerate(RULE_NAMES):
+            files = files.append_column(f"by_{rule}", pa.array(counts[:, at]))
+        return files
+
+    @property
+    def leaving(self) -> pa.Table:
+        """The files that do not stay, as `files_with_rules`."""
+        files = self.files_with_rules
+        return files.filter(pc.not_equal(files["action"], TOMBSTONE))
+
+    def _with_action(self, action: str) -> tuple[pa.Table, Array]:
+        """The files that something is done to, and their row numbers in `files`."""
+        mask = pc.equal(self.files["action"], action)
+        return self.files.filter(mask), np.flatnonzero(mask.to_numpy())
