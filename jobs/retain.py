@@ -48,7 +48,9 @@ def summary(outcomes: list[Outcome[Report]], seconds: float) -> str:
     size = sum(report.removed_bytes for report in reports)
     failed = len(outcomes) - len(reports)
     done = f"retain: {len(reports)} streams done, {failed} failed"
-    return f"{done}; {messages:,} messages ({size:,} bytes) went; {seconds:.1f} s"
+    overdue = sum((report.overdue or {}).get("messages_at_least", 0) for report in reports)
+    stay = f"; at least {overdue:,} older than max_age stay (expiry: head)" if overdue else ""
+    return f"{done}; {messages:,} messages ({size:,} bytes) went{stay}; {seconds:.1f} s"
 
 
 if __name__ == "__main__":

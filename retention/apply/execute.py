@@ -265,5 +265,6 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         markers=plan.markers.num_rows,
         deleted_consumers=[pin.consumer for pin in plan.expired],
         held=plan.held_as_json,
+        overdue=None if plan.overdue is None else plan.overdue.as_json(),
         archived=work.archived.as_json() if work.archived else None,
     )

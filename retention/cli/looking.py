@@ -215,7 +215,7 @@ def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _put_states(states: Sequence[State]) -> None:
-    from retention.views.text import bucket_text, lag_text
+    from retention.views.text import bucket_text, lag_text, state_overdue_text
     from retention.views.text_forecast import due_text
     from retention.views.wording import brief_instant
 
@@ -241,6 +241,7 @@ def _put_states(states: Sequence[State]) -> None:
     width = len(head) if any(stream_state.bucket for stream_state in states) else len(head) - 1
     if rows:
         put_table(head[:width], [row[:width] for row in rows], numbers)
+        put_lines(f"{one.stream}: {old}" for one in states if (old := state_overdue_text(one)))
     else:
         say("no streams: publish or import into one, or list it in retention.yaml")
 

@@ -204,6 +204,11 @@ def _refusals(policy: Policy) -> list[str]:
 
 def _expiry(policy: Policy) -> list[str]:
     sentences = []
+    if policy.max_age_ns is not None and policy.expiry == "head":
+        sentences.append(
+            "age takes messages from the lowest sequence on and stops at the first young one: old ones behind it stay"
+            " as long (expiry: each lets them go)"
+        )
     if policy.allow_msg_ttl:
         sentences.append("a message with a Nats-TTL goes when that has passed")
     if policy.subject_delete_marker_ttl_ns is not None:

@@ -32,6 +32,8 @@ class Report:
     """Names of the consumers deleted because nobody had used them for too long."""
     held: Mapping[str, Any] | None = None
     """Messages held back, or with `warn` those that would be, as in `Plan.held_as_json`; None: none are ever held."""
+    overdue: Mapping[str, Any] | None = None
+    """Messages older than `max_age` that stayed, as in `Overdue.as_json`; None: none."""
     archived: Mapping[str, Any] | None = None
     """Files copied to the archive before they were removed, as in `Archived.as_json`; None: none were."""
     error: Mapping[str, Any] | None = None
@@ -39,7 +41,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report's entry in the JSON output."""
-        optional = ("held", "archived", "error")
+        optional = ("held", "overdue", "archived", "error")
         entry = {
             name: value for name, value in vars(self).items() if name not in ("as_of_ns", *optional)
         }

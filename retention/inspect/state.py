@@ -20,6 +20,7 @@ from retention.inspect.latest import last_seqs, picked
 from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast
+from retention.plan.overdue import Overdue, overdue_of
 from retention.plan.remaining import untouched
 from retention.planners.estimate import bounded
 from retention.planners.probe import StoredRows
@@ -85,11 +86,15 @@ class State:
     """What is due when."""
     topic: TopicState | None = None
     """None where the stream is no topic."""
+    overdue: Overdue | None = None
+    """What is older than `max_age` and stays; None: nothing, or consumers let messages go before."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
         del numbers["forecast"]
+        if self.overdue is None:
+            del numbers["overdue"]
         return numbers | (numbers.pop("topic") or {}) | self.forecast.as_json()
 
 
@@ -107,7 +112,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
     position = locate(opened)
     files = position.inventory.files
     last = last_seqs(opened.store, files)
-    lag, ahead = _behind_and_ahead(opened, position.inventory, as_of_ns)
+    lag, ahead, overdue = _behind_and_ahead(opened, position.inventory, as_of_ns)
     return State(
         stream=opened.name,
         **vars(held_by(files, position.next_seq)),
@@ -118,6 +123,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         version=position.snapshot.version,
         bucket=_bucket(opened, files, last),
         forecast=ahead,
+        overdue=overdue,
     )
 
 
@@ -181,16 +187,17 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
 
 def _behind_and_ahead(
     opened: OpenedStream, inventory: Inventory, as_of_ns: int
-) -> tuple[Lag | None, Forecast]:
-    """What a pass now would let go at least, and what is due when."""
+) -> tuple[Lag | None, Forecast, Overdue | None]:
+    """What a pass now would let go at least, what is due when, and what stays although it is old."""
     policy = opened.config.policy()
     if policy.rests_on_consumers:
-        return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD
+        return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
     with Engines("local") as engines:
         rows = StoredRows(opened, engines)
         decided = decide(untouched(inventory), policy, as_of_ns, rows)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
-    return _lag(bounds), forecast(inventory, policy, as_of_ns, decided)
+    overdue = overdue_of(inventory.files, policy, as_of_ns, decided)
+    return _lag(bounds), forecast(inventory, policy, as_of_ns, decided), overdue
 
 
 def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:

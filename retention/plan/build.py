@@ -23,7 +23,7 @@ from retention.plan.rule_rows import rule_column, rule_rows
 from retention.rules import RULES
 from retention.rules.fold import OnePass
 from retention.rules.requests import Removal
-from retention.rules.row_verdicts import STAYS, Answer, settled
+from retention.rules.row_verdicts import STAYS, Answer, settled, stop_of
 from schemas.plan import PLANNED_FILES, PLANNED_PARTS, REMOVED_RANGES
 
 
@@ -128,12 +128,6 @@ def _plan(
     )
     pins = Pins(released=inventory.counters.released)
     return Plan(header, pins, done, cause_of_files(inventory))
-
-
-def stop_of(answers: Sequence[Answer]) -> int | None:
-    """The first span whose rows end the age scan, None if rows end it nowhere."""
-    stops = [answer.span for answer in answers if answer.stop_seq is not None]
-    return min(stops, default=None)
 
 
 def reached(answer: Answer, stopped_at: int | None) -> pa.Table:

@@ -19,6 +19,7 @@ from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.identity import canonical, identity
+from retention.plan.overdue import Overdue
 from retention.plan.protected import Held, HeldSegments
 from retention.plan.rule_rows import rule_numbers
 from retention.rules.requests import Request, as_json
@@ -39,6 +40,8 @@ class Plan:
     """What it was made from, as far as explaining it takes; not part of its identity."""
     forecast: Forecast = NOTHING_FORETOLD
     """What is due when; neither part of the plan's identity nor of a saved plan."""
+    overdue: Overdue | None = None
+    """Messages older than `max_age` that stay; neither part of its identity nor of a saved plan. None: none."""
     held: Held | None = None
     """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
     held_segments: HeldSegments | None = None

@@ -12,6 +12,7 @@ from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, remembered
 from retention.plan.header import SegmentCounts
+from retention.plan.overdue import overdue_from_json
 from retention.plan.plan import Plan, empty_plan
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan_prefix
@@ -130,7 +131,8 @@ def _recall(opened: OpenedStream, token: Mark | None, as_of_ns: int) -> _Remembe
         epoch=due.epoch,
     )
     cause = Cause(next_seq=due.next_seq, next_due_ns=due.due_ns)
-    plan = replace(plan, header=header, cause=cause)
+    overdue = overdue_from_json(due.overdue)
+    plan = replace(plan, header=header, cause=cause, overdue=overdue)
     return _Remembered(plan, due)
 
 
@@ -196,6 +198,8 @@ def _remember(
         # In what lies behind the oldest segments, something may be due all the same.
         return
     if instant is not None and plan.as_of_ns < instant:
+        # Until then nothing goes, and what is old gets older: more may come, and none less.
+        overdue = None if plan.overdue is None else plan.overdue.at_least()
         due = NextDue(
             plan.table_id,
             instant,
@@ -203,5 +207,6 @@ def _remember(
             dict(counters.next_seq),
             None if foretold is None else tuple(foretold.as_json()["due"]),
             epoch=counters.epoch,
+            overdue=None if overdue is None else overdue.as_json(),
         )
         remember(opened.root, token, plan.policy, due)

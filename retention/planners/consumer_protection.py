@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from retention.core.inventory import ReadCount
 from retention.core.policy import HoldRule
-from retention.plan.build import stop_of
 from retention.plan.consumer_snapshot import Audience
 from retention.plan.protected import Held, summed
 from retention.planners.rows import Asks
@@ -27,7 +26,7 @@ from retention.rules.jetstream.consumer_protection import (
 from retention.rules.jetstream.evaluate import OnePass
 from retention.rules.jetstream.interest import Interest
 from retention.rules.jetstream.protection import AT_ANY_AGE, Hold
-from retention.rules.row_verdicts import Answer, Question
+from retention.rules.row_verdicts import Answer, Question, stop_of
 
 
 @dataclass(frozen=True)

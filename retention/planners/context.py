@@ -24,5 +24,3 @@ class PlanningContext:
     """What consumers need; nobody where the policy does not look at them."""
     next_seq: int = 0
     """The sequence of the first delete marker that the pass stores; 0 where the policy stores none."""
-    every_row: bool = False
-    """Whether rows are read, too, that change nothing because their segment stays whole: explaining needs them."""

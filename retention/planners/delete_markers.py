@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.plan.build import reached, stop_of
+from retention.plan.build import reached
 from retention.planners.rows import Asks
 from retention.rules import RULES
 from retention.rules.jetstream import delete_markers
@@ -28,6 +28,7 @@ from retention.rules.row_verdicts import (
     judge,
     removed_ranges,
     settled,
+    stop_of,
 )
 from retention.rules.rule import ExpiryRule
 from schemas.plan import PLANNED_MARKERS

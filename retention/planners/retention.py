@@ -11,6 +11,7 @@ from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.plan.build import make_plan
 from retention.plan.consumer_snapshot import Audience
+from retention.plan.overdue import overdue_of
 from retention.plan.plan import Plan
 from retention.plan.remaining import Left, untouched
 from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
@@ -96,7 +97,10 @@ def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Plan
     segments = replace(segments, kept=segments.kept + tail.segments)
     cause = replace(planning.plan.cause, tail=tail)
     header = replace(planning.plan.header, segments=segments)
-    made = replace(planning.plan, header=header, cause=cause)
+    overdue = planning.plan.overdue
+    if tail.segments and overdue is not None:
+        overdue = overdue.at_least()
+    made = replace(planning.plan, header=header, cause=cause, overdue=overdue)
     return replace(planning, plan=made, tail=tail)
 
 
@@ -154,6 +158,10 @@ def _conclude(
         actions=replace(made.actions, markers=announced.markers, sequences=announced.sequences),
         cause=replace(made.cause, refused=announced.refused),
     )
+    if announced.answers is answers:
+        # Where markers evict messages or are refused, the scan ends elsewhere.
+        overdue = overdue_of(remaining.files, policy, context.as_of_ns, decided, answers)
+        made = replace(made, overdue=overdue)
     return Planning(
         remaining, announced.decided, list(announced.answers), made, refused=announced.refused
     )
@@ -163,8 +171,7 @@ def _answers(
     context: PlanningContext, remaining: Left, decided: OnePass, rows: StreamRows
 ) -> list[Answer]:
     """What rows say to the questions of a pass; where segments stay whole, only rows are read that can change that."""
-    spared = context.policy.whole_segments and not context.every_row
-    known = unread(decided) if spared else []
+    known = unread(decided) if context.policy.whole_segments else []
     open_spans = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
     questions = [decided.question(int(span)) for span in open_spans]
     return known + rows.of(remaining)(answer, decided.spans, questions)

@@ -23,16 +23,13 @@ class TablePlanning:
     snapshot: Snapshot
 
 
-def plan_table(
-    opened: OpenedStream, as_of_ns: int, engines: Engines, *, every_row: bool = False
-) -> TablePlanning:
+def plan_table(opened: OpenedStream, as_of_ns: int, engines: Engines) -> TablePlanning:
     """Plan one pass over a stream that exists, from all of its table.
 
     Args:
         opened: the stream.
         as_of_ns: the pass's one instant, nanoseconds since the epoch.
         engines: where rows are read.
-        every_row: as `PlanningContext.every_row`.
 
     Raises:
         RefusedError: the stream's configuration or its table needs what this version cannot do, or consumers
@@ -41,13 +38,11 @@ def plan_table(
     """
     snapshot = opened.store.snapshot()
     # Consumers are read behind the snapshot, on whose counter of edits the commit rests.
-    context = gather(opened, opened.store.inventory(snapshot), as_of_ns, every_row=every_row)
+    context = gather(opened, opened.store.inventory(snapshot), as_of_ns)
     return TablePlanning(plan(context, StoredRows(opened, engines)), snapshot)
 
 
-def gather(
-    opened: OpenedStream, inventory: Inventory, as_of_ns: int, *, every_row: bool = False
-) -> PlanningContext:
+def gather(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> PlanningContext:
     """Read what planning starts from beside the inventory.
 
     Raises:
@@ -61,5 +56,4 @@ def gather(
         as_of_ns,
         audience_of(opened, inventory, as_of_ns),
         next_seq(opened, inventory) if stores_markers else 0,
-        every_row,
     )

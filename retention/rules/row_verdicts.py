@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -93,13 +94,49 @@ class Answer:
     read: ReadCount
     held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
     """What stays although rules would take it, and for whom; shape `HELD_RANGES`."""
+    stop_ts_ns: int | None = None
+    """The time of that message; None also where rows were not read."""
+    skipped: int | None = None
+    """Messages that stay because the scan ends before them in this span; None: no row was read for it."""
 
 
 def answer(span: SpanRows, question: Question) -> Answer:
     """What the rows of one span say to a question."""
     verdicts, until = judge(span.rows, question)
-    stop_seq = None if until is None else span.rows["seq"][until].as_py()
-    return Answer(question.span, removed_ranges(span, verdicts), stop_seq, span.read)
+    removed = removed_ranges(span, verdicts)
+    unended = Answer(question.span, removed, None, span.read)
+    return ended(unended, span.rows, question, verdicts == STAYS, until)
+
+
+def stop_of(answers: Sequence[Answer]) -> int | None:
+    """The first span whose rows end the scan, None if rows end it nowhere."""
+    stops = [answer.span for answer in answers if answer.stop_seq is not None]
+    return min(stops, default=None)
+
+
+def ended(
+    unended: Answer, rows: pa.Table, question: Question, stays: Array, until: int | None
+) -> Answer:
+    """An answer with where the scan ends, and what stays for it.
+
+    Args:
+        unended: the answer without.
+        rows: those of the span.
+        question: what was asked of them.
+        stays: those that no rule takes and nothing protects; a mask.
+        until: the row number at which the scan ends; None: not in this span.
+    """
+    scanning = [part for part in question.parts if part.stops(rows) is not None]
+    if until is None:
+        return replace(unended, skipped=0) if scanning else unended
+    takes = [part.takes(rows) for part in scanning]
+    behind = stays & (np.arange(rows.num_rows) > until)
+    return replace(
+        unended,
+        stop_seq=rows["seq"][until].as_py(),
+        stop_ts_ns=rows["ts_ns"][until].as_py(),
+        skipped=int(np.count_nonzero(np.any(takes, axis=0) & behind)),
+    )
 
 
 def removed_ranges(span: SpanRows, verdicts: Array) -> pa.Table:

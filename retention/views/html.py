@@ -21,8 +21,10 @@ from retention.views.text import (
     bucket_text,
     groups_of,
     lag_text,
+    state_overdue_text,
 )
 from retention.views.text_forecast import due_text, plan_due_text
+from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import held_text
 from retention.views.text_topic import (
     PARTITION_HEAD,
@@ -55,7 +57,8 @@ def plan_html(plan: Plan) -> str:
     """A plan as HTML: the messages that go, by which rule, from which segments, and why."""
     aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "go")]
-    ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json)]
+    overdue = None if plan.overdue is None else plan.overdue.as_json()
+    ahead = [_muted(plan_due_text(plan)), _held(plan.held_as_json), _muted(overdue_text(overdue))]
     if plan.is_empty:
         return _card(plan.stream, aside, [*parts, _bar(vars(plan.segments)), *ahead])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
@@ -97,6 +100,7 @@ def report_html(report: Report) -> str:
         _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
         _muted(" · ".join(cost)),
         _held(report.held),
+        _muted(overdue_text(report.overdue)),
     ]
     return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
 
@@ -122,6 +126,7 @@ def explanation_html(explanation: Explanation) -> str:
 def state_html(state: State) -> str:
     """The state of a stream as HTML."""
     bucket = [("Bucket", bucket_text(state.bucket))] if state.bucket else []
+    old = state_overdue_text(state)
     held = [
         ("Sequences", f"{state.first_seq:,} to {state.last_seq:,}" if state.messages else "none"),
         ("Stored", _span(state)),
@@ -130,6 +135,7 @@ def state_html(state: State) -> str:
         ("Segments", f"{state.segments:,} ({state.format}, version {state.version})"),
         ("Policy", lag_text(state)),
         *([("Due", due_text(state.forecast))] if state.forecast.due else []),
+        *([("Old", old)] if old else []),
     ]
     parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
     if state.topic is not None:

@@ -38,6 +38,7 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
     return (
         plan.summary()
         | plan.forecast.as_json()
+        | ({} if plan.overdue is None else {"overdue": plan.overdue.as_json()})
         | {
             "files_read": plan.read.files,
             "bytes_read": plan.read.bytes,

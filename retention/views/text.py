@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from retention.rules import MAX_AGE, RULES
 from retention.rules.requests import Request
 from retention.views.reasons import reason
 from retention.views.text_forecast import due_text, plan_due_text
+from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import held_text
 from retention.views.text_topic import topic_text
 from retention.views.wording import between, brief_duration, brief_instant, count, go
@@ -57,6 +59,7 @@ def plan_text(plan: Plan) -> list[str]:
     lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
     ahead += [f"  {text}" for text in held_text(plan.held_as_json)]
+    ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
     if plan.is_empty:
         return lines + ahead
     groups = groups_of(plan)
@@ -105,7 +108,7 @@ def _request_headline(plan: Plan, request: Request) -> str:
 def report_text(report: Report) -> list[str]:
     """The lines of a run's report."""
     gone = _deleted("were deleted", report.deleted_consumers)
-    held = [f"  {text}" for text in held_text(report.held)]
+    held = [*(f"  {text}" for text in held_text(report.held)), *_overdue(report.overdue)]
     if not report.removed_messages:
         instant = brief_instant(report.as_of_ns)
         return [f"{report.stream}: nothing went as of {instant}", *gone, *held]
@@ -120,6 +123,11 @@ def report_text(report: Report) -> list[str]:
         *_archived(report),
         *held,
     ]
+
+
+def _overdue(overdue: Mapping[str, Any] | None) -> list[str]:
+    """What stays although it is old, in a line; none if nothing does."""
+    return [f"  {text}"] if (text := overdue_text(overdue)) else []
 
 
 def _archived(report: Report) -> list[str]:
@@ -152,9 +160,15 @@ def state_text(state: State) -> list[str]:
         f"  stored from {brief_instant(first)} to {brief_instant(last)}",
         f"  {count(state.num_subjects, 'subject')}, {count(state.segments, 'segment')}; {lag_text(state)}",
         *([f"  {due_text(state.forecast)}"] if state.forecast.due else ()),
+        *([f"  {old}"] if (old := state_overdue_text(state)) else ()),
         *([f"  {bucket_text(state.bucket)}"] if state.bucket else ()),
         *(f"  {line}" for line in (topic_text(state.topic) if state.topic else ())),
     ]
+
+
+def state_overdue_text(state: State) -> str:
+    """What a stream holds although it is old; empty if nothing."""
+    return overdue_text(None if state.overdue is None else state.overdue.as_json())
 
 
 def bucket_text(bucket: Bucket) -> str:
@@ -168,7 +182,8 @@ def lag_text(state: State) -> str:
     if state.lag is None:
         return "the state of a consumer contradicts itself: a pass is refused, and says which"
     if not state.lag.messages:
-        return "up to date"
+        stay = state.overdue is not None and state.overdue.messages_at_least
+        return "up to date, but for old messages behind a young one" if stay else "up to date"
     size = format_size(state.lag.bytes)
     return f"at least {count(state.lag.messages, 'message')} ({size}) may go"
 

@@ -18,6 +18,7 @@ from retention.rules.row_verdicts import (
     Answer,
     Question,
     SpanRows,
+    ended,
     judge,
     ranges_of,
     removed_ranges,
@@ -34,13 +35,15 @@ def answer_holding(span: SpanRows, question: Question) -> Answer:
     verdicts, until = judge(span.rows, question)
     covers = _covers(span, question)
     goes = np.where(covers.any(axis=0), STAYS, verdicts)
-    return Answer(
+    unended = Answer(
         span=question.span,
         removed=removed_ranges(span, goes),
-        stop_seq=None if until is None else span.rows["seq"][until].as_py(),
+        stop_seq=None,
         read=span.read,
         held=_held_ranges(span.rows, verdicts, covers),
     )
+    stays = (verdicts == STAYS) & ~covers.any(axis=0)
+    return ended(unended, span.rows, question, stays, until)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ class NextDue:
     """What else must be as it was, such as stored offsets; its meaning is the planner's."""
     epoch: int = 0
     """In which its sequences count."""
+    overdue: Mapping[str, Any] | None = None
+    """What is older than its limit and stays; its meaning is the planner's."""
 
 
 def recall(root: str, mark: Mark, policy: Policy) -> NextDue | None:

@@ -387,7 +387,9 @@ def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
     text = "streams: [{name: ORDERS, max_age: 30d, max_msgs: 1000000}]"
     assert explain_config(load(tmp_path, text)) == [
         "ORDERS: a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
-        " a later limit never brings it back. Kept as Delta in segments of 256 MiB or 1 day;"
+        " a later limit never brings it back. Age takes messages from the lowest sequence on and"
+        " stops at the first young one: old ones behind it stay as long (expiry: each lets them go)."
+        " Kept as Delta in segments of 256 MiB or 1 day;"
         " removed files stay 7 days."
     ]
     (nothing,) = explain_config(load(tmp_path, ""))

@@ -33,7 +33,9 @@ def test_which_old_messages_go_is_in_the_json_only_if_it_is_not_the_servers_way(
 def test_age_and_count_are_said_together() -> None:
     assert describe(Policy(max_age_ns=30 * DAY, max_msgs=1_000_000)) == [
         "a message goes 30 days after it was stored, or when 1,000,000 newer ones exist;"
-        " a later limit never brings it back"
+        " a later limit never brings it back",
+        "age takes messages from the lowest sequence on and stops at the first young one:"
+        " old ones behind it stay as long (expiry: each lets them go)",
     ]
 
 

@@ -1,0 +1,135 @@
+"""Messages older than `max_age` that stay: those behind the message at which the age scan ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.policy import Policy
+from retention.core.spans import Array
+from retention.rules.fold import OnePass
+from retention.rules.jetstream.max_age_each import MaxAgeEach
+from retention.rules.row_verdicts import STAYS, Answer, settled, stop_of
+from retention.rules.rule import Before, Scan
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """What `expiry: each` would let go beyond what a pass takes; docs/semantics/limits.md."""
+
+    messages_at_least: int
+    messages_at_most: int | None
+    """None: not all of the stream was looked at."""
+    behind_seq: int | None = None
+    """The message at which the scan ends; None: only rows that were not read tell."""
+    behind_ts_ns: int | None = None
+    """When it was stored, nanoseconds since the epoch."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The values by name, as the JSON of `plan`, `apply` and `state` has them."""
+        return asdict(self)
+
+    def at_least(self) -> Overdue | None:
+        """What remains certain where only a part of the stream is known; None: nothing."""
+        return replace(self, messages_at_most=None) if self.messages_at_least else None
+
+
+def overdue_from_json(values: Mapping[str, Any] | None) -> Overdue | None:
+    """The value of which `as_json` made these."""
+    return None if values is None else Overdue(**values)
+
+
+def overdue_of(
+    files: pa.Table,
+    policy: Policy,
+    as_of_ns: int,
+    decided: OnePass,
+    answers: Sequence[Answer] = (),
+) -> Overdue | None:
+    """Count what is older than `max_age` and stays, from statistics and from rows that were read anyway.
+
+    Args:
+        files: those of the pass's spans; shape `FILE_STATS`.
+        policy: the stream's.
+        as_of_ns: the pass's instant.
+        decided: the pass.
+        answers: what rows said to its questions; without some of them, bounds are wider.
+
+    Returns:
+        None where no message stays for that reason.
+    """
+    each = MaxAgeEach.of(replace(policy, expiry="each"), as_of_ns, None)
+    scan = decided.scan
+    if each is None or scan is None or not len(decided.spans):
+        return None
+    first, last = _ends(decided, scan, answers)
+    nowhere = np.zeros(len(decided.spans), dtype=bool)
+    nothing_before = Before(nowhere, nowhere, nowhere)
+    least, most = _left_by_others(decided, *each.decide(decided.spans, nothing_before).bounds())
+    numbers = np.arange(len(decided.spans))
+    # What a hold spares stays for another reason.
+    is_certain = not policy.rests_on_consumers or policy.hold is None
+    least, most = (
+        np.where((numbers > last) & is_certain, least, 0),
+        np.where(numbers >= first, most, 0),
+    )
+    for answer in answers:
+        if answer.skipped is not None:
+            by_rows = 0 if answer.span < last else answer.skipped
+            by_rows += _not_reached(answer) if answer.span > last else 0
+            least[answer.span] = most[answer.span] = by_rows
+    if not most.any():
+        return None
+    behind = _behind(files, decided, scan, answers) if first == last else (None, None)
+    return Overdue(int(least.sum()), int(most.sum()), *behind)
+
+
+def _ends(decided: OnePass, scan: Scan, answers: Sequence[Answer]) -> tuple[int, int]:
+    """The first and the last span in which the scan can end; the number of spans: it may end nowhere."""
+    count = len(decided.spans)
+    by_statistics = scan.reach - 1 if scan.may_stop[scan.reach - 1] else count
+    stopped_at = stop_of(answers)
+    last = by_statistics if stopped_at is None else min(stopped_at, by_statistics)
+    unknown = decided.ask & scan.may_stop
+    unknown[[answer.span for answer in answers]] = False
+    open_ends = np.flatnonzero(unknown)
+    return min(int(open_ends[0]), last) if len(open_ends) else last, last
+
+
+def _left_by_others(decided: OnePass, least: Array, most: Array) -> tuple[Array, Array]:
+    """Bounds of so many messages of each span that no rule but the scan takes."""
+    for one in decided.decisions:
+        if one.scan is None:
+            fewest, greatest = one.bounds()
+            least = np.where(one.whole, 0, np.maximum(least - greatest, 0))
+            most = np.where(one.whole, 0, np.minimum(most, decided.spans.messages - fewest))
+    return least, most
+
+
+def _not_reached(answer: Answer) -> int:
+    """Messages of a span that the scan would have taken, had it come there."""
+    ranges = answer.removed
+    stays = settled(ranges["rule"].to_numpy(), reached=False) == STAYS
+    return int(ranges["messages"].to_numpy()[stays].sum())
+
+
+def _behind(
+    files: pa.Table, decided: OnePass, scan: Scan, answers: Sequence[Answer]
+) -> tuple[int | None, int | None]:
+    """The message at which the scan ends, and its time; None: not known."""
+    stopped_at = stop_of(answers)
+    for answer in answers:
+        if answer.span == stopped_at and answer.stop_ts_ns is not None:
+            return answer.stop_seq, answer.stop_ts_ns
+    span = scan.reach - 1 if stopped_at is None else stopped_at
+    if not scan.stops[span]:
+        return None, None
+    # Every message of the span is young, so that the scan ends at its first.
+    seq = int(decided.spans.min_seq[span])
+    [time, *_] = files.filter(pc.equal(files["min_seq"], seq))["first_ts_ns"].to_pylist()
+    return seq, time

@@ -1,0 +1,31 @@
+"""What people read about messages that are older than `max_age` and stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from retention.views.wording import brief_instant, count
+
+
+def overdue_text(overdue: Mapping[str, Any] | None) -> str:
+    """How many stay, behind which message, and what would let them go; empty where none surely does.
+
+    Args:
+        overdue: as `Overdue.as_json` has it; None: none stays.
+    """
+    if overdue is None or not overdue["messages_at_least"]:
+        return ""
+    least = overdue["messages_at_least"]
+    bound = "" if overdue["messages_at_most"] == least else "at least "
+    number = (
+        f"{bound}{count(least, 'message')} older than max_age {'stays' if least == 1 else 'stay'}"
+    )
+    return f"{number} behind {_end(overdue)}, which is younger (expiry: each lets old ones go)"
+
+
+def _end(overdue: Mapping[str, Any]) -> str:
+    seq, stored_ns = overdue["behind_seq"], overdue["behind_ts_ns"]
+    if seq is None:
+        return "a message"
+    return f"message {seq:,}, stored {brief_instant(stored_ns)}"
