@@ -79,10 +79,11 @@ def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectSurplus | None) ->
     gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
     decisions = []
     for rule in rules:
-        decision = rule.decide(spans, Before(gone, some & ~gone, unclear & ~gone))
-        gone = gone | decision.sure
-        unclear = unclear | decision.unclear
-        some = some | decision.unclear | (decision.counted > 0)
-        rows = rows | decision.rows
+        decision = rule.decide(spans, Before(gone.copy(), some & ~gone, unclear & ~gone))
+        gone |= decision.sure
+        unclear |= decision.unclear
+        some |= decision.unclear
+        some |= decision.counted > 0
+        rows |= decision.rows
         decisions.append(decision)
     return OnePass(spans, tuple(decisions), gone, rows | (some & ~gone), surplus)

@@ -79,5 +79,7 @@ class HeadTrim(Decision):
 
 def cut_masks(cut: HeadCut, spans: Spans) -> tuple[Array, Array]:
     """The spans that a trim takes whole, and the one in which it ends, if it ends in one; two masks."""
-    numbers = np.arange(len(spans))
-    return numbers < cut.whole, (numbers == cut.whole) & (cut.rest > 0)
+    whole, ends = np.zeros(len(spans), dtype=bool), np.zeros(len(spans), dtype=bool)
+    whole[: cut.whole] = True
+    ends[cut.whole : cut.whole + 1] = cut.rest > 0
+    return whole, ends

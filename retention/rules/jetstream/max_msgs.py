@@ -65,13 +65,15 @@ class MaxMsgs(Rule):
         del before
         cut = head_cut(self.limit, spans.messages)
         whole, ends = cut_masks(cut, spans)
+        counted = np.zeros_like(spans.messages)
+        counted[ends] = cut.rest
         return Decided(
             rule=self,
             spans=spans,
             whole=whole,
             sure=whole,
             rows=np.zeros_like(whole),
-            counted=np.where(ends, cut.rest, 0),
+            counted=counted,
             unclear=ends,
             cut=cut,
         )
