@@ -116,9 +116,8 @@ def _in_part(opened: OpenedStream, inventory: Inventory, one: Interest) -> int:
     """The same of the files into which the last delivery falls."""
     spans, stored, count = spans_of(inventory.files), untouched(inventory), 0
     split = (spans.min_seq <= one.delivered) & (spans.max_seq > one.delivered)
-    for span in np.flatnonzero(split):
-        first, end = (int(number) for number in spans.first_file[span : span + 2])
-        part = stored.stored_part(first, end)
+    for span in np.flatnonzero(split).tolist():
+        part = stored.stored_part(*stored.rows_of(spans, span))
         begun = part.filter(pc.less_equal(part["min_seq"], one.delivered))
         rows, _, _ = read_span(tuple(opened.store.data_files(begun)), ("seq", "subject"))
         above = rows.filter(pc.greater(rows["seq"], one.delivered))

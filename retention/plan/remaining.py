@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NewType, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,16 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.seq_ranges import in_ranges
-from retention.core.spans import Array
+from retention.core.spans import Array, Spans
 from schemas.plan import REMOVED_RANGES
 
 _NOTHING = np.zeros((0, 2), dtype=np.int64)
+
+
+InventoryRow = NewType("InventoryRow", int)
+"""The row number of a file in an inventory."""
+RemainingRow = NewType("RemainingRow", int)
+"""The row number of a file among those of which something is left: of one file often another number than the former."""
 
 
 class SubjectDigests(Protocol):
@@ -38,7 +44,7 @@ class Left:
     """For each of them, its row number in the inventory."""
     released: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
     """What goes of them; shape `REMOVED_RANGES`, ascending by `file`, a row number of the inventory."""
-    digests: Mapping[int, pa.Table] = field(default_factory=dict)
+    digests: Mapping[RemainingRow, pa.Table] = field(default_factory=dict)
     """Row number in `files` → the subject digest of what is left, where that is less than what is stored."""
     read: ReadCount = field(default_factory=ReadCount)
     """What it cost to learn that."""
@@ -46,15 +52,20 @@ class Left:
     @property
     def stored(self) -> pa.Table:
         """The files as they are stored, shape `FILE_STATS`, row for row with `files`."""
-        return self.stored_part(0, len(self.numbers))
+        return self.stored_part(RemainingRow(0), RemainingRow(len(self.numbers)))
 
-    def stored_part(self, first: int, end: int) -> pa.Table:
+    def rows_of(self, spans: Spans, span: int) -> tuple[RemainingRow, RemainingRow]:
+        """The rows of `files` that one of their spans is made of: the first, and the one behind the last."""
+        first, end = spans.first_file[span : span + 2].tolist()
+        return RemainingRow(first), RemainingRow(end)
+
+    def stored_part(self, first: RemainingRow, end: RemainingRow) -> pa.Table:
         """Some of them."""
         if self.files is self.inventory.files:
             return self.files.slice(first, end - first)
         return self.inventory.files.take(pa.array(self.numbers[first:end]))
 
-    def hidden(self, first: int, end: int) -> Array:
+    def hidden(self, first: RemainingRow, end: RemainingRow) -> Array:
         """The ranges of sequences that are gone from some of `files`, ascending; shape (n, 2), both inclusive."""
         if not self.released.num_rows:
             return _NOTHING
@@ -63,14 +74,16 @@ class Left:
         ranges = self.released.slice(start, stop - start).sort_by("first_seq")
         return np.stack([ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()], axis=1)
 
-    def subject_counts(self, digests: SubjectDigests, first: int = 0) -> pa.Table:
+    def subject_counts(
+        self, digests: SubjectDigests, first: RemainingRow = RemainingRow(0)
+    ) -> pa.Table:
         """The subject digests of what is left, as `Store.subject_counts` has them.
 
         Args:
             digests: where they are kept.
             first: only those of this one of `files` and of later ones; it has number 0 then.
         """
-        counts = digests.subject_counts(self.stored_part(first, len(self.numbers)))
+        counts = digests.subject_counts(self.stored_part(first, RemainingRow(len(self.numbers))))
         if not self.digests:
             return counts
         own = {number - first: own for number, own in self.digests.items() if number >= first}

@@ -14,7 +14,7 @@ from retention.core.policy import Unmatched
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import counted, row_stats
 from retention.datafile.subject_digest import count_subjects
-from retention.plan.remaining import Left, untouched
+from retention.plan.remaining import InventoryRow, Left, RemainingRow, untouched
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
 from retention.rules import RULES
@@ -51,9 +51,9 @@ class Told:
 
     removed: pa.Table
     """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
-    left: dict[int, dict[str, Any]]
-    """Row number of a file that keeps some → what is left of it, fields of `FILE_STATS`."""
-    digests: dict[int, pa.Table]
+    left: dict[InventoryRow, dict[str, Any]]
+    """File that keeps some → what is left of it, fields of `FILE_STATS`."""
+    digests: dict[InventoryRow, pa.Table]
     """The same → its subject digest, where limits look at it."""
     read: ReadCount
 
@@ -109,7 +109,7 @@ def unneeded(span: SpanRows, question: Unneeded) -> Told:
     verdicts = np.where(gone, RULES.index(question.rule), STAYS).astype(np.int8)
     stats = row_stats if question.in_full else counted
     left, digests = {}, {}
-    for number in np.unique(span.file_of_row[gone]).tolist():
+    for number in map(InventoryRow, np.unique(span.file_of_row[gone]).tolist()):
         rows = span.rows.filter(pa.array((span.file_of_row == number) & ~gone))
         if rows.num_rows:
             left[number] = stats(rows)
@@ -148,7 +148,10 @@ def _left(inventory: Inventory, whole: Array, told: Sequence[Told]) -> Left:
     table = _changed(files.take(pa.array(numbers)), numbers, changed)
     order = np.lexsort([table[name].to_numpy() for name in ("min_seq", "segment", "partition")])
     numbers = numbers[order]
-    at = {int(number): row for row, number in enumerate(numbers)} if changed else {}
+    at = {
+        InventoryRow(number): RemainingRow(row)
+        for row, number in enumerate(numbers.tolist() if changed else ())
+    }
     return Left(
         inventory=inventory,
         files=table.take(pa.array(order)),
@@ -159,14 +162,17 @@ def _left(inventory: Inventory, whole: Array, told: Sequence[Told]) -> Left:
     )
 
 
-def _changed(table: pa.Table, numbers: Array, changed: dict[int, dict[str, Any]]) -> pa.Table:
+def _changed(
+    table: pa.Table, numbers: Array, changed: dict[InventoryRow, dict[str, Any]]
+) -> pa.Table:
     """Files with what is left of some of them in place of what is stored."""
     if not changed:
         return table
     is_changed = np.isin(numbers, list(changed))
     stored = table.filter(pa.array(is_changed)).to_pylist()
     new = [
-        row | changed[int(number)] for row, number in zip(stored, numbers[is_changed], strict=True)
+        row | changed[InventoryRow(int(number))]
+        for row, number in zip(stored, numbers[is_changed], strict=True)
     ]
     parts = [table.filter(pa.array(~is_changed)), pa.Table.from_pylist(new, schema=FILE_STATS)]
     places = np.concatenate([np.flatnonzero(~is_changed), np.flatnonzero(is_changed)])

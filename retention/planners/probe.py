@@ -15,7 +15,7 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.plan.remaining import Left, shown
+from retention.plan.remaining import Left, RemainingRow, shown
 from retention.planners.rows import Asked, Rule, Told
 from retention.planners.subject_shuffle import beyond_limit, fetched
 from retention.rules.row_verdicts import SpanRows
@@ -67,10 +67,11 @@ class RemainingRows:
         return engine.map(partial(_tell, rule), probes, weights)
 
     def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
-        first, end = (int(number) for number in spans.first_file[question.span :][:2])
+        first, end = self.remaining.rows_of(spans, question.span)
         files = self.opened.store.data_files(self.remaining.stored_part(first, end))
         hidden = self.remaining.hidden(first, end)
-        return Probe(question, tuple(files), tuple(range(first, end)), hidden)
+        numbers = tuple(map(RemainingRow, range(first, end)))
+        return Probe(question, tuple(files), numbers, hidden)
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Probe(Generic[Asked]):
 
     question: Asked
     files: tuple[DataFile, ...]
-    numbers: tuple[int, ...]
-    """The files' row numbers in what is left."""
+    numbers: tuple[RemainingRow, ...]
+    """The files' row numbers in what remains."""
     hidden: Array
     """Ranges of sequences that are gone; shape (n, 2)."""
 

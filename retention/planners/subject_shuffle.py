@@ -21,7 +21,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
-from retention.plan.remaining import Left
+from retention.plan.remaining import Left, RemainingRow
 from retention.rules.jetstream.max_msgs_per_subject import Apart, Held, Lasts, Share, surplus
 from retention.rules.row_verdicts import Question
 from retention.rules.rule import SubjectSurplus
@@ -58,8 +58,8 @@ class Deal:
     """A task: the digests of neighbouring files, to be dealt into buckets."""
 
     files: tuple[DataFile, ...]
-    first: int
-    """The first file's row number in what is left; the others follow it."""
+    first: RemainingRow
+    """The first file's row number in what remains; the others follow it."""
     messages: tuple[int, ...]
     """How many each file holds."""
     digests: tuple[pa.Table | None, ...]
@@ -184,9 +184,9 @@ def _exchange(
     deals = [
         Deal(
             tuple(data[start:end]),
-            start,
+            RemainingRow(start),
             tuple(messages[start:end]),
-            tuple(left.digests.get(number) for number in range(start, end)),
+            tuple(left.digests.get(RemainingRow(number)) for number in range(start, end)),
             buckets,
             files.join(place, f"dealt-{start}.arrow"),
         )
