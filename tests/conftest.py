@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,24 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROOT = Path(__file__).parents[1]
+MEMORY = Path("/dev/shm")  # noqa: S108
+ROOM = 2 << 30
+"""Bytes that must be free in memory before tests write there."""
+
+# A durable write to a disk waits for it, a hundred times in a test. What a killed process wrote to memory is there as
+# well; what is written in which order, tests of their own hold. TMPDIR says otherwise.
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None
+
+# Without bytecode each of the many processes that tests start compiles every library anew, for seconds. Who wants none
+# beside the sources has it elsewhere.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
 # A time zone 5 h 45 min off: a time that lost its zone on the way shows itself.
 os.environ["TZ"] = "Asia/Kathmandu"
 time.tzset()
@@ -24,7 +45,6 @@ time.tzset()
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
-ROOT = Path(__file__).parents[1]
 WHOLE = (
     "benchmarks",
     "cli",
