@@ -116,12 +116,12 @@ class Table:
         )
 
     def undo(self) -> None:
-        """The last removed files come back, where nothing took their place."""
+        """The last removed files come back, where nothing took their place, and no copy of the same messages does."""
         taken = {row["min_seq"] for row in self.rows}
-        back = [row for row in self.gone[-2:] if row["min_seq"] not in taken]
+        back = {row["min_seq"]: row for row in self.gone[-2:] if row["min_seq"] not in taken}
         self.gone = self.gone[:-2]
         if back:
-            self.commit([], back)
+            self.commit([], list(back.values()))
 
     def sorted(self) -> list[dict[str, Any]]:
         """The live files in order."""
