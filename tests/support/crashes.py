@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded when needed, before the forks)
@@ -21,6 +23,8 @@ import pyarrow.acero
 import pyarrow.dataset
 from deltalake import DeltaTable, TableFeatures
 
+import retention.stores.delta.store
+import retention.stores.parquet.store
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.archive import digest_of
@@ -51,6 +55,7 @@ from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
 from retention.storage import crash_points
+from retention.storage.crash_points import Step
 from retention.stores.archive_manifest import read_manifests
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import incremental, returned
@@ -70,6 +75,7 @@ from tests.support.topic_crashes import publish as publish_clicks
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 """Whether recoveries are killed, too: `make crash`."""
+_ENGINE = str(Path(retention.__file__).parent)
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
 ODD_NAME = "räume"
@@ -669,16 +675,37 @@ def _rows(first_seq: int, count: int, first_ns: int) -> Iterator[pa.Table]:
 
 
 def _in_a_fork(case: dict[str, Any]) -> None:
-    """Carry one case out: `do` is prepare, act or outcome."""
+    """Carry one case out: `do` is prepare, act, record (the same, with the steps that it takes), outcome, or recover
+    (act, and then the outcome)."""
     folder, scenario = Path(case["folder"]), SCENARIOS[case["scenario"]]
     crash_points.watch(case.get("env", {}))
     if case["do"] == "prepare":
         scenario.prepare(folder, case["format"])
-    elif case["do"] == "act":
+    if case["do"] == "record":
+        _record(partial(scenario.act, folder), Path(case["log"]))
+    if case["do"] in ("act", "recover"):
         scenario.act(folder)
-    else:
+    if case["do"] in ("outcome", "recover"):
         found = outcome_of(folder, scenario)
         Path(case["result"]).write_text(json.dumps(found), encoding="utf-8")
+
+
+def _record(act: Callable[[], None], log: Path) -> None:
+    """Act, and write a line for each step reached: its name, and the functions of the engine that led there."""
+    lines: list[str] = []
+
+    def note(step: Step) -> None:
+        path: list[str] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(_ENGINE):
+                path.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")
+            frame = frame.f_back
+        lines.append(json.dumps([step, path]))
+
+    with crash_points.watched_by(note):
+        act()
+    log.write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
