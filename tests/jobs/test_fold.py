@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.jobs import Ended, run_job
 from tests.support.sandboxes import ORDERS, lines, opened
 
 ROOT = Path(__file__).parents[2]
@@ -37,11 +38,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-def test_the_job_folds_and_reports(folder: Path, engine: str) -> None:
+def test_the_job_folds_and_reports(
+    folder: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    """On Spark in the session of all tests: how a job starts one, `test_it_runs_under_spark_submit` shows."""
     report = folder / "report.json"
     logs = ("--log", "1.jsonl", "--log", "2.jsonl")
     where = ("--stream", "ORDERS", "--report-file", str(report), "--engine", engine)
-    done = fold(folder, *where, *logs)
+    if engine == "spark":
+        request.getfixturevalue("spark")
+        done: Ended | subprocess.CompletedProcess[str] = run_job("fold", folder, *where, *logs)
+    else:
+        done = fold(folder, *where, *logs)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1] == "  all: 1 lines, of which 1 settle"
     entries = json.loads(report.read_text(encoding="utf-8"))["logs"]
@@ -64,7 +72,7 @@ def test_the_job_folds_and_reports(folder: Path, engine: str) -> None:
 def test_mistakes_are_one_sentence(
     folder: Path, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
-    done = fold(folder, "--engine", "local", *arguments)
+    done = run_job("fold", folder, "--engine", "local", *arguments)
     assert done.returncode == code
     assert text in done.stderr
     assert len(done.stderr.splitlines()) == 1

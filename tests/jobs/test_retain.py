@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from retention.stores.lease import lease
+from tests.support.jobs import run_job
 from tests.support.sandboxes import NOW, ORDERS, configured, lines, opened
 
 ROOT = Path(__file__).parents[2]
@@ -55,13 +56,17 @@ def test_all_streams_are_done_and_reported(folder: Path) -> None:
 
 
 def test_named_streams_alone_are_done(folder: Path) -> None:
-    done = retain(folder, *LOCAL, "--as-of", PAST, "--warehouse", str(folder), "--stream", "OTHER")
+    done = run_job(
+        "retain", folder, *LOCAL, "--as-of", PAST, "--warehouse", str(folder), "--stream", "OTHER"
+    )
     assert "1 streams done, 0 failed; 2 messages" in done.stdout
 
 
 def test_one_failure_of_several_ends_with_five_and_is_in_the_report(folder: Path) -> None:
     streams = ("--stream", "NONE", "--stream", "OTHER")
-    done = retain(folder, *LOCAL, "--as-of", PAST, *streams, "--report-file", "report.json")
+    done = run_job(
+        "retain", folder, *LOCAL, "--as-of", PAST, *streams, "--report-file", "report.json"
+    )
     assert done.returncode == 5
     assert "retain: NONE: there is no such stream" in done.stderr
     missing, other = json.loads((folder / "report.json").read_text(encoding="utf-8"))["streams"]
@@ -84,7 +89,7 @@ def test_one_failure_of_several_ends_with_five_and_is_in_the_report(folder: Path
 def test_exit_codes_are_those_of_the_commands(
     folder: Path, arguments: tuple[str, ...], code: int
 ) -> None:
-    done = retain(folder, *LOCAL, *arguments)
+    done = run_job("retain", folder, *LOCAL, *arguments)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
 
