@@ -100,7 +100,9 @@ def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test run."""
     from retention.engines.spark.session import build_session
 
-    started = build_session("tests", java_options="-XX:TieredStopAtLevel=1")
+    # Statements of a few rows each: neither a second compiler nor threads that collect garbage pay for themselves.
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    started = build_session("tests", java_options=options)
     yield started
     started.stop()
 
