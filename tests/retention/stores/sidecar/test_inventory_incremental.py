@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retention.core.inventory import Inventory
@@ -187,6 +187,7 @@ STEPS = st.one_of(
 @pytest.mark.slow
 @law_on_disk
 @given(steps=st.lists(STEPS, max_size=14))
+@example(steps=[("rewrite", 0), ("remove", 0, 1), ("undo",)])
 def test_the_ledger_says_what_the_table_says(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = Table(Path(folder))
