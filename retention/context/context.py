@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from retention.config import StreamConfig
-from retention.dialects.dialect import Dialect, dialect_of
+from retention.dialects.choice import dialect_of
+from retention.dialects.dialect import Dialect
 from retention.ports import Store
 
 

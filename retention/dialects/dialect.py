@@ -8,7 +8,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from retention.config import StreamConfig
 from retention.core.spans import Array
 from retention.layout.batch_split import Piece
 from retention.layout.partition_tails import Ends
@@ -125,14 +124,3 @@ class Dialect(Protocol):
             RefusedError: a server would refuse one.
         """
         ...
-
-
-def dialect_of(config: StreamConfig) -> Dialect:
-    """The dialect of a stream or topic."""
-    if config.topic is None:
-        from retention.dialects.jetstream import JetStream
-
-        return JetStream.of(config)
-    from retention.dialects.iggy import Iggy
-
-    return Iggy(config.name, config.topic.policy())
