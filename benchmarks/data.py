@@ -96,7 +96,7 @@ def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
                 "ts_ns": FIRST_TS_NS + numbers * STEP_NS,
             }
         )
-        yield message_rows.complete(raw, "file")
+        yield message_rows.complete_rows(raw, "file")
 
 
 def payloads(random: np.random.Generator, lengths: np.ndarray) -> pa.Array:

@@ -188,7 +188,7 @@ def _batches(size: Size, last: np.ndarray) -> Iterator[pa.Table]:
                 "ts_ns": FIRST_TS_NS + np.arange(start, start + count) * STEP_NS,
             }
         )
-        yield message_rows.complete(raw, "file")
+        yield message_rows.complete_rows(raw, "file")
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def _batches(size: Size, minutes: np.ndarray) -> Iterator[pa.Table]:
                 "ts_ns": FIRST_TS_NS + np.arange(start, start + size.messages) * STEP_NS,
             }
         )
-        yield message_rows.complete(raw, "file")
+        yield message_rows.complete_rows(raw, "file")
 
 
 def _measured(directory: Path, size: Size, options: argparse.Namespace) -> Iterator[dict[str, Any]]:

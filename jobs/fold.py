@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
-from retention.core.outcomes import code_of, sentence_of
+from retention.core.outcomes import exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import UsageError
 from retention.interest.ack_fold import FoldedLog
@@ -40,7 +40,7 @@ def main() -> int:
         write_report(arguments.report_file, {"logs": logs, "seconds": seconds})
     except Exception as error:  # every error is one sentence and an exit code
         print(f"fold: {sentence_of(error)}", file=sys.stderr)
-        return code_of(error)
+        return exit_code_of(error)
     for log in done:
         print(lines_text(folded_lines(log)))
     return 0

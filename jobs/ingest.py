@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
-from retention.core.outcomes import code_of, sentence_of
+from retention.core.outcomes import exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.engines.spark.session import session
 from retention.errors import UsageError
@@ -35,7 +35,7 @@ def main() -> int:
         write_report(arguments.report_file, asdict(done) | {"seconds": round(seconds, 3)})
     except Exception as error:  # every error is one sentence and an exit code
         print(f"ingest: {sentence_of(error)}", file=sys.stderr)
-        return code_of(error)
+        return exit_code_of(error)
     print(f"ingest: {done.messages:,} messages ({done.bytes:,} bytes) came; {seconds:.1f} s")
     return 0
 

@@ -7,12 +7,12 @@ import time
 
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
-from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
+from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import document
 from retention.ingest.mirror.run import Mirrored
 from retention.startup import spare_pandas
-from retention.views.mirror import carried_entry
+from retention.views.mirror import mirror_entry
 
 
 def main() -> int:
@@ -29,11 +29,11 @@ def main() -> int:
         warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         outcomes = warehouse.mirror(arguments.stream, instant)
-        entries = [carried_entry(outcome) for outcome in outcomes]
+        entries = [mirror_entry(outcome) for outcome in outcomes]
         write_report(arguments.report_file, document(instant, entries))
     except Exception as error:  # every error is one sentence and an exit code
         print(f"mirror: {sentence_of(error)}", file=sys.stderr)
-        return code_of(error)
+        return exit_code_of(error)
     for outcome in outcomes:
         if outcome.error is not None:
             print(f"mirror: {outcome.sentence}", file=sys.stderr)

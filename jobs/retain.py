@@ -7,9 +7,9 @@ import time
 
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
-from retention.core.outcomes import Outcome, code_of, exit_code, sentence_of
+from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
-from retention.history.report import Report, document
+from retention.history.report import RunReport, document
 from retention.startup import spare_pandas
 from retention.views.json_entries import report_entry
 
@@ -33,7 +33,7 @@ def main() -> int:
         write_report(arguments.report_file, document(instant, entries))
     except Exception as error:  # every error is one sentence and an exit code
         print(f"retain: {sentence_of(error)}", file=sys.stderr)
-        return code_of(error)
+        return exit_code_of(error)
     for outcome in outcomes:
         if outcome.error is not None:
             print(f"retain: {outcome.sentence}", file=sys.stderr)
@@ -41,7 +41,7 @@ def main() -> int:
     return exit_code(outcomes)
 
 
-def summary(outcomes: list[Outcome[Report]], seconds: float) -> str:
+def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:
     """The outcomes of a run in one line."""
     reports = [outcome.value for outcome in outcomes if outcome.value is not None]
     messages = sum(report.removed_messages for report in reports)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from retention.core.counter_names import counters_of
 from retention.core.inventory import EPOCH, Counters, DataFile, Inventory
-from retention.core.run_names import parsed
+from retention.core.run_names import parse_run_name
 from retention.core.table_requirements import TableRequirement
 from retention.core.table_updates import TableUpdate
 
@@ -53,7 +53,7 @@ class Swap:
     @property
     def run_started_ns(self) -> int | None:
         """When the run began that commits this, nanoseconds since the epoch; None: it is none of the run history."""
-        name = parsed(str(self.metadata.get("run", "")))
+        name = parse_run_name(str(self.metadata.get("run", "")))
         return None if name is None else name.started_ns
 
     @property
@@ -76,11 +76,11 @@ class Snapshot:
     follows: bool = True
     """Whether the table is as the configuration wants it; if not, nothing is remembered that spares opening it."""
     seal: str | None = None
-    """Of the log entry that made this version, as `Mark` has it; None: it is not known."""
+    """Of the log entry that made this version, as `VersionToken` has it; None: it is not known."""
 
 
 @dataclass(frozen=True)
-class Mark:
+class VersionToken:
     """What tells one state of a stream from every other, learned without opening the table."""
 
     version: int
@@ -97,7 +97,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Later:
+class TailTotals:
     """What the part of a stream comes to that is not looked at, because it lies behind a head."""
 
     segments: int = 0
@@ -106,11 +106,11 @@ class Later:
 
 
 @dataclass(frozen=True)
-class Head:
+class Prefix:
     """The oldest segments of a stream, as an inventory of their own, and what lies behind them."""
 
     inventory: Inventory
-    later: Later
+    later: TailTotals
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,10 @@ class Returned:
     """Paths that it added."""
 
 
-class Outlook(Protocol):
+class IncrementalInventory(Protocol):
     """A stream's newest state, known without opening its table."""
 
-    def head(self, files: int) -> Head | None:
+    def head(self, files: int) -> Prefix | None:
         """The oldest segments with at least so many files, or all; None: it is lost, the table has to be opened."""
         ...
 
@@ -155,11 +155,11 @@ class Store(Protocol):
         """Make the empty table; nothing happens if it is there."""
         ...
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> VersionToken | None:
         """The newest state's mark; None where telling states apart costs as much as opening the table."""
         ...
 
-    def outlook(self, mark: Mark) -> Outlook | None:
+    def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
         """The state that a mark tells, as far as it is kept; None where the table itself has to be opened.
 
         Raises:
@@ -167,7 +167,7 @@ class Store(Protocol):
         """
         ...
 
-    def keep(self, inventory: Inventory, mark: Mark) -> None:
+    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
         """Keep an inventory of the state that a mark tells, where later outlooks go on from it."""
         ...
 
@@ -328,6 +328,6 @@ class Engine(Protocol):
         ...
 
 
-def carried_out(function: Callable[[Task], Result], task: Task) -> Result:
+def run_task(function: Callable[[Task], Result], task: Task) -> Result:
     """What one attempt at a task comes to."""
     return function(task.attempt() if isinstance(task, WritesFiles) else task)

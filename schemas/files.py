@@ -48,7 +48,7 @@ never falls as `seq` rises.
 
 _DESCRIBED = list(FILE_STATS)[len(LOGGED_FILES) :]
 
-RELEASED_FILES = pa.schema(
+TOMBSTONED_FILES = pa.schema(
     [
         *FILE_STATS,
         *[field.with_name(f"stored_{field.name}") for field in _DESCRIBED],

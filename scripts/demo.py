@@ -22,7 +22,7 @@ from retention import open_warehouse
 from retention.api.stream import Stream
 from retention.config.describe import explain_stream
 from retention.core.units import format_instant, format_size
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.inspect.messages import Selection
 from retention.inspect.state import State
 from retention.views.text import groups_of, plan_headline, segments_text
@@ -179,7 +179,7 @@ def explain(stream: Stream) -> None:
     tell("stays", stream.explain(younger, AS_OF).sentence)
 
 
-def apply(stream: Stream) -> Report:
+def apply(stream: Stream) -> RunReport:
     """Carry the plan out."""
     with timed("apply") as sentences:
         report = stream.plan(AS_OF).apply()
@@ -205,7 +205,7 @@ def history(stream: Stream) -> str:
     return f"run {run['run']}: {run['removed_messages']:,} messages went as of {instant}"
 
 
-def compare(directory: Path, lines: Path, stream: Stream, report: Report) -> None:
+def compare(directory: Path, lines: Path, stream: Stream, report: RunReport) -> None:
     """Do the same on plain Parquet, and compare the results."""
     with timed("parquet") as sentences:
         other = new_stream(directory, "parquet")
@@ -220,7 +220,7 @@ def compare(directory: Path, lines: Path, stream: Stream, report: Report) -> Non
         )
 
 
-def try_next(directory: Path, report: Report) -> None:
+def try_next(directory: Path, report: RunReport) -> None:
     """Print commands that a reader can try next."""
     place = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     command = f".venv/bin/retention --warehouse {place / 'delta'}"

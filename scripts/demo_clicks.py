@@ -14,7 +14,7 @@ from retention import open_warehouse
 from retention.api.topic import Topic
 from retention.core.units import parse_instant
 from retention.views.text import plan_headline
-from retention.views.text_protected import held_text
+from retention.views.text_protected import protected_text
 from retention.views.text_topic import settings_text
 
 FROM = "2014-01-01T01:00:00Z"
@@ -49,7 +49,7 @@ def show(directory: Path, as_of: str, tell: Tell) -> None:
         tell("settings", settings_text(state.topic.settings))
     plan = topic.plan(as_of)
     tell("expired", plan_headline(plan.plan))
-    lines = " ".join(line.strip() for line in held_text(plan.plan.held_as_json))
+    lines = " ".join(line.strip() for line in protected_text(plan.plan.held_as_json))
     tell("held", f"{lines}; by that number the server knows {READER}")
     waiting, active = A_LOG, _LAST
     tell("why", topic.explain(waiting, as_of, SLOW).sentence)

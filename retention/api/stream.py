@@ -12,7 +12,7 @@ from retention.apply.guards import Guards
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
 from retention.apply.repair.returned import (
-    RepairedReturned,
+    ReturnedRepair,
     find_returned_messages,
     repair_returned_messages,
 )
@@ -26,7 +26,7 @@ from retention.context.context import OpenedStream
 from retention.core.units import parse_instant
 from retention.delivery.consumer import BatchConsumer
 from retention.engines.select import EngineName, Engines
-from retention.formats.jsonl import opened_lines
+from retention.formats.jsonl import open_lines
 from retention.history.runs import history_of
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame, streaming_sink
@@ -44,7 +44,7 @@ from retention.planners.cached import plan_stream
 from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
 from retention.restore.run import Restored, restore
-from retention.restore.select import Wanted
+from retention.restore.select import MessageRange
 from retention.rules.requests import Request, delete_request, purge_request
 from retention.views.html import plan_html
 from retention.views.notebook import ShownExplanation, ShownLatest, ShownReport, ShownState
@@ -219,7 +219,7 @@ class Stream:
         """
         return repair_foreign_files(self.opened)
 
-    def find_returned_messages(self) -> RepairedReturned:
+    def find_returned_messages(self) -> ReturnedRepair:
         """What other writers have brought back by overlooking a removal; nothing is changed.
 
         Raises:
@@ -227,7 +227,7 @@ class Stream:
         """
         return find_returned_messages(self.opened)
 
-    def repair_returned_messages(self) -> RepairedReturned:
+    def repair_returned_messages(self) -> ReturnedRepair:
         """Remove exactly what other writers have brought back, as a run that can be undone.
 
         Raises:
@@ -260,7 +260,7 @@ class Stream:
             RefusedError: the broker would refuse a message.
         """
         identity = batch_identity(writer, batch)
-        with opened_lines(lines) as source:
+        with open_lines(lines) as source:
             return publish(self.opened, source, identity)
 
     def append(
@@ -304,7 +304,10 @@ class Stream:
         return export_nats_backup(self.opened, target)
 
     def restore(
-        self, archive: str | None = None, wanted: Wanted | None = None, into: Stream | None = None
+        self,
+        archive: str | None = None,
+        wanted: MessageRange | None = None,
+        into: Stream | None = None,
     ) -> Restored:
         """Bring back from an archive what runs have removed: where it was, or into a new stream.
 
@@ -320,7 +323,7 @@ class Stream:
         """
         target = None if into is None else into.opened
         with Engines(self.engine) as engines:
-            return restore(self.opened, archive, wanted or Wanted(), target, engines)
+            return restore(self.opened, archive, wanted or MessageRange(), target, engines)
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""

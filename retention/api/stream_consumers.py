@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
@@ -146,4 +146,6 @@ def parsed(config: Mapping[str, Any]) -> ConsumerConfig:
 
 
 def _is_same(known: ConsumerRecord, wanted: ConsumerConfig, stream: StreamConfig) -> bool:
-    return resolved(ConsumerConfig(**known.config), stream) == resolved(wanted, stream)
+    return with_server_defaults(ConsumerConfig(**known.config), stream) == with_server_defaults(
+        wanted, stream
+    )

@@ -10,7 +10,7 @@ from retention.api.stream import BoundPlan, Stream
 from retention.context.topic import refuse_partition
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
-from retention.formats.jsonl import opened_lines
+from retention.formats.jsonl import open_lines
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame, streaming_sink
 from retention.ingest.idempotency import append_identity, batch_identity
@@ -49,7 +49,7 @@ class Topic(Stream):
             RefusedError: a server would refuse a message.
         """
         identity = batch_identity(writer, batch)
-        with opened_lines(lines) as source:
+        with open_lines(lines) as source:
             return publish_to_topic(self.opened, source, identity)
 
     def append(

@@ -15,23 +15,23 @@ from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import undo_run
 from retention.config import Config, StreamConfig
-from retention.config.discovery import find_config, no_such_stream
+from retention.config.discovery import find_config, unknown_stream_error
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
-from retention.core.outcomes import Outcome, Watch, one_by_one, side_by_side
+from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.core.run_names import started_ns
 from retention.core.subjects import TABLES, name_of_path, path_name
 from retention.core.units import parse_instant
 from retention.engines.select import EngineName, Engines
 from retention.errors import UsageError
 from retention.errors.printable import visible
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.history.runs import history_of
 from retention.plan.plan import Plan
 from retention.planners.cached import plan_stream
 from retention.storage import files
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 from retention.stores import StoreSettings, open_store
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
@@ -172,8 +172,8 @@ class Warehouse:
             def act(name: str) -> Plan:
                 return plan_stream(self._known(name), instant, engines)
 
-            listed, at_a_time = list(names) or self.streams(), files.at_a_time(self.location)
-            return side_by_side(listed, act, self.clock, at_a_time, watch)
+            listed, at_a_time = list(names) or self.streams(), files.read_parallelism(self.location)
+            return act_concurrently(listed, act, self.clock, at_a_time, watch)
 
     def apply(
         self,
@@ -181,28 +181,28 @@ class Warehouse:
         as_of: Instant = None,
         guards: Guards | None = None,
         watch: Watch | None = None,
-    ) -> list[Outcome[Report]]:
+    ) -> list[Outcome[RunReport]]:
         """Plan and apply one pass over streams (all, if none is named), all of them at one instant."""
         instant = self.instant(as_of)
         with Engines(self.engine) as engines:
 
-            def act(name: str) -> Report:
+            def act(name: str) -> RunReport:
                 return apply_now(self._known(name), instant, engines, guards or Guards())
 
-            return one_by_one(list(names) or self.streams(), act, self.clock, watch)
+            return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
 
     def apply_plans(
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
-    ) -> list[Outcome[Report]]:
+    ) -> list[Outcome[RunReport]]:
         """Apply plans that were made earlier, unchanged."""
         by_name = {plan.stream: plan for plan in plans}
         with Engines(self.engine) as engines:
 
-            def act(name: str) -> Report:
+            def act(name: str) -> RunReport:
                 opened = self._known(name)
                 return apply_plan(opened, by_name[name], engines, guards or Guards())
 
-            return one_by_one(by_name, act, self.clock, watch)
+            return act_sequentially(by_name, act, self.clock, watch)
 
     def mirror(
         self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
@@ -215,7 +215,7 @@ class Warehouse:
             UsageError: `as_of` is no instant, or later than the clock.
         """
         from retention.ingest.mirror.origin import in_order, origins_of
-        from retention.ingest.mirror.run import carry_over
+        from retention.ingest.mirror.run import run_mirror
 
         instant = self.instant(as_of)
         if instant > self.clock():
@@ -223,9 +223,9 @@ class Warehouse:
 
         def act(name: str) -> Mirrored:
             target = self._known(name)
-            return carry_over(target, list(origins_of(target.config, self._known)), instant)
+            return run_mirror(target, list(origins_of(target.config, self._known)), instant)
 
-        return one_by_one(in_order(self.config.streams, list(names)), act, self.clock, watch)
+        return act_sequentially(in_order(self.config.streams, list(names)), act, self.clock, watch)
 
     def history(self, names: Iterable[str] = ()) -> list[dict[str, Any]]:
         """The outcomes of runs over streams (all, if none is named), newest first.
@@ -268,7 +268,7 @@ class Warehouse:
 
     def _refuse_unknown(self, name: str) -> None:
         if self.config.stream(name) is None and name not in self.streams():
-            raise no_such_stream(name, self.streams(), self.location)
+            raise unknown_stream_error(name, self.streams(), self.location)
 
     def _open(self, name: str) -> OpenedStream:
         root = files.join(self.location, "streams", path_name(name))
@@ -294,7 +294,7 @@ class Warehouse:
         content = files.read_bytes(files.join(root, "_retention", "format.json")) or b""
         # A format file that cannot be read is the store's to refuse.
         with suppress(ValueError, KeyError, TypeError):
-            return config.model_copy(update={"format": parsed(content)["format"]})
+            return config.model_copy(update={"format": parse_json(content)["format"]})
         return config
 
     def __repr__(self) -> str:

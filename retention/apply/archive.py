@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
-from retention.datafile.parquet import damaged, open_messages
+from retention.datafile.parquet import open_messages, unreadable_error
 from retention.engines.select import Engines
 from retention.errors import VerificationError
 from retention.ports import Snapshot
@@ -44,7 +44,7 @@ _KEPT = (
 
 
 @dataclass(frozen=True)
-class Leaving:
+class LeavingFiles:
     """What a commit is about to take out of a table."""
 
     files: pa.Table
@@ -71,7 +71,7 @@ class Archived:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class ArchiveTask:
     """A task: copy a data file to an archive, unless the very same copy is there."""
 
     source: DataFile
@@ -84,7 +84,7 @@ class Keeping:
 
 
 def archive(
-    opened: OpenedStream, leaving: Leaving, snapshot: Snapshot, engines: Engines
+    opened: OpenedStream, leaving: LeavingFiles, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
     """Copy what leaves to the stream's archive, and say there what it is; None: the stream has none, or nothing leaves.
 
@@ -99,10 +99,10 @@ def archive(
     origin = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
     directory = directory_of(place, origin)
     sources = opened.store.data_files(leaving.files)
-    tasks = [Keeping(source, place_of(directory, source.path)) for source in sources]
+    tasks = [ArchiveTask(source, place_of(directory, source.path)) for source in sources]
     weights: list[int] = leaving.files["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    digests = engine.map(kept, tasks, weights)
+    digests = engine.map(archive_file, tasks, weights)
     rows = leaving.files.to_pylist()
     copies = tuple(map(_archived, rows, sources, digests))
     manifest = Manifest(
@@ -117,8 +117,8 @@ def archive(
     return Archived(location, len(copies), sum(weights), ReadCount(len(copies), sum(weights)))
 
 
-def kept(task: Keeping) -> str:
-    """Carry out a `Keeping`; the SHA-256 of the file, as the copy was read back.
+def archive_file(task: ArchiveTask) -> str:
+    """Carry out a `ArchiveTask`; the SHA-256 of the file, as the copy was read back.
 
     Raises:
         DamagedError, VerificationError, StorageError: as `archive`.
@@ -148,7 +148,7 @@ def digest_of(file: DataFile) -> str:
     return digest.hexdigest()
 
 
-def _same(task: Keeping) -> str | None:
+def _same(task: ArchiveTask) -> str | None:
     """The digest of a file that an earlier run has copied already; None: it has not."""
     length = files.length(task.source.location)
     if length is None or files.length(task.target) != length:
@@ -157,7 +157,7 @@ def _same(task: Keeping) -> str | None:
     return wanted if digest_of(task.copy) == wanted else None
 
 
-def _copied(task: Keeping) -> str:
+def _copied(task: ArchiveTask) -> str:
     """Copy a file; the digest of what was read."""
     digest = hashlib.sha256()
     with files.create(task.target) as sink:
@@ -169,9 +169,9 @@ def _copied(task: Keeping) -> str:
 
 def _pieces(file: DataFile) -> Iterator[bytes]:
     try:
-        yield from files.pieces(file.location, PIECE_BYTES)
+        yield from files.chunks(file.location, PIECE_BYTES)
     except FileNotFoundError as error:
-        raise damaged(file, error) from error
+        raise unreadable_error(file, error) from error
 
 
 def _archived(row: Mapping[str, Any], source: DataFile, sha256: str) -> ArchivedFile:

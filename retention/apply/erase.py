@@ -14,7 +14,7 @@ from retention.errors import BusyError
 from retention.rules.requests import Delete, Request, from_json
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog
 
@@ -70,7 +70,7 @@ def _data_files(directory: str) -> list[str]:
 def _holds(location: str, wanted: np.ndarray) -> bool:
     """Whether a file has one of the sequences; one that is only being written has none that was deleted."""
     try:
-        with telling(location, FileNotFoundError), files.open_input(location) as source:
+        with as_storage_errors(location, FileNotFoundError), files.open_input(location) as source:
             seqs = pq.ParquetFile(source).read(["seq"])["seq"].to_numpy()
     except (FileNotFoundError, pa.ArrowInvalid):
         return False

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from retention.apply.archive import Archived, Leaving, archive
+from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.erase import erase
 from retention.apply.keep_ids import keep_ids_of
 from retention.apply.preconditions import check_pins
 from retention.apply.recover import basis
-from retention.apply.row_tombstones import Recorded, next_record
+from retention.apply.row_tombstones import TombstoneUpdate, next_record
 from retention.apply.stage import Additions, stage_additions
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
@@ -29,9 +29,9 @@ from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.history.runs import History
-from retention.interest.commit_offsets import keep_asked
+from retention.interest.commit_offsets import raise_watermark
 from retention.plan.plan import Plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot, Swap
@@ -52,7 +52,7 @@ class Work:
 
 def carry_out(
     opened: OpenedStream, planned: Planned, engines: Engines, history: History, started: int
-) -> Report:
+) -> RunReport:
     """Carry a plan out, under the stream's maintenance lease.
 
     Args:
@@ -69,7 +69,7 @@ def carry_out(
     """
     plan = planned.plan
     run = history.name_run(started)
-    keep_asked(opened, plan.request, plan.epoch)
+    raise_watermark(opened, plan.request, plan.epoch)
     if plan.is_empty:
         return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
@@ -101,7 +101,7 @@ def carry_out(
 
 def _recorded_alone(
     opened: OpenedStream, planned: Planned, run: str, history: History, started: int
-) -> Report:
+) -> RunReport:
     """Record a run of which nothing is to be committed."""
     plan = planned.plan
     work = Work(version_before=plan.version, version_after=plan.version)
@@ -113,8 +113,8 @@ def _recorded_alone(
     return report
 
 
-def _leaving(plan: Plan) -> Leaving:
-    return Leaving(plan.actions.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
+def _leaving(plan: Plan) -> LeavingFiles:
+    return LeavingFiles(plan.actions.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
@@ -143,7 +143,7 @@ def _swap(
     opened: OpenedStream,
     plan: Plan,
     run: str,
-    staged: tuple[Additions, Recorded],
+    staged: tuple[Additions, TombstoneUpdate],
     snapshot: Snapshot,
     epochs: tuple[int, int],
 ) -> Swap:
@@ -230,7 +230,7 @@ def _told(epochs: tuple[int, int]) -> dict[str, int]:
     return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
 
 
-def _finish(history: History, plan: Plan, report: Report, told: Mapping[str, Any]) -> None:
+def _finish(history: History, plan: Plan, report: RunReport, told: Mapping[str, Any]) -> None:
     record = {
         **told,
         "status": "done",
@@ -243,11 +243,11 @@ def _finish(history: History, plan: Plan, report: Report, told: Mapping[str, Any
     history.finish(report.run, report.as_json() | _asked(plan) | record)
 
 
-def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> Report:
+def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> RunReport:
     """What a run did, or would have done to a stream that holds nothing."""
     read = plan.read + work.read
     segments: Mapping[str, int] = asdict(plan.segments)
-    return Report(
+    return RunReport(
         run=run,
         stream=opened.name,
         plan_id=plan.plan_id,

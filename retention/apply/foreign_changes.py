@@ -26,7 +26,7 @@ _MOST_RANGES = 3
 
 
 @dataclass(frozen=True)
-class Undoing:
+class UndoCheck:
     """A run that is to be undone, and the table as it is now."""
 
     opened: OpenedStream
@@ -156,7 +156,7 @@ def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[s
         )
 
 
-def refuse_changed(undoing: Undoing) -> None:
+def refuse_changed(undoing: UndoCheck) -> None:
     """Refuse to undo a run of which others have rewritten, put back or deleted files.
 
     Raises:
@@ -169,12 +169,12 @@ def refuse_changed(undoing: Undoing) -> None:
         raise VerificationError(_told(undoing))
 
 
-def back_under_other_names(undoing: Undoing) -> RefusedError:
+def back_under_other_names(undoing: UndoCheck) -> RefusedError:
     """The error where files of other names hold messages that would come back."""
     return RefusedError(_told(undoing))
 
 
-def _told(undoing: Undoing) -> str:
+def _told(undoing: UndoCheck) -> str:
     name, run = undoing.opened.name, undoing.run
     messages = undoing.messages()
     missing = None if messages is None else _missing(undoing, messages)
@@ -189,17 +189,17 @@ def _told(undoing: Undoing) -> str:
     )
 
 
-def _missing(undoing: Undoing, messages: Mapping[int, Array]) -> dict[int, Array]:
+def _missing(undoing: UndoCheck, messages: Mapping[int, Array]) -> dict[int, Array]:
     """Partition → the sequences that are not in the table."""
     return {part: seqs[~undoing.there(part, seqs)] for part, seqs in messages.items()}
 
 
-def _brought_by(undoing: Undoing) -> str:
+def _brought_by(undoing: UndoCheck) -> str:
     act = undoing.act()
     return "" if act is None else f" again ({act[1]}, version {act[0]})"
 
 
-def _cause(undoing: Undoing) -> str:
+def _cause(undoing: UndoCheck) -> str:
     if undoing.rewritten or undoing.back:
         act = undoing.act()
         who = "another program" if act is None else f"{act[1]} (version {act[0]})"
@@ -219,7 +219,7 @@ def _cause(undoing: Undoing) -> str:
 
 
 def _state(
-    undoing: Undoing, messages: Mapping[int, Array] | None, missing: Mapping[int, Array] | None
+    undoing: UndoCheck, messages: Mapping[int, Array] | None, missing: Mapping[int, Array] | None
 ) -> str:
     removed = undoing.outcome["removed_messages"]
     if messages is None or missing is None:
@@ -242,7 +242,7 @@ def _spelled(partition: int, seqs: Array) -> Iterable[str]:
         yield f"{of}{part[0]}" if len(part) == 1 else f"{of}{part[0]} to {part[-1]}"
 
 
-def _files(undoing: Undoing) -> str:
+def _files(undoing: UndoCheck) -> str:
     whole = undoing.removed.num_rows
     there = whole - len(undoing.lost)
     if not there:
@@ -252,7 +252,7 @@ def _files(undoing: Undoing) -> str:
     return f"{number} files that it removed are still there ({kept}), and can be read"
 
 
-def _remedies(undoing: Undoing) -> str:
+def _remedies(undoing: UndoCheck) -> str:
     found: list[str] = []
     if undoing.opened.config.archive is not None or "archived" in undoing.outcome:
         found.append(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core.inventory import DataFile, ReadCount
-from retention.core.message_rows import younger
+from retention.core.message_rows import later_mask
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
@@ -61,15 +61,15 @@ def keep_ids(
         if ids_in(file) == 0:
             return KEPT_IDS.empty_table(), ReadCount()
         rows, read = read_columns(file, ("seq", "ts_ns", "msg_id"))
-        goes = younger(rows["ts_ns"], since_ns)
+        goes = later_mask(rows["ts_ns"], since_ns)
         if file.path in lost:
             goes = pc.and_(goes, pa.array(in_ranges(rows["seq"].to_numpy(), lost[file.path])))
         return digests.kept(rows.filter(goes)), read
 
-    young = opened.store.data_files(removed.filter(younger(removed["max_ts_ns"], since_ns)))
+    young = opened.store.data_files(removed.filter(later_mask(removed["max_ts_ns"], since_ns)))
     if not opened.config.duplicate_window_ns:
         young = []
-    found = list(in_threads(kept, young, files.at_a_time(opened.root)))
+    found = list(in_threads(kept, young, files.read_parallelism(opened.root)))
     ids = pa.concat_tables([KEPT_IDS.empty_table(), *(table for table, _ in found)])
     RemovedIds(Layout(opened.root, opened.name)).keep(ids, since_ns)
     return sum((read for _, read in found), ReadCount())

@@ -12,7 +12,7 @@ from retention.planners.subject_shuffle import DIRECTORY
 from retention.storage import files
 from retention.stores import consumer_table, offset_table
 from retention.stores.layout import Layout
-from retention.stores.orphans import strays
+from retention.stores.orphans import orphaned_files
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     layout = Layout(opened.root, opened.name)
     # Where the log is gone, every data file would look like one that no commit names.
     opened.store.exists()
-    unnamed = strays(layout, opened.config.format)
+    unnamed = orphaned_files(layout, opened.config.format)
     found = [
         *((place, "data file that no commit names") for place in unnamed),
         *_unfinished_writes(opened, layout),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retention.datafile.rewrite import Copied
+from retention.datafile.rewrite import RewriteResult
 from retention.errors import StalePlanError, VerificationError
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
@@ -39,7 +39,7 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
         )
 
 
-def check_copy(stream: str, planned: dict[str, Any], written: Copied) -> None:
+def check_copy(stream: str, planned: dict[str, Any], written: RewriteResult) -> None:
     """Compare a staged copy, as read back, with what the plan says must be left.
 
     Args:

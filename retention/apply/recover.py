@@ -8,7 +8,7 @@ from typing import Any
 from retention.apply.erase import erase_recorded
 from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream
-from retention.core.run_names import parsed
+from retention.core.run_names import parse_run_name
 from retention.history.runs import ABANDONED, UNKNOWN, History
 from retention.ports import Snapshot
 from retention.storage import files
@@ -69,7 +69,7 @@ def _committed(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> bool
         return None
     if opened.store.has_entries(_basis_version(begun), snapshot.version):
         return False
-    name, last_ns = parsed(run), snapshot.counters.last_run_ns or 0
+    name, last_ns = parse_run_name(run), snapshot.counters.last_run_ns or 0
     if name is not None and "basis" in begun and last_ns <= name.started_ns:
         return last_ns == name.started_ns
     return is_in_force(opened, run, snapshot)

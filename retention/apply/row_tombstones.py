@@ -11,19 +11,19 @@ import pyarrow.compute as pc
 
 from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
-from retention.core.inventory import Claim, DataFile, ReadCount
-from retention.core.seq_ranges import joined
+from retention.core.inventory import DataFile, ExpectedStats, ReadCount
+from retention.core.seq_ranges import union_of_ranges
 from retention.datafile.parquet import describe
-from retention.datafile.rewrite import Copied
+from retention.datafile.rewrite import RewriteResult
 from retention.engines.select import Engines
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.stores.row_tombstones import record_row
-from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
 
 
 @dataclass(frozen=True)
-class Recorded:
+class TombstoneUpdate:
     """The numbers of two records of released ranges: as it was, and as the commit names it."""
 
     before: int
@@ -36,7 +36,9 @@ class Recorded:
         return {} if self.before == self.after else {"released": [self.before, self.after]}
 
 
-def next_record(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines) -> Recorded:
+def next_record(
+    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
+) -> TombstoneUpdate:
     """Write the record that holds once a plan is carried out.
 
     Files that the plan does not touch keep what is hidden of them, also those that are not live: undoing a roll-up
@@ -50,7 +52,7 @@ def next_record(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: E
     touched = pc.is_in(before["path"], value_set=plan.files["path"].combine_chunks())
     hides = plan.actions.tombstone.files
     if not hides.num_rows and not pc.any(touched, min_count=0).as_py():
-        return Recorded(number, number)
+        return TombstoneUpdate(number, number)
     found = list(_hiding(opened, plan))
     engine = engines.pick(
         opened.config.engine, sum(hides["file_bytes"].to_pylist()), opened.config.local_limit
@@ -59,14 +61,14 @@ def next_record(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: E
     stored = opened.store.stored(hides.select(FILE_STATS.names)).to_pylist()
     rows = []
     for planned, file, one, whole in zip(hides.to_pylist(), found, left, stored, strict=True):
-        check_copy(opened.name, planned, Copied([one.stats], one.read))
+        check_copy(opened.name, planned, RewriteResult([one.stats], one.read))
         pin = {name: planned[name] for name in LOGGED_FILES.names}
         rows.append(record_row(one.stats | pin, whole, file.hidden))
     record = pa.concat_tables(
-        [before.filter(pc.invert(touched)), pa.Table.from_pylist(rows, schema=RELEASED_FILES)]
+        [before.filter(pc.invert(touched)), pa.Table.from_pylist(rows, schema=TOMBSTONED_FILES)]
     )
     read = sum((one.read for one in left), ReadCount())
-    return Recorded(number, opened.store.keep_released(record), read)
+    return TombstoneUpdate(number, opened.store.keep_released(record), read)
 
 
 def _hiding(opened: OpenedStream, plan: Plan) -> Iterator[DataFile]:
@@ -74,4 +76,4 @@ def _hiding(opened: OpenedStream, plan: Plan) -> Iterator[DataFile]:
     tombstone = plan.actions.tombstone
     files = opened.store.data_files(tombstone.files)
     for file, ranges in zip(files, tombstone.ranges(), strict=True):
-        yield replace(file, hidden=joined(file.hidden, ranges), claim=Claim())
+        yield replace(file, hidden=union_of_ranges(file.hidden, ranges), claim=ExpectedStats())

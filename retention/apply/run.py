@@ -22,7 +22,7 @@ from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.history.runs import History, history_of
 from retention.interest.edit import delete_expired, delete_pinned, edit_declared
 from retention.plan.consumer_snapshot import Pin
@@ -39,7 +39,7 @@ ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
 
 
-def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> Report:
+def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> RunReport:
     """Plan and apply in one go, under the stream's maintenance lease.
 
     Raises:
@@ -78,7 +78,7 @@ def _plan_without(
     return replace(planned, plan=replace(plan, pins=replace(plan.pins, expired=expired)))
 
 
-def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> Report:
+def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunReport:
     """Plan and carry out a removal that was asked for, under the stream's maintenance lease.
 
     Raises:
@@ -102,7 +102,7 @@ def _until_committed(
     engines: Engines,
     history: History,
     started: int,
-) -> Report:
+) -> RunReport:
     """Plan and carry out; where appends come between a plan that uses sequences and its commit, with appends held."""
     with ExitStack() as held:
         for _ in range(ATTEMPTS):
@@ -120,7 +120,7 @@ def _until_committed(
     )
 
 
-def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> Report:
+def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> RunReport:
     """Apply a plan that was made earlier, unchanged.
 
     Raises:

@@ -12,7 +12,7 @@ from retention.core.table_updates import set_next_seqs, set_open_bases
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.errors import BusyError, ConflictError, StalePlanError
-from retention.layout.topic_segment_roll import is_aged
+from retention.layout.topic_segment_roll import aged_mask
 from retention.plan.plan import Plan
 from retention.planners.topic import segments_of
 from retention.ports import Snapshot, Swap
@@ -84,7 +84,7 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
 def _behind_aged(inventory: Inventory, topic: TopicPolicy, as_of_ns: int) -> dict[int, int]:
     """Partition → the next offset, of those whose active segment is to be sealed."""
     found = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
-    aged = ~found.sealed & is_aged(found.first_us, topic, as_of_ns // MICROSECOND)
+    aged = ~found.sealed & aged_mask(found.first_us, topic, as_of_ns // MICROSECOND)
     partitions: list[int] = found.partition[np.flatnonzero(aged)].tolist()
     ends: list[int] = (found.end[np.flatnonzero(aged)] + 1).tolist()
     counted = inventory.counters.next_seq

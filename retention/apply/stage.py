@@ -10,8 +10,8 @@ from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
 from retention.context.position import locate
 from retention.core.inventory import DataFile, ReadCount
-from retention.core.message_rows import complete
-from retention.datafile.rewrite import Copied, Copy, copy_without
+from retention.core.message_rows import complete_rows
+from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.engines.select import Engines
@@ -69,11 +69,11 @@ def stage_additions(
     )
 
 
-def _copies(opened: OpenedStream, plan: Plan) -> list[Copy]:
+def _copies(opened: OpenedStream, plan: Plan) -> list[RewriteTask]:
     rewrite = plan.actions.rewrite
     sources = opened.store.data_files(rewrite.files)
     return [
-        Copy(source, _targets(opened, source), ranges)
+        RewriteTask(source, _targets(opened, source), ranges)
         for source, ranges in zip(sources, rewrite.ranges(), strict=True)
     ]
 
@@ -86,11 +86,13 @@ def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
     return opened.store.stage_apart(source.partition, source.segment, most_files)
 
 
-def _write(opened: OpenedStream, plan: Plan, copies: list[Copy], engines: Engines) -> list[Copied]:
+def _write(
+    opened: OpenedStream, plan: Plan, copies: list[RewriteTask], engines: Engines
+) -> list[RewriteResult]:
     rewrites = plan.actions.rewrite.files
     weights = rewrites["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    written = engine.map(copy_without, copies, weights)
+    written = engine.map(copy_remaining, copies, weights)
     for planned, copy in zip(rewrites.to_pylist(), written, strict=True):
         check_copy(opened.name, planned, copy)
     return written
@@ -110,6 +112,6 @@ def _stage_markers(
             f"{mark.first:,} on; messages came since, nothing was changed; plan again"
         )
     raw = delete_markers.rows(mark.markers, plan.policy, plan.as_of_ns)
-    rows = [complete(raw, plan.policy.storage)] if raw.num_rows else []
+    rows = [complete_rows(raw, plan.policy.storage)] if raw.num_rows else []
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: mark.after})

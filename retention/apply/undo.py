@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.foreign_changes import (
-    Undoing,
+    UndoCheck,
     back_under_other_names,
     refuse_changed,
     refuse_put_back,
@@ -17,19 +17,19 @@ from retention.apply.foreign_changes import (
 from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import is_in_force, keep_for_undo, read_record, undo_location
 from retention.context.context import OpenedStream
-from retention.context.topic import was_written_to
+from retention.context.topic import has_data
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, RowsCompared
 from retention.core.table_updates import set_epoch, set_row_tombstones
 from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
-from retention.interest.commit_offsets import forget_asked
+from retention.interest.commit_offsets import lower_watermarks
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks import swap as swaps
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from schemas.files import LOGGED_FILES, RELEASED_FILES
+from schemas.files import LOGGED_FILES, TOMBSTONED_FILES
 
 RESTORE = "restore"
 """What the run history calls bringing messages back from an archive."""
@@ -62,10 +62,10 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
         removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
         _check_untouched(opened, history, run, removed)
         _check_in_force(opened, outcome, added)
-        undoing = Undoing(opened, snapshot, outcome, removed, added)
+        undoing = UndoCheck(opened, snapshot, outcome, removed, added)
         refuse_changed(undoing)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
-            forget_asked(opened, removed, history.continuing(outcome.get("epoch", 0))[-1])
+            lower_watermarks(opened, removed, history.continuing(outcome.get("epoch", 0))[-1])
             snapshot = opened.store.snapshot()
         epochs = _epochs(opened, history, outcome, snapshot)
         compared = _compared(undoing)
@@ -190,7 +190,7 @@ def _epochs(
     here = history.continuing(outcome.get("epoch", 0))[-1]
     if "ends_epoch" not in outcome:
         return here, here
-    if was_written_to(opened, snapshot):
+    if has_data(opened, snapshot):
         raise RefusedError(
             f"{opened.name}: messages came since run {outcome['run']} purged the topic, and have the offsets of those "
             "that it removed; nothing was changed; the run cannot be undone any more"
@@ -199,9 +199,9 @@ def _epochs(
 
 
 def _recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:
-    """The rows of both records of released ranges in which a run changed what is hidden, shape `RELEASED_FILES`."""
+    """The rows of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_FILES`."""
     if "released" not in outcome:
-        return RELEASED_FILES.empty_table()
+        return TOMBSTONED_FILES.empty_table()
     before, after = (opened.store.released(number) for number in outcome["released"])
     return pa.concat_tables([_without(before, after), _without(after, before)])
 
@@ -231,7 +231,7 @@ def _record_before(
     return number, opened.store.keep_released(pa.concat_tables([others, again]))
 
 
-def _compared(undoing: Undoing) -> list[RowsCompared]:
+def _compared(undoing: UndoCheck) -> list[RowsCompared]:
     """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
 
     Returns:
@@ -253,7 +253,7 @@ def _compared(undoing: Undoing) -> list[RowsCompared]:
     overlaps = inventory.refuse_overlaps(opened.name, together)
     layout = Layout(opened.root, opened.name)
     try:
-        duplicates.refuse_doubles(layout, overlaps, opened.store.data_files)
+        duplicates.refuse_duplicates(layout, overlaps, opened.store.data_files)
     except ForeignRowsError as error:
         # The table itself was held against the rules by its inventory: what stands twice is what would come back.
         raise back_under_other_names(undoing) from error

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.core.file_records import judge_files
+from retention.core.file_records import check_file_records
 from retention.errors import DamagedError, RefusedError
 from retention.ports import Snapshot
 from retention.storage import files
@@ -74,7 +74,7 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
         )
     try:
         found = pa.ipc.open_file(pa.BufferReader(table)).read_all()
-        judge_files(found, FILE_STATS)
+        check_file_records(found, FILE_STATS)
     except (ValueError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "

@@ -12,7 +12,7 @@ import typer
 
 from retention.cli.arguments import AsOf, complete_stream
 from retention.cli.output import finish, put_json, put_lines, put_outcomes, say
-from retention.cli.planning import planned
+from retention.cli.planning import plan_streams
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.outcomes import Outcome
@@ -21,7 +21,7 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.apply.guards import Guards
-    from retention.history.report import Report
+    from retention.history.report import RunReport
     from retention.plan.plan import Plan
 
 What = Annotated[
@@ -56,7 +56,7 @@ def apply(
     allow_rewind: AllowRewind = False,
 ) -> None:
     """Let messages go as the rules say, or exactly as a saved plan does."""
-    if not yes and not asks():
+    if not yes and not can_ask():
         raise UsageError(
             "apply changes streams, and nobody can be asked here: repeat it with --yes"
         )
@@ -73,11 +73,11 @@ def apply(
             outcomes = warehouse.apply(names, instant, guards, watch)
     else:
         decided = (
-            planned(settings, warehouse, names, instant)
+            plan_streams(settings, warehouse, names, instant)
             if plans is None
             else [Outcome(plan.stream, plan) for plan in plans]
         )
-        if not yes and not agreed(decided, "Apply?"):
+        if not yes and not confirm_plans(decided, "Apply?"):
             return
         outcomes = _carried_out(settings, warehouse, decided, guards)
     from retention.views.json_entries import report_entry
@@ -105,7 +105,7 @@ def undo(
         put_json(settings, record, [record])
 
 
-def asks() -> bool:
+def can_ask() -> bool:
     """Whether standard input is a terminal, where somebody can answer."""
     return sys.stdin.isatty()
 
@@ -127,7 +127,7 @@ def _saved_plans(warehouse: Warehouse, what: Sequence[str], as_of: str | None) -
     return load_plans(files[0])
 
 
-def agreed(decided: Sequence[Outcome[Plan]], question: str) -> bool:
+def confirm_plans(decided: Sequence[Outcome[Plan]], question: str) -> bool:
     """Show plans and ask whether to go on; plans that change nothing need no question."""
     from retention.views.text import plan_text
 
@@ -143,7 +143,7 @@ def agreed(decided: Sequence[Outcome[Plan]], question: str) -> bool:
 
 def _carried_out(
     settings: Settings, warehouse: Warehouse, decided: Sequence[Outcome[Plan]], guards: Guards
-) -> list[Outcome[Report]]:
+) -> list[Outcome[RunReport]]:
     """Apply exactly these plans; a stream that could not be planned stays failed."""
     plans = [outcome.value for outcome in decided if outcome.value is not None]
     with progress(settings, "applying", len(plans), _went) as watch:
@@ -154,7 +154,7 @@ def _carried_out(
     ]
 
 
-def _went(report: Report) -> str:
+def _went(report: RunReport) -> str:
     return f"applied, {report.removed_messages:,} messages went"
 
 

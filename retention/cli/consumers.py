@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from retention.cli.applying import asks
+from retention.cli.applying import can_ask
 from retention.cli.arguments import OneStream
 from retention.cli.output import put_json, put_lines, put_report, put_table, say
 from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 
 if TYPE_CHECKING:
     from retention.api.stream_consumers import StreamConsumers
@@ -192,7 +192,7 @@ def _of(settings: Settings, stream: str) -> StreamConsumers:
 
 
 def _agreed(question: str) -> bool:
-    if not asks():
+    if not can_ask():
         raise UsageError(
             f"{question} Nobody is there to answer; nothing was changed; say --yes if you mean it"
         )
@@ -217,7 +217,7 @@ def _from_file(file: str | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        document = parsed(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        document = parse_json(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
         return dict(document.get("config", document))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UsageError(

@@ -120,10 +120,10 @@ def state(
     """Show what streams hold, and how far they are behind their policy."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.core.outcomes import failed, one_by_one
+    from retention.core.outcomes import act_sequentially, failure_entry
 
     now = warehouse.clock()
-    outcomes = one_by_one(
+    outcomes = act_sequentially(
         streams or warehouse.streams(),
         lambda name: warehouse.stream(name).state(now),
         warehouse.clock,
@@ -137,7 +137,8 @@ def state(
             put_consumers([info for name in states for info in _consumers(warehouse, name.stream)])
     else:
         entries = [
-            outcome.value.as_json() if outcome.value else failed(outcome) for outcome in outcomes
+            outcome.value.as_json() if outcome.value else failure_entry(outcome)
+            for outcome in outcomes
         ]
         if consumers:
             entries = [

@@ -28,7 +28,7 @@ from retention.cli import (
 )
 from retention.cli.output import say
 from retention.cli.settings import Format, Settings
-from retention.core.outcomes import code_of, sentence_of
+from retention.core.outcomes import exit_code_of, sentence_of
 from retention.errors import UsageError
 
 _WITH_VALUE = ("--warehouse", "--config", "--engine", "--format")
@@ -46,7 +46,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take global options that stand behind the command for ones that stand before it."""
-        return super().parse_args(ctx, hoisted(args))
+        return super().parse_args(ctx, options_first(args))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The commands in the order in which people meet them."""
@@ -65,7 +65,7 @@ class Commands(TyperGroup):
             if ctx.params.get("debug"):
                 say(traceback.format_exc().rstrip())
             say(sentence_of(error))
-            raise Exit(code_of(error)) from error
+            raise Exit(exit_code_of(error)) from error
 
 
 app = typer.Typer(
@@ -132,7 +132,7 @@ def options(
     ctx.obj = Settings(warehouse or config, engine, form, debug)
 
 
-def hoisted(arguments: list[str]) -> list[str]:
+def options_first(arguments: list[str]) -> list[str]:
     """The arguments reordered, with all global options before the others, up to a `--`."""
     until = arguments.index("--") if "--" in arguments else len(arguments)
     first: list[str] = []

@@ -43,13 +43,13 @@ def mirror(ctx: typer.Context, streams: Targets = None, as_of: StoredAt = None) 
     settings = settings_of(ctx)
     warehouse = settings.open()
     from retention.ingest.mirror.origin import in_order
-    from retention.views.mirror import carried_entry, carried_text
+    from retention.views.mirror import mirror_entry, mirror_text
 
     names = in_order(warehouse.config.streams, streams or [])
     instant = warehouse.instant(as_of)
     with progress(settings, "mirroring", len(names), _came) as watch:
         outcomes = warehouse.mirror(names, instant, watch) if names else []
-    put_outcomes(settings, outcomes, instant, carried_text, carried_entry)
+    put_outcomes(settings, outcomes, instant, mirror_text, mirror_entry)
     finish(outcomes)
 
 

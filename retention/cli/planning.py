@@ -55,7 +55,7 @@ def plan(
     if estimate:
         _estimate(settings, warehouse, names, instant)
         return
-    outcomes = planned(settings, warehouse, names, instant)
+    outcomes = plan_streams(settings, warehouse, names, instant)
     _note_refusals(warehouse, outcomes)
     if output is not None:
         _save(output, outcomes)
@@ -68,7 +68,7 @@ def plan(
         raise typer.Exit(_WOULD_CHANGE)
 
 
-def planned(
+def plan_streams(
     settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int
 ) -> list[Outcome[Plan]]:
     """Plan streams one by one, showing progress."""
@@ -108,7 +108,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 
 
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
-    from retention.core.outcomes import one_by_one
+    from retention.core.outcomes import act_sequentially
     from retention.planners.estimate import estimate
     from retention.views.json_entries import estimate_entry
     from retention.views.text import estimate_text
@@ -116,7 +116,7 @@ def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], in
     def act(name: str) -> Estimate:
         return estimate(warehouse.stream(name).opened, instant)
 
-    outcomes = one_by_one(names, act, warehouse.clock)
+    outcomes = act_sequentially(names, act, warehouse.clock)
     put_outcomes(settings, outcomes, instant, estimate_text, estimate_entry)
     finish(outcomes)
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retention.cli.applying import agreed, asks
+from retention.cli.applying import can_ask, confirm_plans
 from retention.cli.arguments import OnePartition, OneStream, OneTopic
 from retention.cli.output import finish, put_outcomes
 from retention.cli.settings import Settings, settings_of
-from retention.core.outcomes import Outcome, one_by_one
+from retention.core.outcomes import Outcome, act_sequentially
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
-    from retention.history.report import Report
+    from retention.history.report import RunReport
     from retention.plan.plan import Plan
     from retention.rules.requests import Request
 
@@ -90,7 +90,7 @@ def delete_segments(
 
 
 def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_run: bool) -> None:
-    if not (yes or dry_run or asks()):
+    if not (yes or dry_run or can_ask()):
         raise UsageError(
             f"{request.rule} changes the stream, and nobody can be asked here: repeat it with --yes, or look with "
             "--dry-run"
@@ -110,7 +110,7 @@ def _remove(settings: Settings, name: str, request: Request, *, yes: bool, dry_r
         return
     from retention.views.json_entries import report_entry
 
-    def lines(report: Report) -> Iterator[str]:
+    def lines(report: RunReport) -> Iterator[str]:
         return _report_lines(report, request)
 
     put_outcomes(settings, done, instant, lines, report_entry)
@@ -125,34 +125,34 @@ def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
         with Engines(warehouse.engine) as engines:
             return plan_removal(warehouse.stream(name).opened, request, engines).plan
 
-    return one_by_one([name], act, warehouse.clock)
+    return act_sequentially([name], act, warehouse.clock)
 
 
-def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[Report]]:
+def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[RunReport]]:
     from retention.apply.run import remove_now
     from retention.engines.select import Engines
 
-    def act(name: str) -> Report:
+    def act(name: str) -> RunReport:
         with Engines(warehouse.engine) as engines:
             return remove_now(warehouse.stream(name).opened, request, engines)
 
-    return one_by_one([name], act, warehouse.clock)
+    return act_sequentially([name], act, warehouse.clock)
 
 
 def _after_asking(
     warehouse: Warehouse, name: str, request: Request
-) -> list[Outcome[Report]] | None:
+) -> list[Outcome[RunReport]] | None:
     """Show the plan, ask, and carry out exactly that plan; None if the answer is no."""
     (decided,) = _planned(warehouse, name, request)
     if decided.value is None:
         return [Outcome(name, error=decided.error)]
     lost = " It cannot be undone." if request.erase else ""
-    if not agreed([decided], f"Remove them?{lost}"):
+    if not confirm_plans([decided], f"Remove them?{lost}"):
         return None
     return warehouse.apply_plans([decided.value])
 
 
-def _meant_nothing(report: Report, request: Request) -> str:
+def _meant_nothing(report: RunReport, request: Request) -> str:
     from retention.rules.iggy.delete_segments import DeleteSegments
 
     if isinstance(request, DeleteSegments):
@@ -162,7 +162,7 @@ def _meant_nothing(report: Report, request: Request) -> str:
     return "it means no message that is there"
 
 
-def _report_lines(report: Report, request: Request) -> Iterator[str]:
+def _report_lines(report: RunReport, request: Request) -> Iterator[str]:
     from retention.rules.requests import Purge
     from retention.views.text import report_text
 

@@ -15,7 +15,7 @@ from retention.cli.settings import settings_of
 if TYPE_CHECKING:
     from retention.apply.repair.clock import ClockRepair, WrongRun
     from retention.apply.repair.foreign import ForeignRepair
-    from retention.apply.repair.returned import RepairedReturned
+    from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
 
 repair = typer.Typer(
@@ -143,7 +143,7 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
         put_json(settings, found.as_json(), [found.as_json()])
 
 
-def _returned_lines(found: RepairedReturned) -> Iterator[str]:
+def _returned_lines(found: ReturnedRepair) -> Iterator[str]:
     from retention.core.units import format_size
     from retention.views.wording import count
 

@@ -15,7 +15,7 @@ from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.restore.run import Restored
-    from retention.restore.select import Wanted
+    from retention.restore.select import MessageRange
 
 _RANGE = re.compile(r"(\d*)\.\.(\d*)")
 
@@ -61,20 +61,20 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
         put_json(settings, result.as_json(), [result.as_json()])
 
 
-def _wanted(seq: str | None, partition: int | None, offset: str | None) -> Wanted:
-    from retention.restore.select import Wanted
+def _wanted(seq: str | None, partition: int | None, offset: str | None) -> MessageRange:
+    from retention.restore.select import MessageRange
 
     if offset is not None and (seq is not None or partition is None):
         raise UsageError("--offset goes with --partition, and not with --seq: offsets are of one")
     text = seq if offset is None else offset
     if text is None:
-        return Wanted(partition)
+        return MessageRange(partition)
     match = _RANGE.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is no range: write A..B, both included; A.. and ..B are open")
     first, last = (int(end) if end else None for end in match.groups())
-    open_ended = Wanted(partition)
-    wanted = Wanted(
+    open_ended = MessageRange(partition)
+    wanted = MessageRange(
         partition,
         open_ended.first if first is None else first,
         open_ended.last if last is None else last,

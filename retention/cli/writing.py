@@ -12,7 +12,7 @@ from retention.cli.arguments import OneStream
 from retention.cli.output import finish, put_json, put_lines, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
-from retention.core.outcomes import failed, one_by_one
+from retention.core.outcomes import act_sequentially, failure_entry
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def publish(
     """
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.formats.jsonl import opened_lines
+    from retention.formats.jsonl import open_lines
 
-    with opened_lines(sys.stdin.buffer if file == "-" else Path(file)) as lines:
+    with open_lines(sys.stdin.buffer if file == "-" else Path(file)) as lines:
         published = warehouse.new_stream(stream).publish(lines, writer, batch)
     if settings.format == "table":
         put_lines([_sentence(published, batch)])
@@ -91,14 +91,14 @@ def nats_backup(
         return warehouse.new_stream(name).import_nats_backup(paths[name])
 
     with progress(settings, "importing", len(paths), _imported) as watch:
-        outcomes = one_by_one(paths, act, warehouse.clock, watch)
+        outcomes = act_sequentially(paths, act, warehouse.clock, watch)
     if settings.format == "table":
         put_lines(
             f"{outcome.stream}: {_imported(outcome.value)}" for outcome in outcomes if outcome.value
         )
     else:
         entries = [
-            vars(outcome.value) if outcome.value else failed(outcome) for outcome in outcomes
+            vars(outcome.value) if outcome.value else failure_entry(outcome) for outcome in outcomes
         ]
         put_json(settings, entries, entries)
     finish(outcomes)

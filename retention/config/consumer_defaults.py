@@ -19,7 +19,7 @@ from retention.config.consumer import (
 )
 
 
-def resolved(consumer: ConsumerConfig, stream: StreamFields) -> ConsumerConfig:
+def with_server_defaults(consumer: ConsumerConfig, stream: StreamFields) -> ConsumerConfig:
     """The consumer with the server's values for the fields it leaves out (server: setConsumerConfigDefaults).
 
     Resolving again changes nothing.

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from retention.errors import UsageError
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 
 if TYPE_CHECKING:
     from retention.config import Config
@@ -44,7 +44,7 @@ def config_file(path: str | Path) -> str | Path | None:
     if "://" in str(path):
         return None
     local = Path(path)
-    with telling(str(path)):
+    with as_storage_errors(str(path)):
         if local.is_file() or local.suffix in _SUFFIXES:
             return local
         inside = local / CONFIG_NAME
@@ -67,7 +67,7 @@ def _content(location: str) -> bytes | None:
     return files.read_bytes(location)
 
 
-def no_such_stream(name: str, names: Sequence[str], location: str) -> UsageError:
+def unknown_stream_error(name: str, names: Sequence[str], location: str) -> UsageError:
     """The error for the name of a stream that is not among those of a warehouse at `location`."""
     if not names:
         return UsageError(

@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from retention.config.checks.cross_stream import name_mistakes, neighbour_mistakes
+from retention.config.checks.cross_stream import cross_stream_mistakes, name_mistakes
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
 from retention.config.error_report import read_model
 from retention.config.keeping import KeepingSettings, StorageSettings
-from retention.config.locations import BAD_LOCATION, Location, is_location, located
+from retention.config.locations import BAD_LOCATION, Location, absolute_location, is_location
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
-from retention.config.topic_stream import TopicStream, kept_as
+from retention.config.topic_stream import TopicStream, stream_of_topic
 from retention.config.types import Part
 from retention.errors import ConfigError
 
@@ -89,7 +89,7 @@ class Config:
         """
         if not is_location(warehouse):
             raise ConfigError(f"the warehouse {warehouse!r} {BAD_LOCATION}")
-        return cls(located(warehouse, "here"))
+        return cls(absolute_location(warehouse, "here"))
 
     def stream(self, name: str) -> StreamConfig | None:
         """The stream of that name, if it is listed."""
@@ -137,12 +137,14 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         streams = {at: _archived_at(stream, beside) for at, stream in streams.items()}
         topics = {at: _archived_at(topic, beside) for at, topic in topics.items()}
         server = head.server_defaults
-        kept = {at: kept_as(topic, topic.settings(server)) for at, topic in topics.items()}
+        kept = {at: stream_of_topic(topic, topic.settings(server)) for at, topic in topics.items()}
         mistakes += _setting_mistakes(kept)
     if mistakes or head is None:
         raise ConfigError(describe_mistakes(document, mistakes))
     listed = (*streams.values(), *kept.values())
-    return Config(located(head.warehouse, beside), listed, _archived_at(head.defaults, beside))
+    return Config(
+        absolute_location(head.warehouse, beside), listed, _archived_at(head.defaults, beside)
+    )
 
 
 def parse_stream(values: Mapping[str, Any], origin: str) -> StreamConfig:
@@ -197,7 +199,7 @@ def _read_streams(document: Document, mistakes: list[Mistake]) -> dict[Place, St
         mistakes += stream_mistakes
         if stream is not None:
             streams[place] = stream
-    mistakes += neighbour_mistakes(written, streams)
+    mistakes += cross_stream_mistakes(written, streams)
     return streams
 
 
@@ -236,12 +238,12 @@ def _with_defaults(stream: Kept, defaults: StorageSettings) -> Kept:
 def _archive_mistakes(
     head: ConfigFile, streams: Mapping[Place, KeepingSettings], beside: str
 ) -> Iterator[Mistake]:
-    among = located(head.warehouse, beside) + "/streams"
+    among = absolute_location(head.warehouse, beside) + "/streams"
     text = "lies among the streams of the warehouse, of which it would be taken for one; write another place"
 
     def is_among(settings: KeepingSettings) -> bool:
         place = settings.archive
-        return place is not None and f"{located(place, beside)}/".startswith(f"{among}/")
+        return place is not None and f"{absolute_location(place, beside)}/".startswith(f"{among}/")
 
     if is_among(head.defaults):
         yield Mistake(("defaults", "archive"), text)
@@ -254,7 +256,7 @@ def _archived_at(settings: Settings, beside: str) -> Settings:
     """The settings with the archive's location made absolute, as the warehouse's is."""
     if settings.archive is None:
         return settings
-    return settings.model_copy(update={"archive": located(settings.archive, beside)})
+    return settings.model_copy(update={"archive": absolute_location(settings.archive, beside)})
 
 
 def _setting_mistakes(topics: Mapping[Place, TopicStream]) -> Iterator[Mistake]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from retention.config.types import refuse
+from retention.config.types import refusal_error
 from retention.errors import ConfigError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
 
@@ -25,17 +25,17 @@ def is_location(text: str) -> bool:
 
 def _checked(text: str) -> str:
     if has_credentials(text):
-        raise refuse(f"{text!r}: {NO_CREDENTIALS}")
+        raise refusal_error(f"{text!r}: {NO_CREDENTIALS}")
     if not is_location(text):
-        raise refuse(f"{text!r} {BAD_LOCATION}")
+        raise refusal_error(f"{text!r} {BAD_LOCATION}")
     return text
 
 
 Location = Annotated[str, AfterValidator(_checked)]
-"""A location as it is written; `located` makes it absolute."""
+"""A location as it is written; `absolute_location` makes it absolute."""
 
 
-def located(location: str, beside: str) -> str:
+def absolute_location(location: str, beside: str) -> str:
     """Resolve a location against the file `beside`: an absolute path, or an `s3://` URI without a slash at the end.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from retention.config.types import Budget, Count, Duration, Everyone, Flag, Grace, Part, Sequence
-from retention.core.policy import HoldAction, HoldRule
+from retention.core.policy import ConsumerProtection, HoldAction
 
 
 class SubjectTransform(Part):
@@ -72,12 +72,14 @@ class ConsumerHold(Part):
     max_age: Grace = 0
     max_bytes: Budget = 0
 
-    def rule(self) -> HoldRule:
+    def rule(self) -> ConsumerProtection:
         """The protection as the rules read it: None instead of 0 for no bound."""
-        return HoldRule(self.consumers, self.action, self.max_age or None, self.max_bytes or None)
+        return ConsumerProtection(
+            self.consumers, self.action, self.max_age or None, self.max_bytes or None
+        )
 
 
-class Described(Part):
+class DescriptiveFields(Part):
     """The fields that only people read."""
 
     description: str = ""

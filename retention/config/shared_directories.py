@@ -9,7 +9,7 @@ from pathlib import Path
 
 from retention.core.subjects import TABLES, name_of_path, path_name
 from retention.errors import RefusedError, UsageError
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 
 Mounts = dict[tuple[int, int], list[str]]
 """Device and inode → the streams of which a part lies there."""
@@ -33,7 +33,7 @@ def refuse_shared(warehouse: str, stream: str) -> None:
     if "://" in warehouse:
         return
     root, runs = (Path(warehouse, kind, path_name(stream)) for kind in ("streams", "runs"))
-    with telling(warehouse):
+    with as_storage_errors(warehouse):
         for directory, owner in (
             (root, _owner_of(root) or _owner_of_links(root)),
             (runs, _owner_of(runs)),
@@ -45,7 +45,7 @@ def refuse_shared(warehouse: str, stream: str) -> None:
 def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
     """Which streams' tables, consumers and run histories are one directory of a disk, but for those behind links."""
     found: Mounts = defaultdict(list)
-    with telling(warehouse):
+    with as_storage_errors(warehouse):
         for stream in streams:
             for place in _places(warehouse, stream):
                 identity = None if place.is_symlink() else _identity(place)
@@ -66,7 +66,7 @@ def refuse_mounted(warehouse: str, stream: str, found: Mounts) -> None:
         RefusedError: naming both streams, and the directory.
     """
     root = Path(warehouse, "streams", path_name(stream))
-    with telling(warehouse):
+    with as_storage_errors(warehouse):
         for place in _places(warehouse, stream) if found else ():
             for other in found.get(_identity(place) or (0, 0), ()):
                 # Of one directory as a whole its `format.json` says whose it is.
@@ -97,7 +97,7 @@ def shared_directories(warehouse: str, streams: Iterable[str]) -> list[tuple[str
     """Which streams share a directory, or would as soon as they are written to: directory, and the names of both."""
     if "://" in warehouse:
         return []
-    with telling(warehouse):
+    with as_storage_errors(warehouse):
         return [*_shared(warehouse, list(streams))]
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import model_validator
 
-from retention.config.checks.consumer import consumers_refusals
+from retention.config.checks.consumer import listed_consumers_refusals
 from retention.config.checks.origins import origin_refusals
 from retention.config.checks.stream import stream_refusals
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream_fields import StreamFields
 from retention.config.types import (
     UNLIMITED,
-    refused,
+    refusals_error,
 )
 from retention.core.policy import Policy
 from retention.core.units import MINUTE
@@ -37,10 +37,12 @@ class StreamConfig(StreamFields):
         refusals = [*stream_refusals(self), *origin_refusals(self)]
         for changes in (_derived(self), _implied(self), _sealed(self)):
             self.__dict__.update(changes)
-        refusals += consumers_refusals(self, self.consumers)
+        refusals += listed_consumers_refusals(self, self.consumers)
         if refusals:
-            raise refused(refusals)
-        self.__dict__["consumers"] = tuple(resolved(consumer, self) for consumer in self.consumers)
+            raise refusals_error(refusals)
+        self.__dict__["consumers"] = tuple(
+            with_server_defaults(consumer, self) for consumer in self.consumers
+        )
         return self
 
     @property

@@ -9,7 +9,7 @@ from retention.config.keeping import StorageSettings
 from retention.config.nested import (
     ConsumerHold,
     ConsumerLimits,
-    Described,
+    DescriptiveFields,
     Placement,
     Republish,
     StreamSource,
@@ -29,7 +29,7 @@ from retention.config.types import (
 from retention.core.policy import Discard, Expiry, Retention, Unmatched
 
 
-class StreamFields(StorageSettings, Described):
+class StreamFields(StorageSettings, DescriptiveFields):
     """What a stream's configuration says, field by field.
 
     Durations are nanoseconds (0: off), sizes bytes, limits -1 where there is none.

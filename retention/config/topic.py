@@ -24,7 +24,7 @@ from retention.config.types import (
     Span,
     TopicSize,
     refusal,
-    refused,
+    refusals_error,
 )
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.core.topic_policy import Profile, TopicPolicy
@@ -58,7 +58,7 @@ class TopicConfig(KeepingSettings):
     def _check_and_normalise(self) -> Self:
         refusals = [*_name(self), *_partitions(self)]
         if refusals:
-            raise refused(refusals)
+            raise refusals_error(refusals)
         if self.seed_names:
             self.__dict__["name"] = ".".join(self.name.lower().split())
         return self

@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from retention.config.types import Expiry, Part, Refusal, Size, TopicSize, refusal, refused
+from retention.config.types import Expiry, Part, Refusal, Size, TopicSize, refusal, refusals_error
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
 from retention.core.topic_policy import Profile
 from retention.core.units import format_size
@@ -37,7 +37,7 @@ class ServerDefaults(Part):
             if getattr(self, name) == SERVER_DEFAULT
         ]
         if circular:
-            raise refused(circular)
+            raise refusals_error(circular)
         return self
 
 
@@ -52,7 +52,9 @@ class TopicSettings:
     """The names of the settings that were left to the server."""
 
 
-def updated(kept: TopicSettings, requested: TopicSettings, profile: Profile) -> TopicSettings:
+def updated_settings(
+    kept: TopicSettings, requested: TopicSettings, profile: Profile
+) -> TopicSettings:
     """The settings of a topic after an update (iggy `UpdateTopic`, docs/semantics/topics.md).
 
     Args:

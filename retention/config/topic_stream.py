@@ -9,7 +9,7 @@ from retention.config.topic_settings import (
     SETTINGS,
     TopicSettings,
     setting_refusals,
-    updated,
+    updated_settings,
 )
 from retention.core.policy import Policy
 from retention.errors import ConfigError
@@ -43,7 +43,7 @@ class TopicStream(StreamConfig):
         if kept is None:
             return self
         requested, profile = self.settings, self.of.profile
-        settings = updated(kept, requested, profile)
+        settings = updated_settings(kept, requested, profile)
         refusals = [reason.text for reason in setting_refusals(settings, profile)]
         if profile == "modern" and settings.segment_size != kept.segment_size:
             refusals = [
@@ -52,10 +52,10 @@ class TopicStream(StreamConfig):
             ]
         if refusals:
             raise ConfigError(f"topic {self.name}: {'; '.join(refusals)}")
-        return kept_as(self.of, settings)
+        return stream_of_topic(self.of, settings)
 
 
-def kept_as(topic: TopicConfig, settings: TopicSettings) -> TopicStream:
+def stream_of_topic(topic: TopicConfig, settings: TopicSettings) -> TopicStream:
     """The stream that a topic is kept as, with these settings: of one subject, without limits of its own."""
     keeping = {name: getattr(topic, name) for name in KeepingSettings.model_fields}
     return TopicStream.model_construct(

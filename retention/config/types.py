@@ -57,7 +57,7 @@ def refusal(keys: str, text: str, code: int | None = INVALID_CONFIG) -> Refusal:
     return Refusal(tuple(keys.split()), sentence, code)
 
 
-def refused(refusals: Iterable[Refusal]) -> PydanticCustomError:
+def refusals_error(refusals: Iterable[Refusal]) -> PydanticCustomError:
     """The refusals of one model as a single error; its context keeps them as a list under `refusals`."""
     listed = list(refusals)
     text = "; ".join(f"{_place(reason)}: {reason.text}" for reason in listed)
@@ -81,7 +81,7 @@ class Part(BaseModel):
         return data
 
 
-def refuse(text: str) -> PydanticCustomError:
+def refusal_error(text: str) -> PydanticCustomError:
     """A refusal in our words, for a validator to raise."""
     return PydanticCustomError("refused", "{text}", {"text": text})
 
@@ -91,9 +91,9 @@ def _reader(parse: Callable[[Any], int], low: int, high: int) -> BeforeValidator
         try:
             number = parse(value)
         except UsageError as error:
-            raise refuse(str(error)) from error
+            raise refusal_error(str(error)) from error
         if not low <= number <= high:
-            raise refuse(f"{value!r} is out of range, {low} to {high}")
+            raise refusal_error(f"{value!r} is out of range, {low} to {high}")
         return number
 
     return BeforeValidator(read)
@@ -130,7 +130,7 @@ def _parse_everyone(value: object) -> tuple[str, ...] | None:
         return None
     names = tuple(value) if isinstance(value, (list, tuple)) else ()
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise refuse(
+        raise refusal_error(
             f"{value!r} is neither all nor a list of names: write all, or [billing, audit]"
         )
     return tuple(dict.fromkeys(names))

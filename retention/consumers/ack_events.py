@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from retention.consumers.ack_gaps import Mask, Numbers, Runs
+from retention.consumers.ack_gaps import Mask, Numbers, UnseenRuns
 from retention.consumers.ack_subject import SETTLING
 from retention.consumers.state import ConsumerState
 
 
 @dataclass(frozen=True)
-class Lines:
+class AckLines:
     """One consumer's lines of an ack log, in its order."""
 
     verb: npt.NDArray[np.int8]
@@ -26,18 +26,18 @@ class Lines:
         """Number of lines."""
         return len(self.seq)
 
-    def take(self, chosen: Mask | npt.NDArray[np.intp] | slice) -> Lines:
+    def take(self, chosen: Mask | npt.NDArray[np.intp] | slice) -> AckLines:
         """The lines that a mask, an index or a slice chooses."""
-        return Lines(*(getattr(self, name)[chosen] for name in Lines.__dataclass_fields__))
+        return AckLines(*(getattr(self, name)[chosen] for name in AckLines.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
-class Heard:
+class AckEvents:
     """One consumer's lines of an ack log, each with its effect on the consumer."""
 
     state: ConsumerState
     """State before the lines."""
-    lines: Lines
+    lines: AckLines
     learned: Mask
     """Mask of the lines that report a delivery."""
     settles: Mask
@@ -46,7 +46,7 @@ class Heard:
     """Mask of the lines whose message had not been delivered by then."""
 
 
-def listen(state: ConsumerState, lines: Lines, unseen: Runs) -> Heard:
+def read_events(state: ConsumerState, lines: AckLines, unseen: UnseenRuns) -> AckEvents:
     """Separate the lines that report deliveries from those whose message had not been delivered.
 
     A consumer sequence belongs to the message that the first line with it names. A message above the last delivery has
@@ -74,4 +74,4 @@ def listen(state: ConsumerState, lines: Lines, unseen: Runs) -> Heard:
     start = state.delivered.stream_seq
     reached = np.maximum.accumulate(np.append(start, np.where(learned, lines.seq, 0)))[1:]
     settles = np.isin(lines.verb, SETTLING) & (lines.seq <= reached)
-    return Heard(state, lines, learned, settles, lines.seq > reached)
+    return AckEvents(state, lines, learned, settles, lines.seq > reached)

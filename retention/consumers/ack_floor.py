@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from retention.consumers.ack_events import Heard, Lines
-from retention.consumers.ack_gaps import Runs
+from retention.consumers.ack_events import AckEvents, AckLines
+from retention.consumers.ack_gaps import UnseenRuns
 from retention.consumers.ack_subject import DELIVERED
-from retention.consumers.pending import Waiting
+from retention.consumers.pending import PendingMessages
 from retention.consumers.state import Position
 
 _ANYWHERE = Position(2**63 - 1, 2**63 - 1)
@@ -15,7 +15,7 @@ _AT_ONCE = 1 << 12
 """Acks that are checked together; an ack that goes back in one count and not in the other costs one more check."""
 
 
-def floor_of_all(floor: Position, acks: Lines) -> Position:
+def floor_of_all(floor: Position, acks: AckLines) -> Position:
     """Compute the floor after acks that stand for all before them (server: processAckMsg, AckAll).
 
     An ack counts only where it lies above the floor in both counts, the consumer's and the stream's. From the floor
@@ -39,7 +39,7 @@ def floor_of_all(floor: Position, acks: Lines) -> Position:
 
 
 def floor_of_explicit(
-    heard: Heard, delivered: Position, waiting: Waiting, unseen: Runs
+    heard: AckEvents, delivered: Position, waiting: PendingMessages, unseen: UnseenRuns
 ) -> Position:
     """Compute the floor after acks of single messages (server: moveAckFloor).
 
@@ -69,7 +69,7 @@ def floor_of_explicit(
     return _higher(state.ack_floor, _lower(below, _floor_at_birth(heard, lowest)))
 
 
-def last_delivery(before: Position, delivery_lines: Lines) -> Position:
+def last_delivery(before: Position, delivery_lines: AckLines) -> Position:
     """The last delivery, given an earlier one and the lines that report deliveries since."""
     consumer_seqs, seqs = delivery_lines.consumer_seq, delivery_lines.seq
     return Position(
@@ -78,7 +78,7 @@ def last_delivery(before: Position, delivery_lines: Lines) -> Position:
     )
 
 
-def _floor_at_birth(heard: Heard, seq: int) -> Position:
+def _floor_at_birth(heard: AckEvents, seq: int) -> Position:
     """The highest that the floor can lie while the new message `seq` is the lowest that waits.
 
     Where nobody saw `seq` delivered, or a message below still waited when it was, there is no bound but `seq` itself.

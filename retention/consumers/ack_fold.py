@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.ack_events import Heard, Lines, listen
+from retention.consumers.ack_events import AckEvents, AckLines, read_events
 from retention.consumers.ack_floor import floor_of_all, floor_of_explicit, last_delivery
-from retention.consumers.ack_gaps import Numbers, Runs, gaps_of, runs_up_to
+from retention.consumers.ack_gaps import Numbers, UnseenRuns, gaps_of, runs_up_to
 from retention.consumers.ack_subject import NAK, SETTLING, UNKNOWN
-from retention.consumers.pending import Settled, redelivered_after, waiting_after
+from retention.consumers.pending import Settled, pending_after, redelivered_after
 from retention.consumers.state import UNSEEN, ConsumerState, Position
 from retention.errors import RefusedError
 
 
 @dataclass(frozen=True)
-class Before:
+class FoldInput:
     """One consumer before a log is folded in."""
 
     ack_policy: str
@@ -30,7 +30,7 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Report:
+class FoldReport:
     """Counts of a log's lines about one consumer, and its gaps."""
 
     lines: int = 0
@@ -46,7 +46,7 @@ class Report:
     missing: pa.Table = field(default_factory=UNSEEN.empty_table)
     """Gaps in the consumer's sequence (ADR-15), shape `UNSEEN`: deliveries that neither log nor state report."""
 
-    def then(self, state: ConsumerState, later: Report) -> Report:
+    def then(self, state: ConsumerState, later: FoldReport) -> FoldReport:
         """The report of two pieces of a log together.
 
         Args:
@@ -61,15 +61,15 @@ class Report:
             for count in fields(self)
             if count.name != "missing"
         }
-        return Report(**counts, missing=missing)
+        return FoldReport(**counts, missing=missing)
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldResult:
     """A stream's consumers after a log, and a report for each."""
 
     states: Mapping[str, ConsumerState]
-    reports: Mapping[str, Report]
+    reports: Mapping[str, FoldReport]
     """Report of every consumer that the log names."""
     unknown_consumers: Mapping[str, int]
     """Name → number of lines; the stream has no such consumer."""
@@ -78,12 +78,12 @@ class Folded:
 
 
 def fold_log(
-    consumers: Mapping[str, Before],
+    consumers: Mapping[str, FoldInput],
     acks: pa.Table,
     *,
     stream: str,
     last_seq: int,
-) -> Folded:
+) -> FoldResult:
     """Fold a log of acks into the states of a stream's consumers.
 
     Each line counts once: what was folded before must not be in `acks`. However a log is cut into folds, the states
@@ -114,10 +114,12 @@ def fold_log(
                 raise RefusedError(f"consumer {name} of {stream}: {error}") from error
         else:
             unknown[name] = len(log_lines)
-    return Folded(states, reports, unknown, _counts(acks.filter(pc.invert(of_stream))["stream"]))
+    return FoldResult(
+        states, reports, unknown, _counts(acks.filter(pc.invert(of_stream))["stream"])
+    )
 
 
-def fold(before: Before, log_lines: Lines, last_seq: int) -> tuple[ConsumerState, Report]:
+def fold(before: FoldInput, log_lines: AckLines, last_seq: int) -> tuple[ConsumerState, FoldReport]:
     """Fold one consumer's lines into its state.
 
     A line reports the delivery that its reply names, and settles it or not. A reply names nothing delivered where its
@@ -131,11 +133,11 @@ def fold(before: Before, log_lines: Lines, last_seq: int) -> tuple[ConsumerState
     state = before.state
     within = (log_lines.seq >= 1) & (log_lines.seq <= last_seq) & (log_lines.consumer_seq >= 1)
     lines = log_lines.take(within & (log_lines.deliveries >= 1))
-    heard = listen(state, lines, runs_up_to(state, int(lines.consumer_seq.max(initial=0))))
+    heard = read_events(state, lines, runs_up_to(state, int(lines.consumer_seq.max(initial=0))))
     delivery_lines = lines.take(heard.learned)
     delivered = last_delivery(state.delivered, delivery_lines)
     unseen = _still_unseen(runs_up_to(state, delivered.consumer_seq), delivery_lines)
-    report = Report(
+    report = FoldReport(
         lines=len(log_lines),
         settling=int(np.isin(log_lines.verb, SETTLING).sum()),
         naks=int((log_lines.verb == NAK).sum()),
@@ -149,7 +151,7 @@ def fold(before: Before, log_lines: Lines, last_seq: int) -> tuple[ConsumerState
         return ConsumerState(delivered, delivered, **kept), report
     settled, floor = _settlement(before.ack_policy, heard)
     gaps = gaps_of(unseen, delivered.stream_seq, before.matching)
-    waiting = waiting_after(state, delivery_lines, gaps, settled)
+    waiting = pending_after(state, delivery_lines, gaps, settled)
     if floor is None:
         floor = floor_of_explicit(heard, delivered, waiting, unseen)
     after = replace(
@@ -163,12 +165,12 @@ def fold(before: Before, log_lines: Lines, last_seq: int) -> tuple[ConsumerState
     return after, report
 
 
-def _by_consumer(acks: pa.Table, names: pa.DictionaryArray) -> tuple[Lines, Numbers]:
+def _by_consumer(acks: pa.Table, names: pa.DictionaryArray) -> tuple[AckLines, Numbers]:
     """The lines sorted by consumer, and the index at which each consumer's begin."""
     codes = names.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
-    columns = (acks[name].to_numpy()[order] for name in Lines.__dataclass_fields__)
-    return Lines(*columns), np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
+    columns = (acks[name].to_numpy()[order] for name in AckLines.__dataclass_fields__)
+    return AckLines(*columns), np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
 
 
 def _counts(names: pa.ChunkedArray) -> dict[str, int]:
@@ -176,7 +178,7 @@ def _counts(names: pa.ChunkedArray) -> dict[str, int]:
     return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
 
 
-def _still_unseen(unseen: Runs, delivery_lines: Lines) -> Runs:
+def _still_unseen(unseen: UnseenRuns, delivery_lines: AckLines) -> UnseenRuns:
     """The unseen deliveries that remain once the lines that report deliveries are known."""
     first = delivery_lines.take(delivery_lines.deliveries == 1)
     first = first.take(unseen.admit(first.consumer_seq, first.seq))
@@ -188,7 +190,7 @@ def _still_unseen(unseen: Runs, delivery_lines: Lines) -> Runs:
     return unseen.split(reported, first.consumer_seq, first.seq)
 
 
-def _settlement(ack_policy: str, heard: Heard) -> tuple[Settled, Position | None]:
+def _settlement(ack_policy: str, heard: AckEvents) -> tuple[Settled, Position | None]:
     """The messages that the lines settle; and the floor, where that alone decides it (all but `explicit`)."""
     acks = heard.lines.take(heard.settles)
     if ack_policy == "explicit":

@@ -14,12 +14,12 @@ from retention.errors import RefusedError
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-MOST_HELD = 1 << 24
+MOST_KEPT = 1 << 24
 """Most messages that are kept because nobody saw whether they were delivered: 400 MB of state."""
 
 
 @dataclass(frozen=True)
-class Runs:
+class UnseenRuns:
     """Runs of consumer sequences, ascending and apart, in the shape of `UNSEEN`.
 
     The messages that a run delivered for the first time lie between two whose first delivery is known, because a
@@ -41,15 +41,15 @@ class Runs:
             schema=UNSEEN,
         )
 
-    def take(self, chosen: Mask) -> Runs:
+    def take(self, chosen: Mask) -> UnseenRuns:
         """The runs that a mask chooses."""
-        return Runs(*(getattr(self, name)[chosen] for name in UNSEEN.names))
+        return UnseenRuns(*(getattr(self, name)[chosen] for name in UNSEEN.names))
 
-    def open_ended(self) -> Runs:
+    def open_ended(self) -> UnseenRuns:
         """The runs after which no first delivery is known."""
         return self.take(self.before == OPEN)
 
-    def lasting(self, floor: int) -> Runs:
+    def lasting(self, floor: int) -> UnseenRuns:
         """The runs that may have delivered a message above the stream sequence `floor`."""
         return self.take(self.before - 1 > np.maximum(self.after, floor))
 
@@ -68,7 +68,7 @@ class Runs:
 
     def split(
         self, consumer_seqs: Numbers, first_consumer_seqs: Numbers, first_seqs: Numbers
-    ) -> Runs:
+    ) -> UnseenRuns:
         """Cut known deliveries out of the runs: 5 to 9 without 7 is 5 to 6 and 8 to 9.
 
         Args:
@@ -85,7 +85,7 @@ class Runs:
         lower = np.concatenate([[0], first_seqs])[following]
         upper = np.concatenate([first_seqs, [OPEN]])[following]
         after = np.maximum(self.after[parent], lower)
-        return Runs(first, last, after, np.minimum(self.before[parent], upper))
+        return UnseenRuns(first, last, after, np.minimum(self.before[parent], upper))
 
     def _at(self, consumer_seqs: Numbers) -> npt.NDArray[np.intp]:
         """The index of the run of each consumer sequence, -1 for none."""
@@ -94,24 +94,26 @@ class Runs:
         return at
 
 
-def runs_up_to(state: ConsumerState, consumer_seq: int) -> Runs:
+def runs_up_to(state: ConsumerState, consumer_seq: int) -> UnseenRuns:
     """The unseen deliveries of a state, with all between its last delivery and a consumer sequence as one more run."""
     first, last, after, before = (state.unseen[name].to_numpy() for name in UNSEEN.names)
-    known = Runs(first, last, after, before)
+    known = UnseenRuns(first, last, after, before)
     if consumer_seq <= state.delivered.consumer_seq:
         return known
     is_open = len(before) > 0 and before[-1] == OPEN
     lower = after[-1] if is_open else state.delivered.stream_seq
     more = (state.delivered.consumer_seq + 1, consumer_seq, lower, OPEN)
     columns = [known.first, known.last, known.after, known.before]
-    return Runs(*(np.append(column, value) for column, value in zip(columns, more, strict=True)))
+    return UnseenRuns(
+        *(np.append(column, value) for column, value in zip(columns, more, strict=True))
+    )
 
 
 @dataclass(frozen=True)
-class Gaps:
+class AckGaps:
     """The stretches of a stream in which unseen first deliveries lie, ascending and apart, and the runs they may be."""
 
-    runs: Runs
+    runs: UnseenRuns
     low: Numbers
     high: Numbers
     starts: npt.NDArray[np.intp]
@@ -127,14 +129,14 @@ class Gaps:
         """Every stream sequence of the gaps above `floor` that can have been delivered, ascending.
 
         Raises:
-            RefusedError: nobody knows which can, and there are more than `MOST_HELD`.
+            RefusedError: nobody knows which can, and there are more than `MOST_KEPT`.
         """
         if self.matching is not None:
             above = self.matching[np.searchsorted(self.matching, floor, side="right") :]
             return above[self.hold(above)]
         low = np.maximum(self.low, floor + 1)
         counts = np.maximum(self.high - low + 1, 0)
-        if counts.sum() > MOST_HELD:
+        if counts.sum() > MOST_KEPT:
             raise RefusedError(
                 f"the log lacks deliveries, consumer sequence {self.runs.first[0]} first, and any of"
                 f" {counts.sum()} messages may have been them, {low[0]} first; say which match the"
@@ -165,7 +167,7 @@ class Gaps:
         return at
 
 
-def gaps_of(runs: Runs, delivered: int, matching: Numbers | None) -> Gaps:
+def gaps_of(runs: UnseenRuns, delivered: int, matching: Numbers | None) -> AckGaps:
     """Find the gaps in which the first deliveries of these runs lie, as far as stream sequence `delivered`.
 
     `matching` are the sequences that the consumer can have been given, ascending; None: any.
@@ -173,4 +175,4 @@ def gaps_of(runs: Runs, delivered: int, matching: Numbers | None) -> Gaps:
     fits = runs.take((runs.before - 1 > runs.after) & (runs.after < delivered))
     starts = np.flatnonzero(np.diff(fits.after, prepend=-1))
     high = np.minimum(fits.before[starts] - 1, delivered)
-    return Gaps(fits, fits.after[starts] + 1, high, starts, matching)
+    return AckGaps(fits, fits.after[starts] + 1, high, starts, matching)

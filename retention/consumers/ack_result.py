@@ -10,7 +10,7 @@ from retention.consumers.sampling import SAMPLED, advisories
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnswerResult:
     """Number of answered messages, by the effect of the answer."""
 
     taken: int = 0

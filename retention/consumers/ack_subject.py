@@ -63,7 +63,7 @@ def parse(
     """
     parts = [_parse_part(*part) for part in _in_parts(replies, bodies)]
     acks = pa.concat_tables([ACKS.empty_table(), *(table for table, _ in parts)])
-    return acks, together(fault for _, faults in parts for fault in faults)
+    return acks, merge_malformed(fault for _, faults in parts for fault in faults)
 
 
 def verbs(bodies: pa.Array) -> pa.Array:
@@ -85,7 +85,7 @@ def verbs(bodies: pa.Array) -> pa.Array:
     return pa.array(codes.astype(np.int8))
 
 
-def together(faults: Iterable[Malformed]) -> list[Malformed]:
+def merge_malformed(faults: Iterable[Malformed]) -> list[Malformed]:
     """Add up the unreadable replies of several parts of a log by reason; the first example of each stays."""
     merged: dict[str, Malformed] = {}
     for fault in faults:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from retention.config.checks.consumer import refusals
-from retention.config.checks.consumer_updates import updated
+from retention.config.checks.consumer import consumer_refusals
+from retention.config.checks.consumer_updates import updated_consumer
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -30,11 +30,15 @@ def listed_consumers(
     known, listed, sentences = dict(stored), {}, []
     for consumer in stream.consumers:
         existing = known.pop(consumer.name, None)
-        faults = refusals(consumer, stream, known.values(), existing)
+        faults = consumer_refusals(consumer, stream, known.values(), existing)
         sentences += [
             f"consumer {consumer.name}: {fault.keys[0]}: {fault.text}" for fault in faults
         ]
-        new = updated(existing, consumer, stream) if existing else resolved(consumer, stream)
+        new = (
+            updated_consumer(existing, consumer, stream)
+            if existing
+            else with_server_defaults(consumer, stream)
+        )
         known[consumer.name] = listed[consumer.name] = new
     if sentences:
         raise RefusedError(f"{stream.name}: {'; '.join(sentences)}; no consumer was changed")

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.ack_events import Lines
+from retention.consumers.ack_events import AckLines
 from retention.consumers.ack_floor import floor_of_all
-from retention.consumers.ack_result import Answered
+from retention.consumers.ack_result import AnswerResult
 from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
 
 Numbers = npt.NDArray[np.int64]
@@ -75,14 +75,14 @@ def give_up(state: ConsumerState, terms: Terms, now_ns: int) -> ConsumerState:
     return replace(after, redelivered=_counted(state, seqs[spent], count[spent]))
 
 
-def due(state: ConsumerState, terms: Terms, now_ns: int) -> Numbers:
+def due_seqs(state: ConsumerState, terms: Terms, now_ns: int) -> Numbers:
     """Stream sequences to deliver again at `now_ns`, the longest due first."""
     at = _due_at(state, terms)
     late = np.flatnonzero(at <= now_ns)
     return state.pending["seq"].to_numpy()[late[np.argsort(at[late], kind="stable")]]
 
 
-def room(state: ConsumerState, terms: Terms, wanted: int) -> int:
+def limit_new(state: ConsumerState, terms: Terms, wanted: int) -> int:
     """Limit a number of wanted messages to those that may be delivered for the first time (server: max_ack_pending)."""
     if terms.max_ack_pending <= 0 or terms.ack_policy == "none":
         return wanted
@@ -124,7 +124,7 @@ def deliver(
 
 def settle(
     state: ConsumerState, terms: Terms, seqs: Numbers, consumer_seqs: Numbers | None = None
-) -> tuple[ConsumerState, Answered]:
+) -> tuple[ConsumerState, AnswerResult]:
     """Take acks, or terms, which settle the same (server: processAckMsg).
 
     Args:
@@ -134,17 +134,17 @@ def settle(
         consumer_seqs: the consumer sequences of the acknowledged deliveries; None: of the first ones.
     """
     if terms.ack_policy == "explicit":
-        after = forget(state, seqs)
+        after = drop_messages(state, seqs)
     elif terms.ack_policy == "none":
         after = state
     else:
         acked = _first_consumer_seqs(state, seqs) if consumer_seqs is None else consumer_seqs
         after = _settled_up_to(state, floor_of_all(state.ack_floor, _acks(state, seqs, acked)))
-        after = forget(after, seqs[~np.isin(seqs, state.pending["seq"].to_numpy())])
+        after = drop_messages(after, seqs[~np.isin(seqs, state.pending["seq"].to_numpy())])
     return after, _answered(state, seqs, _waiting(state), _waiting(after))
 
 
-def forget(state: ConsumerState, seqs: Numbers) -> ConsumerState:
+def drop_messages(state: ConsumerState, seqs: Numbers) -> ConsumerState:
     """Drop messages from what waits: they are settled, or not in the stream any more."""
     dropped = np.isin(state.redelivered["seq"].to_numpy(), seqs)
     after = _without(state, np.isin(state.pending["seq"].to_numpy(), seqs))
@@ -153,16 +153,18 @@ def forget(state: ConsumerState, seqs: Numbers) -> ConsumerState:
     return replace(after, redelivered=state.redelivered.filter(pa.array(~dropped)))
 
 
-def put_off(
+def postpone(
     state: ConsumerState, terms: Terms, seqs: Numbers, due_ns: int
-) -> tuple[ConsumerState, Answered]:
+) -> tuple[ConsumerState, AnswerResult]:
     """Take naks: those of the messages that wait are due at `due_ns`, whatever their wait is."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     began = np.maximum(due_ns - _waits(state, terms), 1)
     return _timed_and_answered(state, seqs, named, began)
 
 
-def start_over(state: ConsumerState, seqs: Numbers, now_ns: int) -> tuple[ConsumerState, Answered]:
+def restart_waits(
+    state: ConsumerState, seqs: Numbers, now_ns: int
+) -> tuple[ConsumerState, AnswerResult]:
     """Take reports of progress: the waits of these messages begin anew."""
     named = np.isin(state.pending["seq"].to_numpy(), seqs)
     return _timed_and_answered(state, seqs, named, np.full(len(named), now_ns))
@@ -170,18 +172,18 @@ def start_over(state: ConsumerState, seqs: Numbers, now_ns: int) -> tuple[Consum
 
 def _timed_and_answered(
     state: ConsumerState, seqs: Numbers, named: Mask, began: Numbers
-) -> tuple[ConsumerState, Answered]:
+) -> tuple[ConsumerState, AnswerResult]:
     waiting = state.pending["seq"].to_numpy()
     answered = _answered(state, seqs, waiting, waiting[~named])
     return replace(state, pending=_timed(state.pending, named, began)), answered
 
 
-def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbers) -> Answered:
+def _answered(state: ConsumerState, seqs: Numbers, before: Numbers, after: Numbers) -> AnswerResult:
     """Count messages by the effect of an answer, from the sequences that waited before and after it."""
     seqs = np.unique(seqs)
     strange = (seqs > state.delivered.stream_seq) | (seqs < 1)
     waited, waits = np.isin(seqs, before), np.isin(seqs, after)
-    return Answered(
+    return AnswerResult(
         taken=int((waited & ~waits).sum()),
         repeated=int((~waited & ~strange).sum()),
         undelivered=int((~waited & strange).sum()),
@@ -224,10 +226,10 @@ def _above(table: pa.Table, seq: int) -> pa.Table:
     return table.filter(pa.array(table["seq"].to_numpy() > seq)).combine_chunks()
 
 
-def _acks(state: ConsumerState, seqs: Numbers, consumer_seqs: Numbers) -> Lines:
+def _acks(state: ConsumerState, seqs: Numbers, consumer_seqs: Numbers) -> AckLines:
     known = (seqs <= state.delivered.stream_seq) & (consumer_seqs > 0)
     seqs, consumer_seqs = seqs[known], consumer_seqs[known]
-    return Lines(
+    return AckLines(
         np.zeros(len(seqs), np.int8), np.ones_like(seqs), seqs, consumer_seqs, np.zeros_like(seqs)
     )
 

@@ -10,7 +10,7 @@ from retention.config.consumer import DEFAULT_INACTIVE_THRESHOLD_NS
 from retention.consumers.state import ConsumerState
 
 
-def threshold_of(config: Mapping[str, Any]) -> int:
+def inactive_threshold_ns(config: Mapping[str, Any]) -> int:
     """Nanoseconds without use after which a consumer expires; 0: never.
 
     Args:
@@ -20,14 +20,14 @@ def threshold_of(config: Mapping[str, Any]) -> int:
     return configured or (0 if config.get("durable_name") else DEFAULT_INACTIVE_THRESHOLD_NS)
 
 
-def is_over(config: Mapping[str, Any], state: ConsumerState, as_of_ns: int) -> bool:
+def has_expired(config: Mapping[str, Any], state: ConsumerState, as_of_ns: int) -> bool:
     """Whether a consumer was unused for too long (server: deleteNotActive); false where its last use is not known."""
-    threshold, last_ns = threshold_of(config), state.last_active_ns
+    threshold, last_ns = inactive_threshold_ns(config), state.last_active_ns
     return threshold > 0 and last_ns is not None and as_of_ns - last_ns >= threshold
 
 
-def in_use(config: Mapping[str, Any], state: ConsumerState, now_ns: int) -> ConsumerState:
+def mark_used(config: Mapping[str, Any], state: ConsumerState, now_ns: int) -> ConsumerState:
     """The state with `now_ns` as the consumer's last use; unchanged for a consumer that never expires."""
-    if not threshold_of(config):
+    if not inactive_threshold_ns(config):
         return state
     return replace(state, last_active_ns=max(now_ns, state.last_active_ns or 0))

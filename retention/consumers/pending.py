@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from retention.consumers.ack_events import Lines
-from retention.consumers.ack_gaps import Gaps, Mask, Numbers
+from retention.consumers.ack_events import AckLines
+from retention.consumers.ack_gaps import AckGaps, Mask, Numbers
 from retention.consumers.state import OPEN, PENDING, REDELIVERED, ConsumerState
 
 Settled: TypeAlias = Callable[[Numbers], Mask]
@@ -18,7 +18,7 @@ Settled: TypeAlias = Callable[[Numbers], Mask]
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingMessages:
     """Messages that wait for their ack, ascending by stream sequence; arrays of equal length."""
 
     seq: Numbers
@@ -32,9 +32,9 @@ class Waiting:
         return pa.table([self.seq, self.consumer_seq, self.ts_ns], schema=PENDING)
 
 
-def waiting_after(
-    state: ConsumerState, delivery_lines: Lines, gaps: Gaps, settled: Settled
-) -> Waiting:
+def pending_after(
+    state: ConsumerState, delivery_lines: AckLines, gaps: AckGaps, settled: Settled
+) -> PendingMessages:
     """Compute the messages that wait after some lines.
 
     They are those that waited before and those that the lines report as delivered, without the settled ones; and every
@@ -72,7 +72,7 @@ def waiting_after(
 
 
 def redelivered_after(
-    state: ConsumerState, delivery_lines: Lines, waiting: Waiting, settled: Settled
+    state: ConsumerState, delivery_lines: AckLines, waiting: PendingMessages, settled: Settled
 ) -> pa.Table:
     """Messages delivered more than once and not settled after some lines, shape `REDELIVERED`."""
     seq, count = (state.redelivered[name].to_numpy() for name in REDELIVERED.names)
@@ -86,18 +86,20 @@ def redelivered_after(
     return pa.table([seqs[order], counts[order]], schema=REDELIVERED)
 
 
-def _held(guesses: Numbers, delivered: int, delivery_lines: Lines, gaps: Gaps) -> Numbers:
+def _held(guesses: Numbers, delivered: int, delivery_lines: AckLines, gaps: AckGaps) -> Numbers:
     """The guesses that still lie in gaps, and the sequences of the gaps that are new; none that the lines report."""
     more = gaps.seqs_above(delivered)
     return np.concatenate([guesses[gaps.hold(guesses)], more[~np.isin(more, delivery_lines.seq)]])
 
 
-def _together(seq: Numbers, consumer_seq: Numbers, ts_ns: Numbers, gaps: Gaps) -> Waiting:
+def _together(
+    seq: Numbers, consumer_seq: Numbers, ts_ns: Numbers, gaps: AckGaps
+) -> PendingMessages:
     order = np.argsort(seq)
     seq, consumer_seq, ts_ns = seq[order], consumer_seq[order], ts_ns[order]
     is_guess = gaps.hold(seq)
     consumer_seq[is_guess] = gaps.consumer_seqs(seq[is_guess])
-    return Waiting(seq, consumer_seq, ts_ns, is_guess)
+    return PendingMessages(seq, consumer_seq, ts_ns, is_guess)
 
 
 def _of_groups(pick: np.ufunc, values: Numbers, starts: np.ndarray) -> Numbers:

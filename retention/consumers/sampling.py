@@ -30,7 +30,7 @@ _SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
 _Numbers = npt.NDArray[np.int64]
 
 
-def share_of(sample_freq: str) -> int:
+def sample_percent(sample_freq: str) -> int:
     """Parse the number of acknowledgements of a hundred that are reported, from text such as `50%`."""
     return int(sample_freq.removesuffix("%") or 0)
 

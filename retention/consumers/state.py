@@ -100,7 +100,7 @@ def with_lasts(state: ConsumerState, lasts: Sequence[int], until: int) -> Consum
     return replace(state, lasts=pa.table([sorted(lasts)], schema=LASTS), until=until)
 
 
-def up_to(state: ConsumerState, last_seq: int) -> ConsumerState:
+def truncate_state(state: ConsumerState, last_seq: int) -> ConsumerState:
     """Cut a state off at the stream sequence `last_seq`, above which none was ever given out."""
 
     def not_above(table: pa.Table) -> pa.Table:

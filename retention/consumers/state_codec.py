@@ -31,7 +31,7 @@ _LEVEL = 3
 _OPTIONS = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=_LEVEL))
 
 
-def packed(state: ConsumerState) -> bytes:
+def encode_state(state: ConsumerState) -> bytes:
     """Encode a state as an Arrow stream; equal states have equal bytes.
 
     Sequences that follow each other and equal times are one step over and over, which compresses to almost nothing.
@@ -49,8 +49,8 @@ def packed(state: ConsumerState) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpacked(content: bytes) -> ConsumerState:
-    """Decode a state that `packed` encoded.
+def decode_state(content: bytes) -> ConsumerState:
+    """Decode a state that `encode_state` encoded.
 
     Raises:
         DamagedError: the bytes are no such stream.

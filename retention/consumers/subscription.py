@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.config.types import Refusal, refusal
 from retention.core.subjects import is_valid_filter, overlap
 from retention.errors import UsageError
@@ -30,7 +30,7 @@ class Subscription:
     config: ConsumerConfig | None = None
 
 
-def stream_of(wanted: Subscription, streams: Collection[StreamConfig]) -> StreamConfig:
+def find_stream(wanted: Subscription, streams: Collection[StreamConfig]) -> StreamConfig:
     """Find the stream that a subscription is for: by its name, or by the subject alone (server: STREAM.NAMES).
 
     Raises:
@@ -74,7 +74,7 @@ def subscription_refusals(
 
     Args:
         wanted: the subscription.
-        stream: the stream that it is for, from `stream_of`.
+        stream: the stream that it is for, from `find_stream`.
         existing: the consumer of that name, if there is one.
     """
     yield from _request(wanted)
@@ -86,7 +86,7 @@ def subscription_refusals(
     yield from _kind(wanted, existing)
     if not wanted.pull and existing.is_push:
         yield from _group(wanted, existing)
-    yield from _unapplied(wanted, resolved(existing, stream), stream)
+    yield from _unapplied(wanted, with_server_defaults(existing, stream), stream)
 
 
 def _request(wanted: Subscription) -> Iterator[Refusal]:
@@ -142,7 +142,7 @@ def _unapplied(
     """Refuse a configuration that differs from the existing consumer; only the subject it pushes to may change."""
     if wanted.config is None:
         return
-    requested = resolved(wanted.config, stream)
+    requested = with_server_defaults(wanted.config, stream)
     for key in sorted(wanted.config.model_fields_set - {"deliver_subject"}):
         if getattr(requested, key) != getattr(existing, key):
             text = f"{key} of {existing.name} is another, and subscribing changes nothing; leave it out"

@@ -14,7 +14,7 @@ from retention.core.units import MICROSECOND
 from retention.datafile.segment_writer import PARTITION
 from retention.history.runs import history_of
 from retention.layout.partitioner import TURN
-from retention.layout.segment_roll import Active, Tail
+from retention.layout.segment_roll import ActiveSegment, Tail
 from retention.ports import Snapshot
 from retention.stores.checks import number_bounds
 
@@ -97,12 +97,14 @@ def _next_seq(counted: int, highest: int | None, floor: int) -> int:
     return max(counted, 0 if highest is None else highest + 1, floor)
 
 
-def _active(files: pa.Table, open_base: int | None) -> Active | None:
+def _active(files: pa.Table, open_base: int | None) -> ActiveSegment | None:
     """The segment that is written to, of a partition's files; None if it never had one."""
     bases = [base for base in (open_base, pc.max(files["segment"]).as_py()) if base is not None]
     if not bases:
         return None
     inside = files.filter(pc.equal(files["segment"], max(bases))).sort_by("min_seq")
     if not inside.num_rows:
-        return Active(max(bases))
-    return Active(max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][0].as_py())
+        return ActiveSegment(max(bases))
+    return ActiveSegment(
+        max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][0].as_py()
+    )

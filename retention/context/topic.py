@@ -66,7 +66,7 @@ def refuse_consumers_of_topic(config: StreamConfig) -> None:
     )
 
 
-def was_written_to(opened: OpenedStream, snapshot: Snapshot) -> bool:
+def has_data(opened: OpenedStream, snapshot: Snapshot) -> bool:
     """Whether a message was ever put into a topic in the epoch that it is in, as far as anybody knows."""
     known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
     counted = (known.get(partition, 0) for partition in range(opened.config.partitions))

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from retention.core.counter_names import OF_TABLE
-from retention.core.file_records import ANY_SIGN, is_inside, shown, unfit
+from retention.core.file_records import ANY_SIGN, is_inside, quoted, record_problem
 from schemas.files import FILE_STATS
 
 _HIGHEST = 2**63 - 1
@@ -72,7 +72,7 @@ class Placed(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        problem = unfit(vars(self))
+        problem = record_problem(vars(self))
         if problem is not None:
             raise ValueError(problem)
         return self
@@ -394,4 +394,4 @@ def _wrong(error: ValidationError) -> str:
     text = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], Mapping | list):
         return f"{about}{text}" if first["type"] == "value_error" else f"{about}: {text}"
-    return f"{about}is {shown(first['input'])}: {text[0].lower()}{text[1:]}"
+    return f"{about}is {quoted(first['input'])}: {text[0].lower()}{text[1:]}"

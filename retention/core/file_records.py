@@ -38,7 +38,7 @@ def is_inside(path: str) -> bool:
     return True
 
 
-def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def outside_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """A mask of the paths of data files that would lead out of `messages/`; a missing path does."""
     regular = pc.fill_null(pc.match_substring_regex(paths, _REGULAR), False)  # noqa: FBT003
     if pc.all(regular, min_count=0).as_py():
@@ -47,7 +47,7 @@ def leaving(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pa.array([not (fine or is_inside(path or "")) for fine, path in pairs], pa.bool_())
 
 
-def unfit(row: Mapping[str, Any]) -> str | None:
+def record_problem(row: Mapping[str, Any]) -> str | None:
     """The field of a row of statistics that does not fit the others, and how, as a text; None: all fit."""
     place = _PLACED.fullmatch(row["path"])
     if row["path"].startswith("partition=") and place is None:
@@ -65,13 +65,13 @@ ANY_SIGN = {"bytes", *(field.name for field in FILE_STATS if field.name.endswith
 """Columns that may be negative: times, and sums of sizes, which older versions let overflow on hostile sizes."""
 
 
-def judge_files(table: pa.Table, schema: pa.Schema) -> None:
+def check_file_records(table: pa.Table, schema: pa.Schema) -> None:
     """Check a table of data files against its schema, each row by itself.
 
     Raises:
         ValueError: a field does not fit; names the first one, and its value.
     """
-    judge_columns(table, schema)
+    check_columns(table, schema)
     doubled = len(table) - len(table["path"].unique())
     if doubled:
         raise ValueError(f"path names a file a second time in {doubled} rows")
@@ -81,12 +81,12 @@ def judge_files(table: pa.Table, schema: pa.Schema) -> None:
         written = pc.struct_field(places, name)
         fits = pc.and_(fits, pc.equal(written, table[name].cast(pa.string()).combine_chunks()))
     for row in table.filter(pc.invert(pc.fill_null(fits, False))).to_pylist():  # noqa: FBT003
-        problem = unfit(row)
+        problem = record_problem(row)
         if problem is not None:
             raise ValueError(problem)
 
 
-def judge_columns(table: pa.Table, schema: pa.Schema) -> None:
+def check_columns(table: pa.Table, schema: pa.Schema) -> None:
     """Check the columns of a table against its schema: names, types, nulls, ranges, and where paths lead.
 
     Raises:
@@ -98,10 +98,10 @@ def judge_columns(table: pa.Table, schema: pa.Schema) -> None:
         raise ValueError(f"{', '.join(differing) or 'its columns'} are not as they must be")
     _judge_values(table, schema)
     if "path" in schema.names:
-        outside = table["path"].filter(leaving(table["path"]))
+        outside = table["path"].filter(outside_mask(table["path"]))
         if len(outside):
             raise ValueError(
-                f"path is {shown(outside[0].as_py())}: leads outside the stream's directory"
+                f"path is {quoted(outside[0].as_py())}: leads outside the stream's directory"
             )
 
 
@@ -117,7 +117,7 @@ def _judge_values(table: pa.Table, schema: pa.Schema) -> None:
                 raise ValueError(f"{field.name} is {lowest}: the least is 0")
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """A value as errors quote it: short, and without characters that steer a terminal."""
     try:
         text = repr(value)

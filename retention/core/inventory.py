@@ -62,7 +62,7 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ExpectedStats:
     """The statistics that the log or the cache expects of a data file; None where none is recorded."""
 
     messages: int | None = None
@@ -85,7 +85,7 @@ class DataFile:
     """The place to open or write the file now: a local path or an object-store URI."""
     digest_location: str
     """The place of its subject digest (`SUBJECT_COUNTS`); losing the digest costs time, never correctness."""
-    claim: Claim = Claim()
+    claim: ExpectedStats = ExpectedStats()
     """The statistics that the file must have, or it is not the file that was committed."""
     later: str | None = None
     """The place of the file once a rival's commit has removed it, if that is elsewhere."""

@@ -17,7 +17,7 @@ _FILE_OVERHEAD = 30
 _FILE_HEADERS_OVERHEAD = 4
 
 
-def complete(raw: pa.Table, storage: Storage) -> pa.Table:
+def complete_rows(raw: pa.Table, storage: Storage) -> pa.Table:
     """Rows of shape `FILE_COLUMNS` from the messages of a producer or a backup.
 
     Args:
@@ -38,7 +38,7 @@ def complete(raw: pa.Table, storage: Storage) -> pa.Table:
         "time": time_of(ts_ns),
         "headers": blocks,
         "payload": payload,
-        "size": sizes(subject, blocks, payload, storage),
+        "size": message_sizes(subject, blocks, payload, storage),
         "deadline_ns": headers.ttl_deadlines(blocks, ts_ns),
         "marker": headers.is_marker(blocks),
         "msg_id": headers.msg_ids(blocks),
@@ -49,16 +49,16 @@ def complete(raw: pa.Table, storage: Storage) -> pa.Table:
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def sizes(
+def message_sizes(
     subject: pa.ChunkedArray, blocks: pa.ChunkedArray, payload: pa.ChunkedArray, storage: Storage
 ) -> pa.ChunkedArray:
     """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
     columns = (subject, blocks, payload)
     subjects, headings, contents = (pc.fill_null(pc.binary_length(column), 0) for column in columns)
-    return accounted(subjects, headings, contents, storage)
+    return accounted_sizes(subjects, headings, contents, storage)
 
 
-def accounted(
+def accounted_sizes(
     subject_bytes: pa.ChunkedArray,
     header_bytes: pa.ChunkedArray,
     payload_bytes: pa.ChunkedArray,
@@ -83,6 +83,6 @@ def time_of(ts_ns: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([ts_ns.to_numpy() // 1_000]).cast(pa.timestamp("us", tz="UTC"))
 
 
-def younger(ts_ns: pa.ChunkedArray, after_ns: int) -> pa.ChunkedArray:
+def later_mask(ts_ns: pa.ChunkedArray, after_ns: int) -> pa.ChunkedArray:
     """A mask of the instants after `after_ns`, which may lie outside the 64-bit range."""
     return pa.chunked_array([ts_ns.to_numpy() > after_ns])

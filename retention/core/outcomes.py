@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from retention.core.units import SECOND
 from retention.errors import RetentionError, StreamsFailedError
 from retention.errors.printable import visible
-from retention.storage.errors import failure, first_line
+from retention.storage.errors import first_line, storage_error
 
 Value = TypeVar("Value")
 
@@ -29,7 +29,7 @@ class Outcome(Generic[Value]):
     @property
     def exit_code(self) -> int:
         """The exit code of a command that was about this stream alone."""
-        return 0 if self.error is None else code_of(self.error)
+        return 0 if self.error is None else exit_code_of(self.error)
 
     @property
     def sentence(self) -> str:
@@ -44,7 +44,7 @@ Watch = Callable[[Outcome[Any]], None]
 """A callback that gets every outcome as soon as it is there."""
 
 
-def one_by_one(
+def act_sequentially(
     names: Iterable[str],
     act: Callable[[str], Value],
     clock: Callable[[], int],
@@ -54,7 +54,7 @@ def one_by_one(
     return _watched((_outcome(name, act, clock) for name in dict.fromkeys(names)), watch)
 
 
-def side_by_side(
+def act_concurrently(
     names: Iterable[str],
     act: Callable[[str], Value],
     clock: Callable[[], int],
@@ -63,7 +63,7 @@ def side_by_side(
 ) -> list[Outcome[Value]]:
     """Act on each stream once, several at a time: much of a plan is waiting for the storage.
 
-    Outcomes come, and are passed to `watch`, in the order of the names; else as `one_by_one`.
+    Outcomes come, and are passed to `watch`, in the order of the names; else as `act_sequentially`.
     """
     with ThreadPoolExecutor(at_a_time) as pool:
         try:
@@ -102,7 +102,7 @@ def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
     return failed[0].exit_code if len(outcomes) == 1 else StreamsFailedError.exit_code
 
 
-def code_of(error: BaseException) -> int:
+def exit_code_of(error: BaseException) -> int:
     """The exit code of a command that ends with this error."""
     return error.exit_code if isinstance(error, RetentionError) else _UNEXPECTED
 
@@ -112,13 +112,13 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, RetentionError):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:
-        return str(failure(error.filename or "a file", error))
+        return str(storage_error(error.filename or "a file", error))
     return (
         f"unexpected {type(error).__name__}: {first_line(error)}; --debug shows where it came from"
     )
 
 
-def failed(outcome: Outcome[Any]) -> dict[str, Any]:
+def failure_entry(outcome: Outcome[Any]) -> dict[str, Any]:
     """The JSON entry of a stream that failed."""
     if outcome.error is None:
         return {"stream": outcome.stream}

@@ -19,7 +19,7 @@ HoldAction = Literal["hold", "warn"]
 
 
 @dataclass(frozen=True)
-class HoldRule:
+class ConsumerProtection:
     """For whom limits leave messages alone, and how long (docs/semantics/consumers-hold.md)."""
 
     consumers: tuple[str, ...] | None = None
@@ -59,7 +59,7 @@ class Policy:
     """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
     release_share: int | None = None
     """Of how many percent released a segment is rewritten for it, by bytes; None: of any."""
-    hold: HoldRule | None = None
+    hold: ConsumerProtection | None = None
     """For whom limits leave messages alone; only under `limits`."""
     topic: TopicPolicy | None = None
     """The rules of a topic, which has no others; None: it is no topic."""
@@ -110,7 +110,7 @@ def policy_from_json(said: Mapping[str, Any]) -> Policy:
     held, topic = said.get("hold"), said.get("topic")
     if held is not None:
         named = held["consumers"]
-        held = HoldRule(**held | {"consumers": named if named is None else tuple(named)})
+        held = ConsumerProtection(**held | {"consumers": named if named is None else tuple(named)})
     return Policy(**{**said, "hold": held, "topic": topic and TopicPolicy(**topic)})
 
 

@@ -15,7 +15,7 @@ EVERY_S = 5.0
 _log = logging.getLogger(LOGGER)
 
 
-def paced(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
+def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
     """Pass items on, and log every `EVERY_S` seconds how many there were.
 
     Args:

@@ -26,12 +26,12 @@ class RunName:
         return f"{head}{_stamp(self.started_ns)}-{secrets.token_hex(3)}"
 
 
-def parsed(run: str) -> RunName | None:
+def parse_run_name(run: str) -> RunName | None:
     """The content of a name; None: it is not that of a recorded run.
 
-    >>> parsed("20261121T103209.739426394Z-a1b2c3")
+    >>> parse_run_name("20261121T103209.739426394Z-a1b2c3")
     RunName(era=0, started_ns=1795257129739426394)
-    >>> parsed("append-0af3")
+    >>> parse_run_name("append-0af3")
     """
     match = _NAME.match(run)
     return None if match is None else RunName(int(match[1] or 0), _instant_of(match[2]))
@@ -39,7 +39,7 @@ def parsed(run: str) -> RunName | None:
 
 def started_ns(run: str, otherwise: int) -> int:
     """The start of a run by its name, nanoseconds since the epoch; `otherwise` if the name has none."""
-    name = parsed(run)
+    name = parse_run_name(run)
     return otherwise if name is None else name.started_ns
 
 

@@ -25,10 +25,10 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
 
 
-def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The ranges of both, ascending; adjacent ranges become one.
 
-    >>> joined(np.array([[1, 3], [8, 9]]), np.array([[4, 5]])).tolist()
+    >>> union_of_ranges(np.array([[1, 3], [8, 9]]), np.array([[4, 5]])).tolist()
     [[1, 5], [8, 9]]
 
     Args:
@@ -44,7 +44,7 @@ def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.stack([ranges[starts, 0], ranges[ends, 1]], axis=1)
 
 
-def visible(file: DataFile, rows: Rows) -> Rows:
+def visible_rows(file: DataFile, rows: Rows) -> Rows:
     """Rows of a file, `seq` among their columns, without the hidden ones."""
     if not len(file.hidden):
         return rows
@@ -52,7 +52,7 @@ def visible(file: DataFile, rows: Rows) -> Rows:
     return rows.filter(pa.array(~gone))
 
 
-def with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:
-    """The columns to read of a file so that `visible` can drop its hidden rows: with `seq` where it has some."""
+def columns_with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:
+    """The columns to read of a file so that `visible_rows` can drop its hidden rows: with `seq` where it has some."""
     wanted = list(columns)
     return wanted if "seq" in wanted or file.hidden is NO_RANGES else [*wanted, "seq"]

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
-from retention.datafile.parquet import ROW_GROUP_ROWS, messages_to
-from retention.layout.deadline_buckets import classes_of, group_of, groups_among
+from retention.datafile.parquet import ROW_GROUP_ROWS, open_message_writer
+from retention.layout.deadline_buckets import bucket_ends, buckets_of, lifetime_classes
 
-HELD_BYTES = 32 << 20
+BUFFER_BYTES = 32 << 20
 """About the bytes that are decoded, and buffered before writing, at a time: payloads may be a megabyte each."""
 
 
-class Held:
-    """A buffer of tables until they are a row group, or `HELD_BYTES`."""
+class TableBuffer:
+    """A buffer of tables until they are a row group, or `BUFFER_BYTES`."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -30,7 +30,7 @@ class Held:
             self._tables.append(table)
             self.rows += table.num_rows
             self._bytes += table.nbytes
-        return self.rows >= ROW_GROUP_ROWS or self._bytes >= HELD_BYTES
+        return self.rows >= ROW_GROUP_ROWS or self._bytes >= BUFFER_BYTES
 
     def emptied(self) -> pa.Table:
         """Empty the buffer, and return its content as one table."""
@@ -39,7 +39,7 @@ class Held:
         return whole
 
 
-def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
+def write_by_deadline(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> list[DataFile]:
     """Divide messages among files by deadline (`layout.deadline_buckets`), each in the order given; durable on return.
 
     The division is learned from the messages that are buffered before the first file begins.
@@ -60,18 +60,20 @@ def write_apart(targets: Sequence[DataFile], batches: Iterable[pa.Table]) -> lis
         writes = {}
         for rows in _in_large_parts(batches):
             if ends is None:
-                ends = groups_among(classes_of(rows), rows["size"].to_numpy(), len(targets))
-            number = group_of(rows, ends)
+                ends = bucket_ends(lifetime_classes(rows), rows["size"].to_numpy(), len(targets))
+            number = buckets_of(rows, ends)
             for group in np.unique(number).tolist():
                 if group not in written:
                     written[group] = targets[group]
-                    writes[group] = open_files.enter_context(messages_to(targets[group].location))
+                    writes[group] = open_files.enter_context(
+                        open_message_writer(targets[group].location)
+                    )
                 writes[group](rows.filter(pa.array(number == group)))
     return list(written.values())
 
 
 def _in_large_parts(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    held = Held()
+    held = TableBuffer()
     for batch in batches:
         if held.takes(batch):
             yield held.emptied()

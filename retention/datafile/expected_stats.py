@@ -9,20 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention.core.inventory import Claim, DataFile
+from retention.core.inventory import DataFile, ExpectedStats
 from retention.errors import DamagedError
 
-CLAIMED = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
+EXPECTED_COLUMNS = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
 """The columns of statistics that a data file is checked against."""
 _RANGES = ("seq", "ts_ns")
 
 
-def claims_of(table: pa.Table) -> list[Claim]:
+def expected_stats_of(table: pa.Table) -> list[ExpectedStats]:
     """The expected statistics of each row's file; None where a column is absent or null."""
-    names = [name for name in CLAIMED if name in table.column_names]
+    names = [name for name in EXPECTED_COLUMNS if name in table.column_names]
     columns = [table[name].to_pylist() for name in names]
     rows = zip(*columns, strict=True) if names else iter([()] * table.num_rows)
-    return [Claim(**dict(zip(names, row, strict=True))) for row in rows]
+    return [ExpectedStats(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def check_footer(file: DataFile, opened: pq.ParquetFile) -> None:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount
-from retention.core.seq_ranges import visible, with_seq
+from retention.core.seq_ranges import columns_with_seq, visible_rows
 from retention.datafile.expected_stats import check_footer, check_rows
 from retention.datafile.row_stats import row_stats
 from retention.datafile.subject_digest import SubjectDigest, count_subjects, digest_at
@@ -28,7 +28,7 @@ from retention.errors import (
 )
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import failure, first_line
+from retention.storage.errors import first_line, storage_error
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
 from schemas.messages import FILE_COLUMNS, RULE_COLUMNS
@@ -52,16 +52,16 @@ class Description:
 
 def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
     """Write tables of shape `FILE_COLUMNS` as one Parquet file, durable when this returns."""
-    with messages_to(location) as write:
+    with open_message_writer(location) as write:
         for batch in batches:
             write(batch)
 
 
 @contextmanager
-def messages_to(location: str) -> Iterator[Callable[[pa.Table], None]]:
+def open_message_writer(location: str) -> Iterator[Callable[[pa.Table], None]]:
     """Open a new Parquet file that nobody else writes, for tables of `FILE_COLUMNS`; durable after the block."""
     with (
-        files.create_own(location) as sink,
+        files.create_unshared(location) as sink,
         pq.ParquetWriter(
             sink,
             FILE_COLUMNS,
@@ -90,7 +90,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
             page_checksum_verification=True,
         )
     except (OSError, pa.ArrowException) as error:
-        raise damaged(file, error) from error
+        raise unreadable_error(file, error) from error
     _check_columns(file, opened.schema_arrow)
     check_footer(file, opened)
     return opened
@@ -120,10 +120,10 @@ def _read(
     file: DataFile, opened: pq.ParquetFile, columns: Sequence[str]
 ) -> tuple[pa.Table, ReadCount]:
     try:
-        table = opened.read(columns=with_seq(file, columns))
+        table = opened.read(columns=columns_with_seq(file, columns))
     except (OSError, pa.ArrowException) as error:
-        raise damaged(file, error) from error
-    table = visible(file, table).select(columns)
+        raise unreadable_error(file, error) from error
+    table = visible_rows(file, table).select(columns)
     table = table.cast(
         pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
     )
@@ -150,7 +150,7 @@ def describe(file: DataFile) -> Description:
     try:
         size, modified_ms = files.stat(file.location)
     except FileNotFoundError as error:
-        raise damaged(file, error) from error
+        raise unreadable_error(file, error) from error
     located = {
         "path": file.path,
         "partition": file.partition,
@@ -264,12 +264,12 @@ def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
     )
 
 
-def damaged(file: DataFile, error: Exception) -> RetentionError:
+def unreadable_error(file: DataFile, error: Exception) -> RetentionError:
     """The error for a data file that cannot be read: the storage's, if the storage failed."""
     if isinstance(error, StorageError):
         return error
     if isinstance(error, OSError) and _is_of_storage(error):
-        return failure(file.location, error)
+        return storage_error(file.location, error)
     return DamagedError(
         f"{file.location}: cannot be read as a data file of segment {file.segment} ({first_line(error)}); nothing was "
         "changed; restore that file from a copy, or remove it from the table"

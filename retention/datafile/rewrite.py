@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import time_of
-from retention.core.seq_ranges import in_ranges, joined
-from retention.datafile.deadline_writer import Held, write_apart
+from retention.core.seq_ranges import in_ranges, union_of_ranges
+from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
     compressed_bytes,
-    damaged,
     describe,
     open_messages,
     seq_bounds,
+    unreadable_error,
 )
 from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
@@ -32,7 +32,7 @@ COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
 
 
 @dataclass(frozen=True)
-class Copy:
+class RewriteTask:
     """A task: write the rows of `source` whose sequences are in none of the `removed` ranges."""
 
     source: DataFile
@@ -41,19 +41,19 @@ class Copy:
     removed: np.ndarray
     """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
 
-    def attempt(self) -> Copy:
+    def attempt(self) -> RewriteTask:
         """The task with targets that no other attempt writes."""
         return replace(self, targets=tuple(target.of_attempt() for target in self.targets))
 
     @property
     def gone(self) -> np.ndarray:
         """The ranges of sequences that are left out: the removed, and the hidden ones of the source; shape (n, 2)."""
-        return joined(self.removed, self.source.hidden)
+        return union_of_ranges(self.removed, self.source.hidden)
 
 
 @dataclass(frozen=True)
-class Copied:
-    """The result of a `Copy`."""
+class RewriteResult:
+    """The result of a `RewriteTask`."""
 
     stats: list[dict[str, Any]]
     """Rows of `FILE_STATS`, one for each target that was written, as read back."""
@@ -64,32 +64,32 @@ class Copied:
         return sum(row[name] for row in self.stats)
 
 
-def copy_without(task: Copy) -> Copied:
-    """Carry out a `Copy`, then read the targets back and describe them.
+def copy_remaining(task: RewriteTask) -> RewriteResult:
+    """Carry out a `RewriteTask`, then read the targets back and describe them.
 
     Raises:
         DamagedError: the source cannot be read to its end.
     """
     source = open_messages(task.source)
-    targets = write_apart(task.targets, surviving(task, source))
+    targets = write_by_deadline(task.targets, remaining_rows(task, source))
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
     cost = compressed_bytes(source, COLUMNS, _remaining_groups(source, task.gone))
-    return Copied(
+    return RewriteResult(
         [target.stats for target in written],
         sum((target.read for target in written), ReadCount(1, cost)),
     )
 
 
-def surviving(task: Copy, source: pq.ParquetFile) -> Iterator[pa.Table]:
+def remaining_rows(task: RewriteTask, source: pq.ParquetFile) -> Iterator[pa.Table]:
     """The remaining rows, in tables of a row group or `HELD_BYTES`."""
-    held, gone = Held(), task.gone
+    held, gone = TableBuffer(), task.gone
     try:
         for batch in _batches(source, _remaining_groups(source, gone)):
             if held.takes(_without(batch, gone)):
                 yield held.emptied()
     except (OSError, pa.ArrowException) as error:
-        raise damaged(task.source, error) from error
+        raise unreadable_error(task.source, error) from error
     if held.rows:
         yield held.emptied()
 

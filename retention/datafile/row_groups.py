@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
-from retention.core.seq_ranges import visible
+from retention.core.seq_ranges import visible_rows
 from retention.datafile.parquet import (
-    damaged,
     in_sequence_order,
     open_messages,
     read_columns,
     seq_bounds,
+    unreadable_error,
 )
 from schemas.messages import FILE_COLUMNS
 
@@ -50,12 +50,12 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     try:
         for group in groups:
             rows = opened.read_row_group(group, columns=list(columns)).select(columns)
-            yield in_sequence_order(visible(file, rows.cast(_shape(columns))))
+            yield in_sequence_order(visible_rows(file, rows.cast(_shape(columns))))
     except (OSError, pa.ArrowException) as error:
-        raise damaged(file, error) from error
+        raise unreadable_error(file, error) from error
 
 
-def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+def merged_by_seq(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     """Merge sources of tables, each ascending by `seq`, whose sequences may interleave; about one table each is held.
 
     source A   1 4 | 9      the tables [1 4] and [2 5] are held: both sources are known up to 4,
@@ -96,9 +96,9 @@ def _picked(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> Iterato
         for batch in opened.iter_batches(row_groups=groups, columns=list(columns)):
             wanted = np.isin(batch.column("seq").to_numpy(), seqs)
             picked = pa.Table.from_batches([batch]).select(columns).filter(pa.array(wanted))
-            yield visible(file, picked)
+            yield visible_rows(file, picked)
     except (OSError, pa.ArrowException) as error:
-        raise damaged(file, error) from error
+        raise unreadable_error(file, error) from error
 
 
 def _may_hold(opened: pq.ParquetFile, group: int, seqs: np.ndarray) -> bool:

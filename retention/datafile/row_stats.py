@@ -22,7 +22,7 @@ def row_stats(rows: pa.Table) -> dict[str, Any]:
     with_deadline = pc.fill_null(pc.not_equal(rows["deadline_ns"], NEVER), fill_value=False)
     dated = rows["deadline_ns"].filter(with_deadline)
     bounds = pc.min_max(dated)
-    return counted(rows) | {
+    return seq_and_size_stats(rows) | {
         "min_ts_ns": int(times.min()),
         "max_ts_ns": int(times.max()),
         "first_ts_ns": int(times[0]),
@@ -36,7 +36,7 @@ def row_stats(rows: pa.Table) -> dict[str, Any]:
     }
 
 
-def counted(rows: pa.Table) -> dict[str, Any]:
+def seq_and_size_stats(rows: pa.Table) -> dict[str, Any]:
     """The fields of `FILE_STATS` that `seq` and `size` decide, of one row or more, ascending by `seq`."""
     seqs = rows["seq"].to_numpy()
     return {

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile, slot_of
 from retention.datafile import parquet
-from retention.datafile.deadline_writer import write_apart
+from retention.datafile.deadline_writer import write_by_deadline
 from retention.errors import VerificationError
 from retention.layout.partition_tails import Ends, StreamEnds
 from retention.ports import Store
@@ -123,7 +123,7 @@ class Staged:
         return sum(row["bytes"] for row in self.stats)
 
 
-def numbered(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
+def with_sequences(batches: Iterable[pa.Table], first_seq: int) -> Iterator[pa.Table]:
     """Give rows consecutive sequences from `first_seq` on, in their order; shape `FILE_COLUMNS`."""
     for batch in batches:
         seqs = pa.array(np.arange(first_seq, first_seq + batch.num_rows), pa.int64())
@@ -161,14 +161,14 @@ def write_segments(
     stats: list[dict[str, Any]] = []
     for (partition, base), inside in groupby(pieces, key=itemgetter(0)):
         tally = Tally()
-        files = write_apart(
+        files = write_by_deadline(
             staging.new(base, partition), tally.counting(map(itemgetter(1), inside))
         )
-        stats += described(files, tally.wrote)
+        stats += verified_stats(files, tally.wrote)
     return stats
 
 
-def described(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[str, Any]]:
+def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of `FILE_STATS` of staged files as read back, ascending by lowest sequence.
 
     Args:

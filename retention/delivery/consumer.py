@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.ack_result import Answered
+from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import (
     Delivery,
     Numbers,
-    put_off,
+    postpone,
+    restart_waits,
     settle,
-    start_over,
     terms_of,
 )
-from retention.consumers.sampling import sampled_acks, share_of
+from retention.consumers.sampling import sample_percent, sampled_acks
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
 from retention.core.units import parse_duration
-from retention.delivery.messages import Message, Messages, gaps_of, given
-from retention.delivery.record import Recorded
+from retention.delivery.messages import Message, Messages, delivered_rows, gaps_of
+from retention.delivery.record import RecordedConsumer
 from retention.delivery.select import answer_request, request_of
 from retention.delivery.upcoming import Upcoming, upcoming
 from retention.interest.edit import delete_consumer
@@ -34,7 +34,7 @@ from retention.interest.edit import delete_consumer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Handed: TypeAlias = Messages | Message | Sequence[int] | Numbers
+AnswerTarget: TypeAlias = Messages | Message | Sequence[int] | Numbers
 """Messages that an answer is about: many, one, or their stream sequences."""
 
 NONE_BEFORE = 0
@@ -63,7 +63,7 @@ class BatchConsumer:
         """
         refuse_consumers_of_topic(opened.config)
         self._opened = opened
-        self._recorded = Recorded(opened, name)
+        self._recorded = RecordedConsumer(opened, name)
         self._stream: Upcoming | None = None
         self._unanswered: list[Delivery] = []
 
@@ -101,7 +101,7 @@ class BatchConsumer:
         if chosen.config.replay_policy == "original":
             before_ns = stream.time(chosen.after_seq)
             gaps = gaps_of(rows["ts_ns"].to_numpy(), delivery, before_ns)
-        table = given(rows, delivery, gaps, headers_only=chosen.config.headers_only)
+        table = delivered_rows(rows, delivery, gaps, headers_only=chosen.config.headers_only)
         return Messages(table, self._answer)
 
     def read(
@@ -123,7 +123,7 @@ class BatchConsumer:
         frame = read_seqs(self._opened, spark, chosen.delivery.seq)
         return frame.drop("payload") if chosen.config.headers_only else frame
 
-    def ack(self, messages: Handed) -> Answered:
+    def ack(self, messages: AnswerTarget) -> AnswerResult:
         """Settle messages; those settled before, or never delivered, are counted and no error.
 
         Raises:
@@ -131,7 +131,7 @@ class BatchConsumer:
         """
         return self._answer("ack", *_named(messages))
 
-    def ack_all(self) -> Answered:
+    def ack_all(self) -> AnswerResult:
         """Settle every message that this object was given and has not answered; as `ack`."""
         empty = np.zeros(0, np.int64)
         seqs = np.concatenate([empty, *(delivery.seq for delivery in self._unanswered)])
@@ -140,15 +140,15 @@ class BatchConsumer:
         )
         return self._answer("ack", seqs, consumer_seqs)
 
-    def nak(self, messages: Handed, delay: str | int = 0) -> Answered:
+    def nak(self, messages: AnswerTarget, delay: str | int = 0) -> AnswerResult:
         """Have messages delivered again, at once or after a delay: a duration, or nanoseconds."""
         return self._answer("nak", *_named(messages), delay)
 
-    def term(self, messages: Handed, reason: str = "") -> Answered:
+    def term(self, messages: AnswerTarget, reason: str = "") -> AnswerResult:
         """Settle messages that nobody can work on; the reason goes to the log."""
         return self._answer("term", *_named(messages), reason)
 
-    def in_progress(self, messages: Handed) -> Answered:
+    def in_progress(self, messages: AnswerTarget) -> AnswerResult:
         """Report that work on messages goes on: `ack_wait` begins anew."""
         return self._answer("in_progress", *_named(messages))
 
@@ -172,22 +172,24 @@ class BatchConsumer:
 
     def _answer(
         self, verb: str, seqs: Numbers, consumer_seqs: Numbers | None, detail: Any = None
-    ) -> Answered:
+    ) -> AnswerResult:
         now_ns = self._opened.clock()
         due_ns = now_ns + (parse_duration(detail) if verb == "nak" else 0)
 
         def sampled(state: ConsumerState, config: ConsumerConfig) -> pa.Table:
-            share = share_of(config.sample_freq) if config.ack_policy == "explicit" else 0
+            share = sample_percent(config.sample_freq) if config.ack_policy == "explicit" else 0
             acks, names = (seqs, consumer_seqs), (self.stream, self.name)
             return sampled_acks(state, acks, share, now_ns, names)
 
-        def work(state: ConsumerState, config: ConsumerConfig) -> tuple[ConsumerState, Answered]:
+        def work(
+            state: ConsumerState, config: ConsumerConfig
+        ) -> tuple[ConsumerState, AnswerResult]:
             terms = terms_of(config)
             match verb:
                 case "nak":
-                    return put_off(state, terms, seqs, due_ns)
+                    return postpone(state, terms, seqs, due_ns)
                 case "in_progress":
-                    return start_over(state, seqs, now_ns)
+                    return restart_waits(state, seqs, now_ns)
                 case "ack":
                     after, answered = settle(state, terms, seqs, consumer_seqs)
                     return after, replace(answered, sampled=sampled(state, config))
@@ -218,7 +220,7 @@ class BatchConsumer:
         return f"BatchConsumer({self.name!r} of {self._opened.name!r} in {self._opened.warehouse})"
 
 
-def _named(messages: Handed) -> tuple[Numbers, Numbers | None]:
+def _named(messages: AnswerTarget) -> tuple[Numbers, Numbers | None]:
     """The stream sequences of messages, and their consumer sequences where messages have them."""
     if isinstance(messages, Messages):
         return messages.seqs, messages.consumer_seqs

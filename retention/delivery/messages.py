@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.ack_result import Answered
+from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import Delivery, Mask, Numbers
 from schemas.messages import FILE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
-GIVEN = pa.schema(
+DELIVERED_ROWS = pa.schema(
     [
         *FILE_COLUMNS,
         pa.field("consumer_seq", pa.int64(), nullable=False),
@@ -29,7 +29,7 @@ GIVEN = pa.schema(
 """A delivered message: its row, the delivery's number in the consumer's count, the number of the message's deliveries
 by now, and with `replay_policy: original` the nanoseconds from the message before it."""
 
-Answer = Callable[..., Answered]
+Answer = Callable[..., AnswerResult]
 _FIRST_LINE = b"NATS/1.0\r\n"
 _LINE_END = b"\r\n"
 
@@ -38,7 +38,7 @@ class Messages:
     """Messages in the order of their delivery."""
 
     def __init__(self, table: pa.Table, answer: Answer) -> None:
-        """Take a table of shape `GIVEN`, and a function for answers: `answer(verb, seqs, consumer_seqs, detail)`."""
+        """Take a table of shape `DELIVERED_ROWS`, and `answer(verb, seqs, consumer_seqs, detail)`."""
         self.table = table
         self._answer = answer
 
@@ -54,19 +54,19 @@ class Messages:
         numbers: Numbers = self.table["consumer_seq"].to_numpy()
         return numbers
 
-    def ack(self) -> Answered:
+    def ack(self) -> AnswerResult:
         """Settle the messages; durable when this returns."""
         return self._answer_all("ack")
 
-    def nak(self, delay: str | int = 0) -> Answered:
+    def nak(self, delay: str | int = 0) -> AnswerResult:
         """Have the messages delivered again, at once or after a delay: a duration, or nanoseconds."""
         return self._answer_all("nak", delay)
 
-    def term(self, reason: str = "") -> Answered:
+    def term(self, reason: str = "") -> AnswerResult:
         """Settle the messages that nobody can work on; the reason goes to the log."""
         return self._answer_all("term", reason)
 
-    def in_progress(self) -> Answered:
+    def in_progress(self) -> AnswerResult:
         """Report that work goes on: `ack_wait` begins anew."""
         return self._answer_all("in_progress")
 
@@ -78,7 +78,7 @@ class Messages:
         """The rows as a pandas DataFrame."""
         return self.table.to_pandas()
 
-    def _answer_all(self, verb: str, detail: Any = None) -> Answered:
+    def _answer_all(self, verb: str, detail: Any = None) -> AnswerResult:
         return self._answer(verb, self.seqs, self.consumer_seqs, detail)
 
     def __len__(self) -> int:
@@ -89,7 +89,9 @@ class Messages:
             for row in batch.to_pylist():
                 yield Message(row, partial(self._answer_one, row["seq"], row["consumer_seq"]))
 
-    def _answer_one(self, seq: int, consumer_seq: int, verb: str, detail: Any = None) -> Answered:
+    def _answer_one(
+        self, seq: int, consumer_seq: int, verb: str, detail: Any = None
+    ) -> AnswerResult:
         return self._answer(verb, np.array([seq]), np.array([consumer_seq]), detail)
 
     def __repr__(self) -> str:
@@ -104,7 +106,7 @@ class Message:
     """One delivered message."""
 
     row: dict[str, Any]
-    """Columns of the message, shape `GIVEN`."""
+    """Columns of the message, shape `DELIVERED_ROWS`."""
     answer: Answer
 
     @property
@@ -142,27 +144,27 @@ class Message:
         """Nanoseconds from the message before to this one, with `replay_policy: original`; otherwise 0."""
         return int(self.row["gap_ns"] or 0)
 
-    def ack(self) -> Answered:
+    def ack(self) -> AnswerResult:
         """Settle the message; as `Messages.ack`."""
         return self.answer("ack")
 
-    def nak(self, delay: str | int = 0) -> Answered:
+    def nak(self, delay: str | int = 0) -> AnswerResult:
         """Have the message delivered again; as `Messages.nak`."""
         return self.answer("nak", delay)
 
-    def term(self, reason: str = "") -> Answered:
+    def term(self, reason: str = "") -> AnswerResult:
         """Settle a message that nobody can work on; as `Messages.term`."""
         return self.answer("term", reason)
 
-    def in_progress(self) -> Answered:
+    def in_progress(self) -> AnswerResult:
         """Report that work goes on; as `Messages.in_progress`."""
         return self.answer("in_progress")
 
 
-def given(
+def delivered_rows(
     rows: pa.Table, delivery: Delivery, gaps: Numbers | None, *, headers_only: bool
 ) -> pa.Table:
-    """Turn rows of data files into delivered messages, shape `GIVEN`."""
+    """Turn rows of data files into delivered messages, shape `DELIVERED_ROWS`."""
     if headers_only:
         rows = _without_payload(rows)
     gap_ns = pa.nulls(len(delivery), pa.int64()) if gaps is None else pa.array(gaps)
@@ -172,7 +174,7 @@ def given(
         pa.array(delivery.deliveries),
         gap_ns,
     ]
-    return pa.table(columns, names=GIVEN.names).cast(GIVEN)
+    return pa.table(columns, names=DELIVERED_ROWS.names).cast(DELIVERED_ROWS)
 
 
 def gaps_of(times: Numbers, delivery: Delivery, before_ns: int | None) -> Numbers:

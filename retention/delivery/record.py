@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
@@ -28,7 +28,7 @@ REMEMBERED = 64
 """Number of the newest changes that a record names, so that a change finds itself there under those of rivals."""
 
 
-class Recorded:
+class RecordedConsumer:
     """Reader and writer of one consumer's record."""
 
     def __init__(self, opened: OpenedStream, name: str) -> None:
@@ -115,7 +115,7 @@ class Recorded:
         return record
 
     def _config(self, record: ConsumerRecord) -> ConsumerConfig:
-        return resolved(ConsumerConfig(**record.config), self._opened.config)
+        return with_server_defaults(ConsumerConfig(**record.config), self._opened.config)
 
 
 def _refuse_others(stream: str, config: ConsumerConfig) -> None:

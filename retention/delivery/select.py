@@ -13,10 +13,10 @@ from retention.consumers.delivery_state import (
     Numbers,
     Terms,
     deliver,
-    due,
-    forget,
+    drop_messages,
+    due_seqs,
     give_up,
-    room,
+    limit_new,
     terms_of,
 )
 from retention.consumers.state import ConsumerState
@@ -82,7 +82,7 @@ def answer_request(
         return deliver(state, terms, _NOTHING, request.now_ns)
     state = give_up(state, terms, request.now_ns)
     state, again, sizes = _due_again(state, terms, stream, request.now_ns)
-    wanted = room(state, terms, request.count - len(again))
+    wanted = limit_new(state, terms, request.count - len(again))
     new = _next(state, config, stream, wanted)
     seqs = np.append(again, new["seq"].to_numpy())
     taken = _within(config.name, seqs, np.append(sizes, new["size"].to_numpy()), request)
@@ -111,13 +111,13 @@ def _due_again(
     A message that the stream has lost is not waited for any longer. One published after this version of the stream was
     read may be there, and keeps waiting.
     """
-    seqs = due(state, terms, now_ns)
+    seqs = due_seqs(state, terms, now_ns)
     if not len(seqs):
         return state, seqs, seqs
     seqs = seqs[seqs < stream.end]
     sizes = stream.sizes(seqs)
     there = sizes >= 0
-    return forget(state, seqs[~there]), seqs[there], sizes[there]
+    return drop_messages(state, seqs[~there]), seqs[there], sizes[there]
 
 
 def _within(consumer: str, seqs: Numbers, sizes: Numbers, request: Request) -> int:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Collection
 
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
+from retention.consumers.subscription import Subscription, find_stream, subscription_refusals
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
 from retention.delivery.consumer import BatchConsumer
@@ -28,7 +28,7 @@ def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchC
         UsageError: no stream takes the subject, or several do.
         RefusedError: a client must not request that, a server would refuse the consumer, or its messages are pushed.
     """
-    config = stream_of(wanted, [stream.config for stream in streams])
+    config = find_stream(wanted, [stream.config for stream in streams])
     refuse_consumers_of_topic(config)
     [opened] = [stream for stream in streams if stream.name == config.name]
     requested = wanted.config or ConsumerConfig()

@@ -15,7 +15,7 @@ from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
 from retention.datafile.segment_writer import PARTITION
-from retention.inspect.latest import picked
+from retention.inspect.latest import pick_latest
 from retention.inspect.messages import files_of_span
 from schemas.messages import FILE_COLUMNS
 
@@ -87,7 +87,7 @@ class Upcoming:
         shape = pa.schema(
             [FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns]
         )
-        tables = picked(self.opened.store, self.inventory.files, seqs, columns)
+        tables = pick_latest(self.opened.store, self.inventory.files, seqs, columns)
         return pa.concat_tables([shape.empty_table(), *tables])
 
     def _matching(self, span: int, filters: tuple[str, ...]) -> pa.Table:

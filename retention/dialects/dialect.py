@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from retention.core.spans import Array
-from retention.layout.batch_split import Piece
+from retention.layout.batch_split import BatchPart
 from retention.layout.partition_tails import Ends
 from retention.layout.segment_roll import Tail
 
@@ -27,7 +27,7 @@ class Share:
     first_seq: int
     messages: int
     bytes: int
-    pieces: Sequence[Piece] = ()
+    pieces: Sequence[BatchPart] = ()
     """The batches that a topic's messages are in."""
 
     @property

@@ -21,10 +21,10 @@ from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.lines import with_ids
 from retention.formats.iggy.messages import decimals, halves_of
 from retention.formats.iggy.user_headers import parse
-from retention.layout.batch_split import Piece, Pieces, clipped
-from retention.layout.partition_tails import TopicEnds
+from retention.layout.batch_split import BatchPart, BatchSplitter, clipped_batches
+from retention.layout.partition_tails import PartitionTails
 from retention.layout.segment_roll import Tail
-from retention.layout.topic_segment_roll import Batch, record_sizes, with_headers
+from retention.layout.topic_segment_roll import Batch, accounted_sizes, record_sizes
 from schemas.messages import FILE_COLUMNS
 
 COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
@@ -47,9 +47,9 @@ class Iggy:
     laid_by: tuple[str, ...] = ("address",)
     measured: tuple[str, ...] = ("headers", "payload")
 
-    def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicEnds:
+    def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:
         """Where the partitions end, to be moved on; arguments as `layer` has them."""
-        return TopicEnds(tail_of, turn, self.policy, now_ns // MICROSECOND)
+        return PartitionTails(tail_of, turn, self.policy, now_ns // MICROSECOND)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicLayer:
         """Begin to lay rows behind the last messages of the partitions."""
@@ -76,9 +76,9 @@ class Iggy:
         empty = pc.equal(pc.binary_length(blocks), 0)
         blocks = pc.if_else(empty, pa.scalar(None, pa.binary()), blocks)
         sent = sent.set_column(sent.column_names.index("headers"), "headers", blocks)
-        inside = clipped(share.pieces, at, at + rows.num_rows)
+        inside = clipped_batches(share.pieces, at, at + rows.num_rows)
         opened = [batch for batch, opens in inside if opens]
-        sizes = with_headers(sizes_of(rows, self.policy), opened, self.policy)
+        sizes = accounted_sizes(sizes_of(rows, self.policy), opened, self.policy)
         return self.stored(sent, share.partition, [batch for batch, _ in inside], sizes)
 
     def stored(
@@ -121,11 +121,11 @@ class TopicLayer:
         policy: the topic's.
     """
 
-    def __init__(self, ends: TopicEnds, policy: TopicPolicy) -> None:
+    def __init__(self, ends: PartitionTails, policy: TopicPolicy) -> None:
         self.ends = ends
         self._policy = policy
-        self._laying = Pieces(ends, policy)
-        self._pieces: list[Piece] = []
+        self._laying = BatchSplitter(ends, policy)
+        self._pieces: list[BatchPart] = []
 
     def take(self, rows: pa.RecordBatch, parts: Array) -> None:
         """Lay some more rows: `address`, and the lengths of headers and payload."""
@@ -140,7 +140,7 @@ class TopicLayer:
         return [_share(place, tuple(inside)) for place, inside in places]
 
 
-def _share(place: tuple[int, int, int], pieces: tuple[Piece, ...]) -> Share:
+def _share(place: tuple[int, int, int], pieces: tuple[BatchPart, ...]) -> Share:
     messages = sum(piece.batch.end for piece in pieces)
     size = sum(piece.batch.bytes for piece in pieces)
     return Share(*place, pieces[0].batch.first_seq, messages, size, pieces)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.layout.partitioner import MOST_KEY_BYTES
-from retention.layout.topic_segment_roll import framing, record_sizes
+from retention.layout.topic_segment_roll import header_bytes_of_batch, record_sizes
 
 MOST_PAYLOAD_BYTES = 64_000_000
 MOST_HEADER_BYTES = 100_000
@@ -82,7 +82,8 @@ def _checks(sent: pa.Table, policy: TopicPolicy) -> Iterator[tuple[Array, str, i
     )
     if policy.profile == "modern":
         yield (
-            record_sizes(headers, payload, policy) + framing(policy) > policy.max_message_size,
+            record_sizes(headers, payload, policy) + header_bytes_of_batch(policy)
+            > policy.max_message_size,
             "InvalidCommand",
             3,
             f"with its headers it is longer than max_message_size, {policy.max_message_size:,} bytes",

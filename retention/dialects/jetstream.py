@@ -16,7 +16,7 @@ from retention.core import message_rows
 from retention.core.headers import MAX_BLOCK_BYTES
 from retention.core.spans import Array
 from retention.core.subjects import valid_mask
-from retention.datafile.segment_writer import PARTITION, numbered
+from retention.datafile.segment_writer import PARTITION, with_sequences
 from retention.dialects.dialect import Share
 from retention.errors import UsageError
 from retention.layout.partition_tails import StreamEnds
@@ -64,7 +64,9 @@ class JetStream:
             UsageError: a subject or a header block cannot be one.
         """
         refuse_malformed(rows)
-        [stored] = numbered([message_rows.complete(rows, self.storage)], share.first_seq + at)
+        [stored] = with_sequences(
+            [message_rows.complete_rows(rows, self.storage)], share.first_seq + at
+        )
         return stored
 
 
@@ -85,7 +87,7 @@ class StreamLayer:
     def take(self, rows: pa.RecordBatch, parts: Array) -> None:
         """Lay some more rows: `ts_ns`, and the lengths of subject, headers and payload."""
         subject, headers, payload = (rows[name] for name in ("subject", "headers", "payload"))
-        sizes = np.asarray(message_rows.accounted(subject, headers, payload, self._storage))
+        sizes = np.asarray(message_rows.accounted_sizes(subject, headers, payload, self._storage))
         seqs = np.arange(self._next_seq, self._next_seq + len(sizes))
         self._next_seq += len(sizes)
         for piece in self.ends.roll(seqs, sizes, rows["ts_ns"].to_numpy()):

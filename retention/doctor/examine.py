@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from retention.api.warehouse import Warehouse
-from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.machine import check_machine
 from retention.doctor.place import check_names, check_place
 from retention.doctor.streams import check_stream
@@ -28,7 +28,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         known = warehouse.streams()
     except RetentionError as error:
         yield from check_machine(warning)
-        yield raised("configuration", error)
+        yield problem_of_error("configuration", error)
         return
     for name in set(names) - set(known):
         warehouse.stream(name)  # raises the error of every command for an unknown stream
@@ -42,7 +42,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         try:
             opened = warehouse.stream(name).opened
         except RetentionError as error:
-            yield raised("stream", error, name)
+            yield problem_of_error("stream", error, name)
         else:
             yield from check_stream(opened)
 

@@ -46,7 +46,7 @@ def problem(check: str, detail: str, remedy: str, stream: str | None = None) -> 
     return Finding(check, "problem", detail, remedy, stream)
 
 
-def raised(check: str, error: Exception, stream: str | None = None) -> Finding:
+def problem_of_error(check: str, error: Exception, stream: str | None = None) -> Finding:
     """The problem of an error that a run would meet: its sentence, whose last clause is the remedy."""
     text = sentence_of(error)
     separator = "; " if "; " in text else ": "

@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator
 
-from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.engines.spark.jars import DELTA_FOR_SPARK, delta_jars, s3a_jars
 from retention.engines.spark.java import OLDEST_JAVA, java_version, machine_java, packaged_java
 from retention.engines.spark.session import session
@@ -47,7 +47,7 @@ def check_workers() -> Finding:
         with session("retention doctor") as spark:
             workers = spark.sparkContext.parallelize([0], 1).map(_python_of_worker).collect()
     except RetentionError as error:
-        return raised("spark workers", error)
+        return problem_of_error("spark workers", error)
     except Exception as error:  # whatever a cluster answers is the finding
         text = next(iter(str(error).splitlines()), type(error).__name__)
         return problem(

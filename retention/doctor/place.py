@@ -8,7 +8,7 @@ from pathlib import Path
 
 from retention.config.shared_directories import shared, shared_directories
 from retention.core.units import SECOND, format_size
-from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.errors import RetentionError
 from retention.storage import files
 from retention.stores.checks.capability_probe import (
@@ -51,7 +51,7 @@ def check_names(location: str, streams: Sequence[str]) -> Iterator[Finding]:
     """Check that each stream has a directory of its own: a place may not tell two different names apart."""
     doubled = shared_directories(location, streams)
     for directory, first, second in doubled:
-        yield raised(f"names {first} and {second}", shared(directory, second, first))
+        yield problem_of_error(f"names {first} and {second}", shared(directory, second, first))
     if not doubled:
         yield ok("names", "each stream has a directory of its own")
 
@@ -113,7 +113,7 @@ def _room(place: str) -> Finding:
     try:
         free = shutil.disk_usage(place).free
     except OSError as error:
-        return raised("free space", error)
+        return problem_of_error("free space", error)
     detail = f"{format_size(free)} are free in {place}"
     remedy = "free space, or run `retention apply` to let old messages go"
     if free < _NO_ROOM:

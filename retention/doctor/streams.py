@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from retention.apply.orphans import orphans
 from retention.context.context import OpenedStream
 from retention.core.units import DAY, format_instant
-from retention.doctor.finding import Finding, ok, problem, raised, warning
+from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.doctor.place import check_history_clock
 from retention.history.runs import history_of
-from retention.interest.interest import audience_of
+from retention.interest.interest import consumer_snapshot_of
 from retention.storage import files
 from retention.stores.delta.foreign_writers import unconditional_commits
 from retention.stores.delta.log import versions
-from retention.stores.inspect import Survey, survey
+from retention.stores.inspect import Inspection, inspect_table
 from retention.stores.layout import Layout
 from retention.stores.lease import KINDS, holder
 from retention.stores.parquet.adopt import Unfit
@@ -38,12 +38,12 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
         try:
             yield from check(opened)
         except Exception as error:  # a run would have met it too
-            yield raised(name, error, opened.name)
+            yield problem_of_error(name, error, opened.name)
 
 
 def _table(opened: OpenedStream) -> Iterator[Finding]:
     name = opened.name
-    table = survey(
+    table = inspect_table(
         Layout(opened.root, name, opened.config.partitions, opened.config.lowest_seq),
         opened.config.format,
         opened.config.grace_ns,
@@ -88,11 +88,11 @@ def _consumers(opened: OpenedStream) -> Iterator[Finding]:
     if not opened.config.policy().asks_consumers or not opened.store.exists():
         return
     inventory = opened.store.inventory(opened.store.snapshot())
-    count = len(audience_of(opened, inventory, opened.clock()).interests)
+    count = len(consumer_snapshot_of(opened, inventory, opened.clock()).interests)
     yield ok("consumers", f"{count:,} of them say what they need", opened.name)
 
 
-def _unfinished_work(table: Survey, name: str) -> Iterator[Finding]:
+def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
     """The work after a commit that an interrupted run leaves to the next."""
     if table.unmoved:
         yield warning(
@@ -133,7 +133,7 @@ def _writers(opened: OpenedStream) -> Iterator[Finding]:
     yield problem("writers", detail, remedy, opened.name)
 
 
-def _data_files(table: Survey, name: str) -> Finding:
+def _data_files(table: Inspection, name: str) -> Finding:
     wrong = table.wrong_lengths()
     if not wrong:
         return ok("data files", "every file is there with its length", name)
@@ -152,7 +152,7 @@ def _data_files(table: Survey, name: str) -> Finding:
     )
 
 
-def _statistics(table: Survey, name: str) -> Finding:
+def _statistics(table: Inspection, name: str) -> Finding:
     if not table.unknown:
         return ok("statistics", "known of every file: a plan opens none to learn them", name)
     return warning(

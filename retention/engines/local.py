@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from retention.ports import Result, Task, carried_out
+from retention.ports import Result, Task, run_task
 from retention.storage.parallel import in_threads
 
 _THREADS = min(4, os.cpu_count() or 1)
@@ -22,4 +22,4 @@ class LocalEngine:
     ) -> list[Result]:
         """Apply `function` to each task; results in order of tasks."""
         del weights
-        return list(in_threads(partial(carried_out, function), tasks, _THREADS))
+        return list(in_threads(partial(run_task, function), tasks, _THREADS))

@@ -23,7 +23,7 @@ PUBLISHED = pa.schema(
         pa.field("line", pa.int64(), nullable=False),
     ]
 )
-"""One row per message to publish: the columns of `retention.core.message_rows.complete`, and the line's number."""
+"""One row per message to publish: the columns of `retention.core.message_rows.complete_rows`, and the line's number."""
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "ts_ns"))
 _INT64 = range(-(2**63), 2**63)
@@ -206,7 +206,7 @@ def _json_problem(error: json.JSONDecodeError) -> str:
     return f"it is not JSON ({error.msg} at column {error.colno})"
 
 
-def opened_lines(
+def open_lines(
     lines: Iterable[bytes | str] | Path,
 ) -> AbstractContextManager[Iterable[bytes | str]]:
     """Open lines: those given, or those of a file.

@@ -10,7 +10,7 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """The outcome of one run on one stream; `as_json` has the keys of the command contract."""
 
     run: str

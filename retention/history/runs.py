@@ -15,7 +15,7 @@ from retention.core.run_names import RunName
 from retention.core.subjects import path_name
 from retention.errors import DamagedError
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
 REPAIR = "repair"
@@ -188,11 +188,11 @@ class History:
 
     def _newest(self) -> RunName | None:
         """The newest run that has a record."""
-        known = (run_names.parsed(name) for name in reversed(files.names(self.directory)))
+        known = (run_names.parse_run_name(name) for name in reversed(files.names(self.directory)))
         return next((name for name in known if name is not None), None)
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
-        text = json.dumps(checked(record), indent=1, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(with_checksum(record), indent=1, sort_keys=True, ensure_ascii=False)
         files.replace(files.join(self.directory, name), text.encode())
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -204,7 +204,7 @@ class History:
         if content is None:
             return None
         try:
-            record = unchecked(parsed(content))
+            record = verified(parse_json(content))
             judge(RunRecord, record)
             _refuse_misplaced(record["run"], name)
         except (ValueError, AttributeError) as error:

@@ -17,8 +17,8 @@ from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
 from retention.core.table_updates import set_batches, set_next_seqs, set_open_bases
 from retention.datafile import parquet
-from retention.datafile.row_groups import merged, rows_in_order
-from retention.datafile.segment_writer import PARTITION, Staged, Staging, numbered, stage_rows
+from retention.datafile.row_groups import merged_by_seq, rows_in_order
+from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
 from retention.errors import (
     BusyError,
@@ -94,7 +94,7 @@ def append_rows(
     with appending(opened, identity) as append:
         for attempt in append.attempts():
             tail, staging = attempt.position.tail(PARTITION), attempt.staging
-            staged = stage_rows(staging, numbered(batches, tail.next_seq), dialect.ends(tail))
+            staged = stage_rows(staging, with_sequences(batches, tail.next_seq), dialect.ends(tail))
             # Read only after a lost race: what the caller gave may be an iterator, and is spent.
             batches = _rows_of(staging.named({row["path"] for row in staged.stats}))
             append.commit(staged)
@@ -273,5 +273,5 @@ def _uses_sequences(position: Position, staged: Staged) -> bool:
 def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
     """The rows of staged files again, without sequences, in order and a part at a time."""
     for _, inside in groupby(files, key=lambda file: file.segment):
-        for rows in merged([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
+        for rows in merged_by_seq([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
             yield rows.drop_columns(["seq"])

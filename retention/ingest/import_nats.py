@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from retention.consumers.expiry import in_use
+from retention.consumers.expiry import mark_used
 from retention.consumers.state import from_json
 from retention.context.context import OpenedStream
 from retention.context.position import Position
@@ -25,7 +25,7 @@ from retention.ingest.append import appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
 from retention.layout.segment_roll import Tail
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 _WRITER = "nats-backup/"
@@ -60,7 +60,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
         BusyError: the append lease is held, or rivals kept committing first.
     """
     refuse_topic_of(opened.config)
-    with telling(str(path)):
+    with as_storage_errors(str(path)):
         backup = read_backup(path)
         origin = _WRITER + _digest(backup.path)
     consumers = _consumers(backup, origin, opened.clock())
@@ -85,7 +85,7 @@ def import_nats_backup(opened: OpenedStream, path: str | Path) -> Imported:
 def _rows(opened: OpenedStream, backup: Backup) -> Iterator[pa.Table]:
     storage = opened.config.storage
     for batch in backup.batches(storage=storage):
-        yield message_rows.complete(batch, storage)
+        yield message_rows.complete_rows(batch, storage)
 
 
 def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> None:
@@ -116,7 +116,7 @@ def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]
     for entry, said in backup.consumers.items():
         try:
             config = dict(said["config"])
-            state = in_use(config, from_json(said["state"]), now_ns)
+            state = mark_used(config, from_json(said["state"]), now_ns)
             name = _name_of(entry, config, origin)
         except (KeyError, TypeError, ValueError, DamagedError) as error:
             raise DamagedError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from retention.config.checks.consumer_filters import filters_of, has_look_alike
+from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
 from retention.context.context import OpenedStream
 from retention.core.subjects import matching_mask
 from retention.ports import Snapshot
@@ -18,9 +18,7 @@ def asks_consumers(opened: OpenedStream) -> bool:
     return config.retention == "interest" and config.unmatched == "remove"
 
 
-def wanted_by_somebody(
-    opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedArray
-) -> np.ndarray:
+def needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedArray) -> np.ndarray:
     """Which messages some consumer wants, those that the configuration lists among them; a mask.
 
     As for a pass, a stream without any consumer keeps everything.
@@ -45,4 +43,6 @@ def wanted_by_somebody(
 
 def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
     """Whether a consumer wants everything, or what it wants cannot be told."""
-    return set(filters) in (set(), set(opened.config.subjects)) or any(map(has_look_alike, filters))
+    return set(filters) in (set(), set(opened.config.subjects)) or any(
+        map(has_wildcard_look_alike, filters)
+    )

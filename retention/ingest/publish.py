@@ -21,14 +21,14 @@ from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.interest_filter import asks_consumers, wanted_by_somebody
-from retention.ingest.publish_checks import Answers, Batch, RefusedAtTheDoor, answer
-from retention.ingest.recorded_commit import removing
+from retention.ingest.interest_filter import asks_consumers, needed_mask
+from retention.ingest.publish_checks import Answers, Batch, RefusedMessage, answer
+from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import RolledUp, asks_to_roll_up, remove_older
-from retention.ingest.stream_state import Stored
-from retention.ingest.subject_transform import renamed
-from retention.ingest.ttl_clamp import clamped
-from retention.ingest.validate import Refusal, screen_early, screen_late
+from retention.ingest.stream_state import StreamState
+from retention.ingest.subject_transform import transform_subjects
+from retention.ingest.ttl_clamp import clamp_ttls
+from retention.ingest.validate import Refusal, validate_early, validate_late
 from schemas.messages import FILE_COLUMNS
 
 
@@ -119,15 +119,15 @@ def publish(
 
 def _batch(given: pa.Table, config: StreamConfig) -> Batch:
     """Messages as they were given, and as they would be stored, with what is to be refused of them in any case."""
-    early = screen_early(given, config)
+    early = validate_early(given, config)
     stored_as = {
         **{name: given[name] for name in given.column_names},
-        "subject": renamed(given["subject"], config),
-        "headers": clamped(given["headers"], config),
+        "subject": transform_subjects(given["subject"], config),
+        "headers": clamp_ttls(given["headers"], config),
     }
-    stored = message_rows.complete(pa.table(stored_as), config.storage)
+    stored = message_rows.complete_rows(pa.table(stored_as), config.storage)
     wanted = np.ones(given.num_rows, dtype=bool)
-    return Batch(given, stored, early, screen_late(stored, config), wanted)
+    return Batch(given, stored, early, validate_late(stored, config), wanted)
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def _rolling_up(
     if not (opened.config.allow_rollup_hdrs and asks_to_roll_up(given["headers"])):
         yield None
         return
-    with removing(opened) as run:
+    with recorded_removal(opened) as run:
         yield run, now_ns
 
 
@@ -146,7 +146,7 @@ def _wanted(opened: OpenedStream, batch: Batch, position: Position) -> Batch:
     """The batch with what consumers want of it, where that rests on them."""
     if not asks_consumers(opened):
         return batch
-    wanted = wanted_by_somebody(opened, position.snapshot, batch.rows["subject"])
+    wanted = needed_mask(opened, position.snapshot, batch.rows["subject"])
     return replace(batch, wanted=wanted)
 
 
@@ -157,8 +157,8 @@ def _answered(opened: OpenedStream, batch: Batch, position: Position) -> Answers
         UsageError, RefusedError: the first message that is refused.
     """
     try:
-        return answer(batch, opened.config, Stored.at(opened, position), position.next_seq)
-    except RefusedAtTheDoor as refused:
+        return answer(batch, opened.config, StreamState.at(opened, position), position.next_seq)
+    except RefusedMessage as refused:
         raise _error(opened.name, batch.given, refused.refusal) from None
 
 

@@ -13,8 +13,8 @@ from retention.config import StreamConfig
 from retention.core import headers
 from retention.core.subjects import matches
 from retention.ingest import rollup as rollups
-from retention.ingest.stream_state import UNCAPPED, Room, Stored
-from retention.ingest.validate import Refusal, Screen
+from retention.ingest.stream_state import UNCAPPED, Room, StreamState
+from retention.ingest.validate import Refusal, Validation
 
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
 EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
@@ -34,8 +34,8 @@ class Batch:
     """As published: `subject`, `headers`, `payload`, `ts_ns`."""
     rows: pa.Table
     """As they would be stored: `FILE_COLUMNS` without `seq`."""
-    early: Screen
-    late: Screen
+    early: Validation
+    late: Validation
     wanted: np.ndarray
     """bool: those that are stored. The others are answered all the same: they use a sequence, and roll up."""
 
@@ -58,7 +58,7 @@ class Answers:
         return cls(seqs, np.zeros(count, dtype=bool), np.full(count, rollups.NONE))
 
 
-class RefusedAtTheDoor(Exception):  # noqa: N818  (never leaves publish)
+class RefusedMessage(Exception):  # noqa: N818  (never leaves publish)
     """Carries the first refusal of a batch."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -66,7 +66,7 @@ class RefusedAtTheDoor(Exception):  # noqa: N818  (never leaves publish)
         self.refusal = refusal
 
 
-def answer(batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) -> Answers:
+def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int) -> Answers:
     """Answer each message of a batch, in their order, as the server does (jetstream R1).
 
     Messages without a header that asks for more are answered together, unless `discard: new` counts every one.
@@ -84,14 +84,16 @@ def answer(batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) ->
     late = batch.late.earliest(batch.wanted)
     refusals = [refusal for refusal in (batch.early.earliest(), late) if refusal]
     if refusals:
-        raise RefusedAtTheDoor(min(refusals, key=lambda refusal: refusal.row))
+        raise RefusedMessage(min(refusals, key=lambda refusal: refusal.row))
     return Answers.plain(next_seq, batch.given.num_rows)
 
 
 class _Door:
     """The state that the server keeps while messages come in, as far as a batch asks for it."""
 
-    def __init__(self, batch: Batch, config: StreamConfig, stored: Stored, next_seq: int) -> None:
+    def __init__(
+        self, batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int
+    ) -> None:
         self._batch = batch
         self._config = config
         self._next_seq = next_seq
@@ -220,7 +222,7 @@ class _Door:
         if self._room is not None:
             self._room.take(subject, self._sizes[self._row])
 
-    def _known_ids(self, stored: Stored) -> dict[str, tuple[int, int]]:
+    def _known_ids(self, stored: StreamState) -> dict[str, tuple[int, int]]:
         ids = self._batch.rows["msg_id"].combine_chunks()
         if not self._config.duplicate_window_ns or ids.null_count == len(ids):
             return {}
@@ -229,7 +231,7 @@ class _Door:
             stored.ids(pc.unique(ids.drop_null()), oldest - self._config.duplicate_window_ns)
         )
 
-    def _counted(self, stored: Stored) -> Room | None:
+    def _counted(self, stored: StreamState) -> Room | None:
         config = self._config
         if config.discard != "new":
             return None
@@ -241,10 +243,10 @@ class _Door:
 
     def _raise(self, refusal: Refusal | None) -> None:
         if refusal:
-            raise RefusedAtTheDoor(refusal)
+            raise RefusedMessage(refusal)
 
     def _refuse(self, reason: str, code: int | None = None) -> None:
-        raise RefusedAtTheDoor(Refusal(self._row, reason, code))
+        raise RefusedMessage(Refusal(self._row, reason, code))
 
 
 def _holds(blocks: pa.ChunkedArray, name: str) -> bool:

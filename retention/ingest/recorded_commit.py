@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from retention.apply.archive import Leaving, archive
+from retention.apply.archive import LeavingFiles, archive
 from retention.apply.guards import check_update
 from retention.apply.keep_ids import keep_ids
 from retention.apply.recover import basis, settle_interrupted
@@ -26,7 +26,7 @@ MAINTENANCE_WAIT_S = 60.0
 
 
 @contextmanager
-def removing(opened: OpenedStream) -> Iterator[str]:
+def recorded_removal(opened: OpenedStream) -> Iterator[str]:
     """Keep other runs off the stream during the block; a name for the run that it may come to.
 
     Raises:
@@ -44,7 +44,7 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
     """Commit a swap that adds messages together with a removal; the new version.
 
     Args:
-        opened: the stream, held by `removing`.
+        opened: the stream, held by `recorded_removal`.
         swap: what is added.
         removal: what goes.
         snapshot: what both rest on.
@@ -53,7 +53,7 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         StalePlanError, ConflictError: something else was committed first.
     """
     copies = stats_table(removal.copies)
-    leaving = Leaving(
+    leaving = LeavingFiles(
         removal.files, removal.run, removal.as_of_ns, {removal.rule: removal.messages}
     )
     with Engines("local") as engines:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from retention.core import headers
 from retention.core.inventory import DataFile
 from retention.datafile.parquet import read_columns
-from retention.datafile.rewrite import Copy, copy_without
+from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import Removal, Staging
 from retention.errors import VerificationError
 from retention.ports import Store
@@ -104,7 +104,7 @@ def _copied(
     goes = pc.is_in(rows["subject"], value_set=subjects)
     ranges = np.array(list(_ranges(rows.filter(goes)["seq"].to_numpy())))
     left = rows.filter(pc.invert(goes))
-    [copy] = copy_without(Copy(source, (staging.copy_of(source),), ranges)).stats
+    [copy] = copy_remaining(RewriteTask(source, (staging.copy_of(source),), ranges)).stats
     expected = {"messages": left.num_rows, "bytes": pc.sum(left["size"]).as_py()}
     if rows.num_rows != messages or any(copy[name] != number for name, number in expected.items()):
         raise VerificationError(

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.position import Position
-from retention.core.message_rows import younger
+from retention.core.message_rows import later_mask
 from retention.datafile.parquet import read_columns
 from retention.ingest.rollup import EVERYTHING, SUBJECT
 from retention.ports import Store
@@ -62,7 +62,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StreamState:
     """One version of a stream, read no further than is asked for."""
 
     store: Store
@@ -72,7 +72,7 @@ class Stored:
     """Of messages that are not stored, or not any more."""
 
     @classmethod
-    def at(cls, opened: OpenedStream, position: Position) -> Stored:
+    def at(cls, opened: OpenedStream, position: Position) -> StreamState:
         """What a stream knows where it stands."""
         snapshot = position.snapshot
         layout = Layout(opened.root, opened.name)
@@ -81,11 +81,11 @@ class Stored:
 
     def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
         """The wanted ids that messages younger than `after_ns` carry or carried: id → sequence and time of the last."""
-        recent = self.files.filter(younger(self.files["max_ts_ns"], after_ns))
+        recent = self.files.filter(later_mask(self.files["max_ts_ns"], after_ns))
         hits = list(self.kept.find(wanted, after_ns))
         for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
             known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
-            hits.append(known.filter(younger(known["ts_ns"], after_ns)))
+            hits.append(known.filter(later_mask(known["ts_ns"], after_ns)))
         found = pa.concat_tables(hits).sort_by("seq")
         numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
         return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))

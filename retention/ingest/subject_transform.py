@@ -15,7 +15,7 @@ _WILDCARD = re.compile(r"\$(\d+)|\{\{\s*wildcard\(\s*(\d+)\s*\)\s*\}\}", re.IGNO
 _Mapping = tuple[re.Pattern[str], list[str | int]]
 
 
-def renamed(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
+def transform_subjects(subjects: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
     """The subjects under which messages are stored; those that the transform's source does not match stay.
 
     Raises:

@@ -11,7 +11,7 @@ from retention.core.headers import ttls, with_ttl
 from retention.core.units import SECOND
 
 
-def clamped(blocks: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
+def clamp_ttls(blocks: pa.ChunkedArray, config: StreamConfig) -> pa.ChunkedArray:
     """Header blocks as the server stores them: a positive TTL below the marker's whole seconds is rewritten to those.
 
     Where a subject holds one message only, its marker replaces it in any case, and its TTL stays as it is.

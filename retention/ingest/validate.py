@@ -29,7 +29,7 @@ class Refusal:
     """The message is wrong in itself, whatever the stream."""
 
 
-class Screen:
+class Validation:
     """The first reason to refuse each message of a batch, for one stage of the server's checks."""
 
     def __init__(self, messages: int) -> None:
@@ -57,14 +57,14 @@ class Screen:
         return self.refusal(int(refused[0])) if len(refused) else None
 
 
-def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
+def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
     """What the server (2.15) checks before it looks for duplicates: sealed, sizes, TTLs where there are none.
 
     Args:
         given: messages as published: `subject`, `headers`, `payload`.
         config: the stream's.
     """
-    screen = Screen(given.num_rows)
+    screen = Validation(given.num_rows)
     encoded = given["subject"].combine_chunks().dictionary_encode()
     distinct, of_row = encoded.dictionary, encoded.indices.to_numpy()
     valid, known = (
@@ -95,14 +95,14 @@ def screen_early(given: pa.Table, config: StreamConfig) -> Screen:
     return screen
 
 
-def screen_late(rows: pa.Table, config: StreamConfig) -> Screen:
+def validate_late(rows: pa.Table, config: StreamConfig) -> Validation:
     """What the server checks after it has looked for duplicates: TTLs that cannot be read, its record size.
 
     Args:
         rows: messages as they would be stored: `headers`, `size`.
         config: the stream's.
     """
-    screen = Screen(rows.num_rows)
+    screen = Validation(rows.num_rows)
     unreadable = headers.ttls(rows["headers"]) == headers.UNREADABLE_TTL
     grammar = "whole seconds, a duration of at least 1s, or never"
     screen.refuse(unreadable, f"its {headers.TTL} is no TTL ({grammar})", 10165)
@@ -110,14 +110,14 @@ def screen_late(rows: pa.Table, config: StreamConfig) -> Screen:
     return screen
 
 
-def refuse_records(screen: Screen, rows: pa.Table, config: StreamConfig) -> None:
+def refuse_records(screen: Validation, rows: pa.Table, config: StreamConfig) -> None:
     """Refuse what the storage takes from nobody; `rows` have their `size`."""
     if config.storage == "file":
         too_long = rows["size"].to_numpy() > MAX_RECORD_BYTES
         screen.refuse(too_long, "a file store takes no record above 32 MiB", 10077)
 
 
-def refuse_sizes(screen: Screen, given: pa.Table, config: StreamConfig) -> None:
+def refuse_sizes(screen: Validation, given: pa.Table, config: StreamConfig) -> None:
     """Refuse messages whose `headers`, or those and the `payload`, are too long."""
     header_bytes = _lengths(given["headers"])
     content = header_bytes + _lengths(given["payload"])

@@ -14,7 +14,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.interest.interest import interest_of
-from retention.plan.remaining import untouched
+from retention.plan.remaining import all_remaining
 from retention.planners.probe import read_span
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -114,7 +114,7 @@ def _above_lasts(record: ConsumerRecord, interest: Interest) -> Interest:
 
 def _in_part(opened: OpenedStream, inventory: Inventory, one: Interest) -> int:
     """The same of the files into which the last delivery falls."""
-    spans, stored, count = spans_of(inventory.files), untouched(inventory), 0
+    spans, stored, count = spans_of(inventory.files), all_remaining(inventory), 0
     split = (spans.min_seq <= one.delivered) & (spans.max_seq > one.delivered)
     for span in np.flatnonzero(split).tolist():
         part = stored.stored_part(*stored.rows_of(spans, span))

@@ -57,7 +57,7 @@ class Latest:
 
     def batches(self) -> Iterator[pa.Table]:
         """Tables of shape `LATEST`, ascending by sequence; a span of files is held at a time."""
-        for rows in picked(self.store, self.files, self.seqs, _READ):
+        for rows in pick_latest(self.store, self.files, self.seqs, _READ):
             whole = rows.append_column("operation", kv.operations(rows["headers"]))
             yield whole.select(LATEST.names).cast(LATEST)
 
@@ -107,7 +107,7 @@ def last_seqs(store: Store, files: pa.Table, subject: str | None = None) -> np.n
     return last
 
 
-def picked(
+def pick_latest(
     store: Store, files: pa.Table, seqs: np.ndarray, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
     """The rows with these ascending sequences, in order, a table for each span of files that holds some."""

@@ -14,7 +14,7 @@ from retention.core.inventory import DataFile
 from retention.core.spans import Spans, spans_of
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.datafile.parquet import read_columns
-from retention.datafile.row_groups import merged, rows_in_order
+from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.errors import UsageError
 from retention.ports import Store
 from schemas.messages import FILE_COLUMNS, MESSAGES
@@ -68,7 +68,7 @@ def columns_in_order(store: Store, files: pa.Table, columns: Sequence[str]) -> I
     spans = spans_of(files)
     for span in range(len(spans)):
         inside = files_of_span(store, files, spans, span)
-        yield from merged([rows_in_order(file, columns) for file in inside])
+        yield from merged_by_seq([rows_in_order(file, columns) for file in inside])
 
 
 def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:

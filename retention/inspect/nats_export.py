@@ -27,7 +27,7 @@ from retention.formats.nats.backup import (
 )
 from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
-from retention.inspect.state import Held, held_by
+from retention.inspect.state import ProtectedState, protected_by
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerTable
 from schemas.files import FILE_STATS
@@ -108,7 +108,9 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
         record.consumer: {"config": record.config, "state": record.state.as_json()}
         for record in ConsumerTable(opened.root).live(counters)
     }
-    state = _state(held_by(found, next_seq), len(last_seqs(opened.store, found)), len(consumers))
+    state = _state(
+        protected_by(found, next_seq), len(last_seqs(opened.store, found)), len(consumers)
+    )
 
     def rows() -> Iterator[pa.Table]:
         messages = columns_in_order(opened.store, found, RAW_ROWS.names)
@@ -133,7 +135,7 @@ def _keep_request(place: str, request: dict[str, Any]) -> None:
         raise _in_the_way(place)
 
 
-def _state(held: Held, subjects: int, consumers: int) -> dict[str, Any]:
+def _state(held: ProtectedState, subjects: int, consumers: int) -> dict[str, Any]:
     """The broker's account of a stream, with its keys in its order."""
     return {
         "messages": held.messages,

@@ -16,16 +16,16 @@ from retention.core import kv
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import RefusedError
-from retention.inspect.latest import last_seqs, picked
+from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.plan.overdue import Overdue, overdue_of
-from retention.plan.remaining import untouched
-from retention.planners.estimate import bounded
+from retention.plan.remaining import all_remaining
+from retention.planners.estimate import estimate_pass
 from retention.planners.probe import StoredRows
 from retention.planners.retention import decide
-from retention.planners.topic import look_at_topic
+from retention.planners.topic import plan_topic_table
 from schemas.files import FILE_STATS
 
 
@@ -50,7 +50,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Held:
+class ProtectedState:
     """What data files hold; of none, `first_seq` is `last_seq` + 1, as the server reports it."""
 
     messages: int
@@ -115,7 +115,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
     lag, ahead, overdue = _behind_and_ahead(opened, position.inventory, as_of_ns)
     return State(
         stream=opened.name,
-        **vars(held_by(files, position.next_seq)),
+        **vars(protected_by(files, position.next_seq)),
         num_subjects=len(last),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
         lag=lag,
@@ -130,12 +130,12 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
 def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
     if not opened.store.exists():
         return replace(_empty(opened), topic=topic_state_of(opened, topic, None))
-    seen = look_at_topic(opened, topic.policy(), as_of_ns)
+    seen = plan_topic_table(opened, topic.policy(), as_of_ns)
     files, counters = seen.inventory.files, seen.inventory.counters
     next_seq = max(counters.next_seq.get(partition, 0) for partition in range(topic.partitions))
     return State(
         stream=opened.name,
-        **vars(held_by(files, next_seq)),
+        **vars(protected_by(files, next_seq)),
         num_subjects=min(files.num_rows, 1),
         segments=len(seen.found),
         lag=Lag(seen.plan.removed_messages, seen.plan.removed_bytes),
@@ -145,13 +145,13 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
     )
 
 
-def held_by(files: pa.Table, next_seq: int) -> Held:
+def protected_by(files: pa.Table, next_seq: int) -> ProtectedState:
     """What an inventory's files (`FILE_STATS`) hold in a stream whose next message gets `next_seq`."""
     if not files.num_rows:
-        return Held(0, 0, next_seq, next_seq - 1, None, None)
+        return ProtectedState(0, 0, next_seq, next_seq - 1, None, None)
     lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()
     highest = pc.index(files["max_seq"], pc.max(files["max_seq"])).as_py()
-    return Held(
+    return ProtectedState(
         messages=pc.sum(files["messages"]).as_py(),
         bytes=pc.sum(files["bytes"]).as_py(),
         first_seq=files["min_seq"][lowest].as_py(),
@@ -165,7 +165,7 @@ def _empty(opened: OpenedStream) -> State:
     nothing = FILE_STATS.empty_table()
     return State(
         stream=opened.name,
-        **vars(held_by(nothing, next_seq_without_table(opened))),
+        **vars(protected_by(nothing, next_seq_without_table(opened))),
         num_subjects=0,
         segments=0,
         lag=Lag(0, 0),
@@ -180,7 +180,7 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
     name = kv.bucket_of(opened.name)
     if name is None:
         return None
-    tables = picked(opened.store, files, last, ("seq", "headers"))
+    tables = pick_latest(opened.store, files, last, ("seq", "headers"))
     live = sum(pc.sum(pc.equal(kv.operations(rows["headers"]), kv.PUT)).as_py() for rows in tables)
     return Bucket(name, len(last), live, len(last) - live)
 
@@ -194,7 +194,7 @@ def _behind_and_ahead(
         return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
     with Engines("local") as engines:
         rows = StoredRows(opened, engines)
-        decided = decide(untouched(inventory), policy, as_of_ns, rows)
+        decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     overdue = overdue_of(inventory.files, policy, as_of_ns, decided)
     return _lag(bounds), forecast(inventory, policy, as_of_ns, decided), overdue
@@ -202,7 +202,7 @@ def _behind_and_ahead(
 
 def _behind_consumers(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Lag | None:
     try:
-        return _lag(bounded(opened, inventory, as_of_ns))
+        return _lag(estimate_pass(opened, inventory, as_of_ns))
     except RefusedError:
         return None
 

@@ -17,8 +17,8 @@ from retention.core.units import MICROSECOND
 from retention.inspect.offsets import info_of
 from retention.inspect.partition_counts import PartitionCounts, partition_counts
 from retention.plan.build import segment_numbers
-from retention.plan.protected import HeldSegments
-from retention.planners.topic import TopicLook
+from retention.plan.protected import ProtectedSegments
+from retention.planners.topic import TopicPlanning
 from retention.rules.iggy.evaluate import topic_pass
 from retention.rules.iggy.segments import STAYS, TopicSegments, with_sealed
 
@@ -60,7 +60,9 @@ class TopicState:
     partitions: tuple[PartitionState, ...]
 
 
-def topic_state_of(opened: OpenedStream, topic: TopicConfig, seen: TopicLook | None) -> TopicState:
+def topic_state_of(
+    opened: OpenedStream, topic: TopicConfig, seen: TopicPlanning | None
+) -> TopicState:
     """Count what each partition holds, from metadata.
 
     Args:
@@ -80,8 +82,8 @@ def _settings(opened: OpenedStream, topic: TopicConfig) -> SettingsState:
     )
 
 
-def _partitions(seen: TopicLook, topic: TopicPolicy) -> Iterator[PartitionState]:
-    held_segments = seen.plan.held_segments or HeldSegments()
+def _partitions(seen: TopicPlanning, topic: TopicPolicy) -> Iterator[PartitionState]:
+    held_segments = seen.plan.held_segments or ProtectedSegments()
     held = {one.partition: one.messages for one in held_segments.partitions}
     waiting, due_ns = _messages_waiting(seen, topic), _roll_due_ns(seen.found, topic)
     for counts in partition_counts(seen.inventory, seen.found, topic.partitions):
@@ -103,7 +105,7 @@ def _roll_due_ns(found: TopicSegments, topic: TopicPolicy) -> dict[int, int]:
     return dict(zip(found.partition[active].tolist(), (due_us * MICROSECOND).tolist(), strict=True))
 
 
-def _messages_waiting(seen: TopicLook, topic: TopicPolicy) -> dict[int, int]:
+def _messages_waiting(seen: TopicPlanning, topic: TopicPolicy) -> dict[int, int]:
     """Partition → messages of its active segment that would go, were it sealed."""
     sealed = with_sealed(seen.found, np.ones(len(seen.found), dtype=bool))
     now_us = seen.plan.as_of_ns // MICROSECOND
@@ -122,7 +124,7 @@ def _messages_waiting(seen: TopicLook, topic: TopicPolicy) -> dict[int, int]:
     )
 
 
-def _readers(seen: TopicLook, partition: int) -> Iterator[dict[str, Any]]:
+def _readers(seen: TopicPlanning, partition: int) -> Iterator[dict[str, Any]]:
     inventory = seen.inventory
     for reader, stored in sorted(seen.offsets.of.items()):
         if reader.partition == partition:

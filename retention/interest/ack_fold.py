@@ -9,18 +9,18 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.ack_fold import Before, Folded, Report, fold_log
+from retention.consumers.ack_fold import FoldInput, FoldReport, FoldResult, fold_log
 from retention.consumers.ack_gaps import Numbers
-from retention.consumers.ack_subject import ACKS, Malformed, together
-from retention.consumers.expiry import in_use
+from retention.consumers.ack_subject import ACKS, Malformed, merge_malformed
+from retention.consumers.expiry import mark_used
 from retention.consumers.state import ConsumerState, contradictions
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.formats.ack.log import AckLog, LogSlice, Parsed, parse_slice
-from retention.interest.ack_log_position import place_at_end, refuse_another_log, rows_folded
+from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice
+from retention.interest.ack_log_position import end_position, refuse_another_log, rows_folded
 from retention.interest.edit import edit_declared
 from retention.interest.filter_match import matching_seqs
 from retention.interest.interest import interest_of
@@ -40,7 +40,7 @@ class FoldedLog:
     """Lines of the log."""
     before: int
     """Lines that every consumer had folded in before; the counts below are of the others."""
-    consumers: Mapping[str, Report]
+    consumers: Mapping[str, FoldReport]
     """Report of every consumer that the lines name."""
     malformed: Sequence[Malformed]
     unknown_consumers: Mapping[str, int]
@@ -92,7 +92,7 @@ class _Folding:
     malformed: list[Malformed] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
-    reports: dict[str, Report] = field(default_factory=dict)
+    reports: dict[str, FoldReport] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin each consumer at the first line that it does not have."""
@@ -102,10 +102,10 @@ class _Folding:
         self.before = min(self.begins.values(), default=0)
         self._matching: dict[str, Numbers | None] = {}
 
-    def take(self, piece: Parsed) -> None:
+    def take(self, piece: ParsedAcks) -> None:
         """Fold the next lines, each into the consumers that do not have it yet."""
         self._refuse_beyond(piece.acks)
-        self.malformed = together([*self.malformed, *piece.malformed])
+        self.malformed = merge_malformed([*self.malformed, *piece.malformed])
         for begin in sorted({self.before, *self.begins.values()}):
             acks = piece.acks.filter(pc.greater_equal(piece.acks["row"], begin))
             consumers = self._consumers_at(begin, acks)
@@ -123,7 +123,7 @@ class _Folding:
         """
         for name, state in self.states.items():
             self._refuse_contradictions(name, state)
-        place = place_at_end(self.log)
+        place = end_position(self.log)
         table, now_ns = ConsumerTable(self.opened.root), self.opened.clock()
         for record in self.records:
             if self.begins[record.consumer] < self.log.rows:
@@ -136,7 +136,7 @@ class _Folding:
 
     def _state_at_end(self, record: ConsumerRecord, now_ns: int) -> ConsumerState:
         state = self.states[record.consumer]
-        return in_use(record.config, state, now_ns) if record.consumer in self.reports else state
+        return mark_used(record.config, state, now_ns) if record.consumer in self.reports else state
 
     def result(self) -> FoldedLog:
         """Report the lines folded, consumer by consumer."""
@@ -151,11 +151,11 @@ class _Folding:
             other_streams=self.others,
         )
 
-    def _consumers_at(self, begin: int, acks: pa.Table) -> dict[str, Before]:
+    def _consumers_at(self, begin: int, acks: pa.Table) -> dict[str, FoldInput]:
         """The consumers that these lines name and that have folded in exactly the lines before `begin`."""
         named = set(pc.unique(acks["consumer"]).to_pylist())
         return {
-            record.consumer: Before(
+            record.consumer: FoldInput(
                 record.config.get("ack_policy", "none"),
                 self.states[record.consumer],
                 self._matching_of(record),
@@ -171,13 +171,13 @@ class _Folding:
             self._matching[record.consumer] = seqs
         return self._matching[record.consumer]
 
-    def _learn(self, folded: Folded) -> None:
+    def _learn(self, folded: FoldResult) -> None:
         for name, report in folded.reports.items():
             known = self.reports.get(name)
             self.reports[name] = known.then(self.states[name], report) if known else report
         self.states |= folded.states
 
-    def _count(self, folded: Folded) -> None:
+    def _count(self, folded: FoldResult) -> None:
         for name, lines in folded.unknown_consumers.items():
             if name not in self.states:
                 self.unknown[name] = self.unknown.get(name, 0) + lines
@@ -227,7 +227,9 @@ def _same(first: ConsumerRecord, second: ConsumerRecord) -> bool:
     )
 
 
-def _pieces(opened: OpenedStream, log: AckLog, first: int, engines: Engines) -> Iterator[Parsed]:
+def _pieces(
+    opened: OpenedStream, log: AckLog, first: int, engines: Engines
+) -> Iterator[ParsedAcks]:
     """Yield the lines from `first` on, parsed by tasks, in order."""
     slices = log.between(first, log.rows)
     config = opened.config
@@ -236,7 +238,9 @@ def _pieces(opened: OpenedStream, log: AckLog, first: int, engines: Engines) -> 
     for share in _shares(slices):
         parsed = engine.map(parse_slice, share, [log_slice.part.bytes for log_slice in share])
         acks = pa.concat_tables([ACKS.empty_table(), *(piece.acks for piece in parsed)])
-        yield Parsed(acks, tuple(together(fault for piece in parsed for fault in piece.malformed)))
+        yield ParsedAcks(
+            acks, tuple(merge_malformed(fault for piece in parsed for fault in piece.malformed))
+        )
 
 
 def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retention.errors import RefusedError
-from retention.formats.ack.log import AckLog, tail
+from retention.formats.ack.log import AckLog, tail_digest
 from retention.stores.consumer_table import ConsumerRecord
 
 ROWS, TAIL = "rows", "tail"
 """Keys of a position in a log: the number of lines before it, and a digest of the last of them."""
 
 
-def place_at_end(log: AckLog) -> dict[str, Any]:
+def end_position(log: AckLog) -> dict[str, Any]:
     """The position behind the last line of a log, as a consumer's record keeps it."""
-    return {ROWS: log.rows, TAIL: tail(log, log.rows)}
+    return {ROWS: log.rows, TAIL: tail_digest(log, log.rows)}
 
 
 def rows_folded(record: ConsumerRecord, log: AckLog) -> int:
@@ -55,5 +55,5 @@ def _place(record: ConsumerRecord, log: AckLog) -> Mapping[str, Any] | None:
 
 def _tail_at(log: AckLog, rows: int, known: dict[int, str]) -> str:
     if rows not in known:
-        known[rows] = tail(log, rows)
+        known[rows] = tail_digest(log, rows)
     return known[rows]

@@ -135,7 +135,7 @@ def delete_offset(opened: OpenedStream, reader: Reader) -> None:
     )
 
 
-def keep_asked(opened: OpenedStream, request: Request | None, epoch: int) -> None:
+def raise_watermark(opened: OpenedStream, request: Request | None, epoch: int) -> None:
     """Raise a partition's watermark to where `delete-segments` reaches, so that later passes take what is held back.
 
     Args:
@@ -160,7 +160,7 @@ def keep_asked(opened: OpenedStream, request: Request | None, epoch: int) -> Non
     edit_offsets(opened, raised, f"asked for in partition {partition}")
 
 
-def forget_asked(opened: OpenedStream, restored: pa.Table, epoch: int) -> None:
+def lower_watermarks(opened: OpenedStream, restored: pa.Table, epoch: int) -> None:
     """Lower the watermarks of `delete-segments` below files that are restored.
 
     Plans that were made before count on the higher watermarks, and are refused.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from retention.config.checks.consumer_filters import filters_of, has_look_alike
-from retention.config.checks.workqueue import doubly_taken
+from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
+from retention.config.checks.workqueue import overlapping_consumers
 from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
 from retention.errors import RefusedError
 from retention.stores.consumer_table import ConsumerRecord
 
 
-def refuse_unsound(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> None:
+def refuse_inconsistent(
+    opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int
+) -> None:
     """Refuse to remove anything where it is not certain what consumers need.
 
     Args:
@@ -36,7 +38,7 @@ def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: in
                 f"the state of consumer {record.consumer} cannot be: {'; '.join(faults)}; what it needs cannot be told"
                 ", so nothing was removed; import its state from the broker again, or delete that consumer"
             )
-        for wanted in filter(has_look_alike, filters_of(record.config)):
+        for wanted in filter(has_wildcard_look_alike, filters_of(record.config)):
             yield (
                 f"filter {wanted!r} of consumer {record.consumer} has a token that begins with a wildcard and is none, "
                 "which servers match now this way, now that; what it needs cannot be told, so nothing was removed; "
@@ -47,7 +49,7 @@ def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: in
         for record in records
         if not (record.config.get("direct") or record.config.get("sourcing"))
     }
-    both = doubly_taken(filters) if opened.config.retention == "workqueue" else None
+    both = overlapping_consumers(filters) if opened.config.retention == "workqueue" else None
     if both is not None:
         yield (
             f"consumers {both[0]} and {both[1]} of a work queue take the same messages, each of which is for one "

@@ -14,7 +14,7 @@ from retention.core.table_requirements import AssertConsumerEdits
 from retention.core.table_updates import SetConsumerEdits
 from retention.errors import BusyError, StalePlanError
 from retention.interest.interest import is_expired, pins_of
-from retention.interest.reconcile import declared
+from retention.interest.reconcile import reconcile
 from retention.plan.consumer_snapshot import Pin
 from retention.ports import Swap
 from retention.storage.crash_points import Step, reached
@@ -24,7 +24,7 @@ from schemas.files import FILE_STATS, LOGGED_FILES
 ATTEMPTS = 20
 
 
-def edit(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
+def edit_consumer(opened: OpenedStream, consumer: str, change: Change) -> ConsumerRecord:
     """Change a consumer's record, then count the edit in the message table's log; return the new record.
 
     In that order, and the record says that it is counted only when it is: a release that has read the old record
@@ -60,8 +60,8 @@ def edit_declared(opened: OpenedStream) -> None:
 
     Raises:
         RefusedError: a listed consumer cannot be created, or not updated so.
-        DamagedError: as `edit`; or there were consumers, and all their records are lost.
-        BusyError: as `edit`.
+        DamagedError: as `edit_consumer`; or there were consumers, and all their records are lost.
+        BusyError: as `edit_consumer`.
     """
     if opened.config.consumers:
         if opened.store.exists():
@@ -78,8 +78,8 @@ def put_consumers(opened: OpenedStream, listed: Sequence[ConsumerConfig]) -> Non
     opened.store.create()
     inventory = opened.store.inventory(opened.store.snapshot())
     records = ConsumerTable(opened.root).live(inventory.counters)
-    for name, change in declared(opened, listed, inventory, records).items():
-        edit(opened, name, change)
+    for name, change in reconcile(opened, listed, inventory, records).items():
+        edit_consumer(opened, name, change)
 
 
 def count_edit(opened: OpenedStream, what: str, name: str) -> None:
@@ -120,7 +120,7 @@ def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
     None is deleted where `retention` is `limits`: no pass needs them there. A consumer that is used meanwhile stays.
 
     Raises:
-        BusyError, DamagedError: as `edit`.
+        BusyError, DamagedError: as `edit_consumer`.
     """
     if opened.config.retention == "limits":
         return ()
@@ -130,7 +130,7 @@ def delete_expired(opened: OpenedStream, as_of_ns: int) -> tuple[Pin, ...]:
     return pins_of(
         record
         for record in expired
-        if edit(
+        if edit_consumer(
             opened, record.consumer, partial(_without_expired, opened, as_of_ns, record)
         ).deleted
     )
@@ -141,10 +141,10 @@ def delete_pinned(opened: OpenedStream, pins: Sequence[Pin]) -> None:
 
     Raises:
         StalePlanError: a consumer was used or edited since; those before it are deleted.
-        BusyError, DamagedError: as `edit`.
+        BusyError, DamagedError: as `edit_consumer`.
     """
     for pin in pins:
-        edit(opened, pin.consumer, partial(_without_pinned, opened, pin))
+        edit_consumer(opened, pin.consumer, partial(_without_pinned, opened, pin))
 
 
 def _without_expired(
@@ -170,7 +170,7 @@ def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
 
     Raises:
         UsageError: there is no such consumer.
-        BusyError, DamagedError: as `edit`.
+        BusyError, DamagedError: as `edit_consumer`.
     """
     table = ConsumerTable(opened.root)
     stored = table.read(consumer)
@@ -180,7 +180,7 @@ def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
     def deleted(record: ConsumerRecord | None) -> ConsumerRecord:
         return _deleted(record or stored)
 
-    return edit(opened, consumer, deleted)
+    return edit_consumer(opened, consumer, deleted)
 
 
 def _deleted(record: ConsumerRecord) -> ConsumerRecord:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retention.config.checks.consumer_filters import filters_of
-from retention.consumers.expiry import is_over
+from retention.consumers.expiry import has_expired
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
-from retention.interest.consistency import refuse_unsound
-from retention.interest.reconcile import declared
-from retention.plan.consumer_snapshot import Audience, Pin
+from retention.interest.consistency import refuse_inconsistent
+from retention.interest.reconcile import reconcile
+from retention.plan.consumer_snapshot import ConsumerSnapshot, Pin
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 
-def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Audience:
+def consumer_snapshot_of(
+    opened: OpenedStream, inventory: Inventory, as_of_ns: int
+) -> ConsumerSnapshot:
     """Take a snapshot of the interest of a stream's consumers; empty where its policy does not consult consumers.
 
     Args:
@@ -29,14 +31,14 @@ def audience_of(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Au
         DamagedError: a consumer's record cannot be read.
     """
     if not opened.config.policy().asks_consumers:
-        return Audience()
+        return ConsumerSnapshot()
     records = consumers_of(opened, inventory)
     expired = [record for record in records if is_expired(opened, record, as_of_ns)]
     over = {record.consumer for record in expired}
     records = [record for record in records if record.consumer not in over]
     last_seq = next_seq(opened, inventory) - 1
-    refuse_unsound(opened, records, last_seq)
-    return Audience(
+    refuse_inconsistent(opened, records, last_seq)
+    return ConsumerSnapshot(
         tuple(interest_of(record, opened.config.subjects) for record in records),
         pins_of(records),
         pins_of(expired),
@@ -51,7 +53,7 @@ def is_expired(opened: OpenedStream, record: ConsumerRecord, as_of_ns: int) -> b
     if opened.config.retention == "limits":
         return False
     listed = any(consumer.name == record.consumer for consumer in opened.config.consumers)
-    return not listed and is_over(record.config, record.state, as_of_ns)
+    return not listed and has_expired(record.config, record.state, as_of_ns)
 
 
 def pins_of(records: Iterable[ConsumerRecord]) -> tuple[Pin, ...]:
@@ -70,7 +72,7 @@ def consumers_of(opened: OpenedStream, inventory: Inventory) -> list[ConsumerRec
     table.refuse_lost(inventory.counters)
     records = table.live(inventory.counters)
     by_name = {record.consumer: record for record in records}
-    for name, change in declared(opened, opened.config.consumers, inventory, records).items():
+    for name, change in reconcile(opened, opened.config.consumers, inventory, records).items():
         by_name[name] = change(by_name.get(name) or table.read(name))
     return [record for _, record in sorted(by_name.items())]
 

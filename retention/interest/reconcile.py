@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.consumers.configured import listed_consumers
-from retention.consumers.expiry import in_use
+from retention.consumers.expiry import mark_used
 from retention.consumers.state import ConsumerState
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
@@ -21,7 +21,7 @@ from retention.interest.start_position import state_at_start
 from retention.stores.consumer_table import Change, ConsumerRecord
 
 
-def declared(
+def reconcile(
     opened: OpenedStream,
     listed: Sequence[ConsumerConfig],
     inventory: Inventory,
@@ -49,7 +49,7 @@ def declared(
     }
 
 
-def edited(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
+def with_config(record: ConsumerRecord, config: Mapping[str, Any]) -> ConsumerRecord:
     """A consumer's record with a new configuration, as an edit that is not counted yet."""
     return replace(record, revision=record.revision + 1, counted=False, config=config)
 
@@ -64,19 +64,19 @@ def _become(
     if current is None or current.deleted:
         revision = 1 if current is None else current.revision + 1
         folded = {} if current is None else current.folded
-        state = in_use(config, start(), now_ns)
+        state = mark_used(config, start(), now_ns)
         return ConsumerRecord(
             wanted.name, config, state, revision=revision, counted=False, folded=folded
         )
     known = ConsumerConfig(**current.config)
     if known.as_json() == config:
         return current
-    return replace(edited(current, config), state=in_use(config, current.state, now_ns))
+    return replace(with_config(current, config), state=mark_used(config, current.state, now_ns))
 
 
 def _stored(opened: OpenedStream, record: ConsumerRecord) -> ConsumerConfig:
     try:
-        return resolved(ConsumerConfig(**record.config), opened.config)
+        return with_server_defaults(ConsumerConfig(**record.config), opened.config)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise RefusedError(

@@ -10,12 +10,16 @@ import numpy as np
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.layout.partition_tails import TopicEnds
-from retention.layout.topic_segment_roll import Batch, framing, whole_batches
+from retention.layout.partition_tails import PartitionTails
+from retention.layout.topic_segment_roll import (
+    Batch,
+    header_bytes_of_batch,
+    messages_in_whole_batches,
+)
 
 
 @dataclass(frozen=True)
-class Piece:
+class BatchPart:
     """Adjacent messages of one batch that one task writes."""
 
     part: int
@@ -27,7 +31,7 @@ class Piece:
     """Whether the batch begins with these messages: their bytes have its header."""
 
 
-class Pieces:
+class BatchSplitter:
     """A divider of messages, in order of their addresses, among batches; messages that others may join are held.
 
     Args:
@@ -35,7 +39,7 @@ class Pieces:
         policy: the policy of the topic.
     """
 
-    def __init__(self, ends: TopicEnds, policy: TopicPolicy) -> None:
+    def __init__(self, ends: PartitionTails, policy: TopicPolicy) -> None:
         self._ends = ends
         self._policy = policy
         self._address: int | None = None
@@ -43,7 +47,7 @@ class Pieces:
         """The partition that takes the messages of the address, once some were appended."""
         self._parts = self._sizes = np.zeros(0, dtype=np.int64)
 
-    def take(self, address: Array, parts: Array, sizes: Array) -> Iterator[Piece]:
+    def take(self, address: Array, parts: Array, sizes: Array) -> Iterator[BatchPart]:
         """Take more messages; yield the pieces of batches that no later message can join.
 
         Args:
@@ -58,13 +62,13 @@ class Pieces:
                 self._address, self._partition = int(address[begin]), None
             self._parts = np.concatenate([self._parts, parts[begin:end]])
             self._sizes = np.concatenate([self._sizes, sizes[begin:end]])
-            yield from self._append(whole_batches(self._sizes, self._policy))
+            yield from self._append(messages_in_whole_batches(self._sizes, self._policy))
 
-    def rest(self) -> Iterator[Piece]:
+    def rest(self) -> Iterator[BatchPart]:
         """Yield the pieces of the held messages, after which none follows."""
         yield from self._append(len(self._sizes))
 
-    def _append(self, count: int) -> Iterator[Piece]:
+    def _append(self, count: int) -> Iterator[BatchPart]:
         if not count or self._address is None:
             return
         known = self._address if self._partition is None else self._partition
@@ -73,13 +77,13 @@ class Pieces:
         self._partition, batches = self._ends.append(known, sizes)
         for batch in batches:
             inside = slice(batch.start, batch.end)
-            before = framing(self._policy)
+            before = header_bytes_of_batch(self._policy)
             yield from _cut(batch, self._partition, (parts[inside], sizes[inside]), before)
 
 
 def _cut(
     batch: Batch, partition: int, messages: tuple[Array, Array], before: int
-) -> Iterator[Piece]:
+) -> Iterator[BatchPart]:
     """Cut a batch where another task goes on.
 
     parts of its messages   3 3 3 4 4     two pieces: the first opens the batch, and has its header's bytes
@@ -91,10 +95,12 @@ def _cut(
         size = int(sizes[begin:end].sum()) + before * opens
         first_seq = batch.first_seq + begin
         cut = Batch(batch.base, 0, end - begin, first_seq, batch.ts_us, size)
-        yield Piece(int(parts[begin]), partition, cut, opens)
+        yield BatchPart(int(parts[begin]), partition, cut, opens)
 
 
-def clipped(pieces: Iterable[Piece], start: int, end: int) -> Sequence[tuple[Batch, bool]]:
+def clipped_batches(
+    pieces: Iterable[BatchPart], start: int, end: int
+) -> Sequence[tuple[Batch, bool]]:
     """The batches of the messages from `start` to before `end` of some pieces, counted from `start`.
 
         pieces        [0 1 2][3 4]

@@ -15,13 +15,13 @@ SMALL_BYTES = 64 << 10
 _SECOND = 1e9
 _SLICES = 8
 """Slices between a life of n seconds and one of 2n: a slice is at most an eighth as wide as its lives are long."""
-WITHOUT_DEADLINE = 64 * _SLICES
+CLASS_WITHOUT_TTL = 64 * _SLICES
 """The class of messages without TTL."""
-WITHOUT_END = WITHOUT_DEADLINE + 1
+CLASS_NEVER = CLASS_WITHOUT_TTL + 1
 """The class of messages whose TTL is never."""
 
 
-def classes_of(rows: pa.Table) -> Array:
+def lifetime_classes(rows: pa.Table) -> Array:
     """The class of each message by its life, the time from when it was stored to its deadline; int64, 0 the shortest.
 
     Slices of time grow with life, so that messages of a class that were stored together expire together: lives below
@@ -40,12 +40,12 @@ def classes_of(rows: pa.Table) -> Array:
     mantissa, exponent = np.frexp(np.maximum(lives, 0.5))
     slices = np.floor((mantissa * 2 - 1) * _SLICES).astype(np.int64)
     classes = np.where(lives < 1, 0, (exponent.astype(np.int64) - 1) * _SLICES + slices + 1)
-    classes[deadlines == NEVER] = WITHOUT_END
-    classes[pc.is_null(rows["deadline_ns"]).to_numpy()] = WITHOUT_DEADLINE
+    classes[deadlines == NEVER] = CLASS_NEVER
+    classes[pc.is_null(rows["deadline_ns"]).to_numpy()] = CLASS_WITHOUT_TTL
     return classes
 
 
-def groups_among(classes: Array, sizes: Array, most: int) -> Array:
+def bucket_ends(classes: Array, sizes: Array, most: int) -> Array:
     """Divide classes among files: the highest class of each file but the last, ascending.
 
     At first each class has a file of its own. When a class of a file expires, all later classes in the file are
@@ -54,7 +54,7 @@ def groups_among(classes: Array, sizes: Array, most: int) -> Array:
 
     Merging 9 with 10 writes 100 kB again when 9 expires, merging 1 with 9 a megabyte; the first file takes class 1:
 
-    >>> groups_among(np.array([1, 9, 10]), np.array([200_000, 1_000_000, 100_000]), most=2).tolist()
+    >>> bucket_ends(np.array([1, 9, 10]), np.array([200_000, 1_000_000, 100_000]), most=2).tolist()
     [1]
 
     Args:
@@ -77,11 +77,11 @@ def groups_among(classes: Array, sizes: Array, most: int) -> Array:
     return last[:-1]
 
 
-def group_of(rows: pa.Table, ends: Array) -> Array:
+def buckets_of(rows: pa.Table, ends: Array) -> Array:
     """The number of the file that each message goes to; int64.
 
     Args:
         rows: `ts_ns` and `deadline_ns`.
-        ends: the result of `groups_among`.
+        ends: the result of `bucket_ends`.
     """
-    return np.searchsorted(ends, classes_of(rows))
+    return np.searchsorted(ends, lifetime_classes(rows))

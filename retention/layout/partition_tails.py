@@ -7,9 +7,9 @@ from typing import Protocol
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.layout.partitioner import IN_TURN, TURN, partition_in_turn
-from retention.layout.segment_roll import Piece, RollRule, Tail, roll
-from retention.layout.topic_segment_roll import Batch, laid
+from retention.layout.partitioner import ROUND_ROBIN, TURN, partition_in_turn
+from retention.layout.segment_roll import RollRule, SegmentPart, Tail, roll
+from retention.layout.topic_segment_roll import Batch, lay_out
 
 
 class Ends(Protocol):
@@ -45,7 +45,7 @@ class StreamEnds:
         self._next_seq, self._active = tail.next_seq, tail.active
         self._rule = rule
 
-    def roll(self, seqs: Array, sizes: Array, ts_ns: Array) -> Iterator[Piece]:
+    def roll(self, seqs: Array, sizes: Array, ts_ns: Array) -> Iterator[SegmentPart]:
         """Append messages, as `segment_roll.roll` divides them among segments."""
         for piece in roll(self._active, seqs, sizes, ts_ns, self._rule):
             self._active = piece.active
@@ -72,7 +72,7 @@ class StreamEnds:
         return {}
 
 
-class TopicEnds:
+class PartitionTails:
     """The ends of a topic's partitions, which move on with each append, and the turn of the next one.
 
     Args:
@@ -95,15 +95,15 @@ class TopicEnds:
         """Append messages that belong together; return the partition that takes them, and their batches.
 
         Args:
-            address: a partition, or `IN_TURN`, which uses one turn.
+            address: a partition, or `ROUND_ROBIN`, which uses one turn.
             sizes: int64, bytes of each message's record.
         """
         partition = address
-        if address == IN_TURN:
+        if address == ROUND_ROBIN:
             partition = partition_in_turn(self.turn, self._policy.partitions)
             self.turn += 1
         tail = self._tails.get(partition) or self._tail_of(partition)
-        batches, self._tails[partition] = laid(tail, sizes, self._policy, self._now_us)
+        batches, self._tails[partition] = lay_out(tail, sizes, self._policy, self._now_us)
         return partition, batches
 
     @property

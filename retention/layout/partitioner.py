@@ -9,15 +9,15 @@ from xxhash import xxh32_intdigest
 
 from retention.core.spans import Array
 
-IN_TURN = -1
+ROUND_ROBIN = -1
 """The address of a message that names no partition: it goes to the one whose turn it is."""
 TURN = "retention/turn"
 """The log's counter of batches that named no partition, beside those of writers."""
 MOST_KEY_BYTES = 255
 
 
-def addresses(partition: pa.ChunkedArray, key: pa.ChunkedArray, partitions: int) -> Array:
-    """The partition of each message, int64; `IN_TURN` for a message without partition and key.
+def partition_addresses(partition: pa.ChunkedArray, key: pa.ChunkedArray, partitions: int) -> Array:
+    """The partition of each message, int64; `ROUND_ROBIN` for a message without partition and key.
 
     Args:
         partition: int64; null for a message that names no partition.
@@ -27,7 +27,7 @@ def addresses(partition: pa.ChunkedArray, key: pa.ChunkedArray, partitions: int)
     encoded = key.combine_chunks().dictionary_encode()
     of_keys = [xxh32_intdigest(content) % partitions for content in encoded.dictionary.to_pylist()]
     of_key = pa.array(of_keys, pa.int64()).take(encoded.indices)
-    chosen: Array = pc.fill_null(pc.coalesce(partition, of_key), IN_TURN).to_numpy()
+    chosen: Array = pc.fill_null(pc.coalesce(partition, of_key), ROUND_ROBIN).to_numpy()
     return chosen
 
 

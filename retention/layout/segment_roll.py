@@ -21,7 +21,7 @@ class RollRule:
 
 
 @dataclass(frozen=True)
-class Active:
+class ActiveSegment:
     """The segment that the next message goes to, unless it is full."""
 
     base: int
@@ -35,29 +35,29 @@ class Tail:
     """Where a partition ends: what the next message is appended to."""
 
     next_seq: int
-    active: Active | None = None
+    active: ActiveSegment | None = None
     """None in a partition that never had a segment."""
     last_us: int | None = None
     """The broker's time of the last message, microseconds; None: nothing tells."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class SegmentPart:
     """Adjacent messages, `start` to before `end`, that go into one segment."""
 
-    active: Active
+    active: ActiveSegment
     """The segment after it took these messages."""
     start: int
     end: int
 
 
 def roll(
-    active: Active | None,
+    active: ActiveSegment | None,
     seqs: np.ndarray,
     sizes: np.ndarray,
     ts_ns: np.ndarray,
     rule: RollRule,
-) -> Iterator[Piece]:
+) -> Iterator[SegmentPart]:
     """Divide new messages, in order of their sequences, among segments; work is by segment, not by message.
 
     A new segment opens when the active one *has reached* `segment_size`, or at a message `segment_span_ns` or more
@@ -81,7 +81,7 @@ def roll(
     at = 0
     while at < len(seqs):
         if active is None or _is_full(active, int(ts_ns[at]), rule):
-            active = Active(int(seqs[at]))
+            active = ActiveSegment(int(seqs[at]))
         before = int(ends[at] - sizes[at])
         first_ts_ns = int(ts_ns[at]) if active.first_ts_ns is None else active.first_ts_ns
         # The message with which the size is reached still belongs to the segment.
@@ -89,12 +89,12 @@ def roll(
         end = min(last + 1, len(seqs))
         if rule.segment_span_ns is not None:
             end = _first_not_before(ts_ns, at, end, first_ts_ns + rule.segment_span_ns)
-        active = Active(active.base, active.bytes + int(ends[end - 1]) - before, first_ts_ns)
-        yield Piece(active, at, end)
+        active = ActiveSegment(active.base, active.bytes + int(ends[end - 1]) - before, first_ts_ns)
+        yield SegmentPart(active, at, end)
         at = end
 
 
-def _is_full(active: Active, ts_ns: int, rule: RollRule) -> bool:
+def _is_full(active: ActiveSegment, ts_ns: int, rule: RollRule) -> bool:
     if active.first_ts_ns is None:
         return False
     too_young = (

@@ -10,7 +10,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.layout.segment_roll import Active, Tail
+from retention.layout.segment_roll import ActiveSegment, Tail
 
 BATCH_HEADER_BYTES = 256
 """The header that a server of 0.9 writes before the messages of a batch; it counts with the first message."""
@@ -30,7 +30,7 @@ class Batch:
     """The bytes in the log, with the header of the batch."""
 
 
-def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[list[Batch], Tail]:
+def lay_out(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[list[Batch], Tail]:
     """Append messages to a partition as the profile's server does (docs/semantics/topics.md).
 
     Work is by batch, not by message. Appending the batches in several calls with the same clock gives the same result.
@@ -53,7 +53,7 @@ def laid(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple[li
     return batches, tail
 
 
-def whole_batches(sizes: Array, policy: TopicPolicy) -> int:
+def messages_in_whole_batches(sizes: Array, policy: TopicPolicy) -> int:
     """The number of the messages, from the first, in batches that no later message can join."""
     *_, last = [0, *(start for start, _, _ in _cut(sizes, policy))]
     return last
@@ -65,39 +65,39 @@ def record_sizes(header_bytes: Array, payload_bytes: Array, policy: TopicPolicy)
     return sizes
 
 
-def framing(policy: TopicPolicy) -> int:
+def header_bytes_of_batch(policy: TopicPolicy) -> int:
     """The bytes of the header that a log has before the messages of each batch."""
     return BATCH_HEADER_BYTES if policy.profile == "modern" else 0
 
 
-def with_headers(sizes: Array, batches: list[Batch], policy: TopicPolicy) -> Array:
+def accounted_sizes(sizes: Array, batches: list[Batch], policy: TopicPolicy) -> Array:
     """The accounted bytes of each message, int64, which sum to the log's: the first of a batch has its header."""
     counted: Array = sizes.copy()
-    counted[[batch.start for batch in batches]] += framing(policy)
+    counted[[batch.start for batch in batches]] += header_bytes_of_batch(policy)
     return counted
 
 
-def is_aged(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
+def aged_mask(first_us: Array, policy: TopicPolicy, now_us: int) -> Array:
     """A mask of the active segments that `roll_after` seals, by the times of their first messages; 0: no message."""
     if policy.roll_after_us is None:
         return np.zeros(len(first_us), dtype=bool)
     return (first_us != 0) & (first_us <= now_us - policy.roll_after_us)
 
 
-def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> Active:
+def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
     """The segment for a batch of that time: the active one, or a new one if the batch must not go into that.
 
     A server of 0.9 seals, before an append, a segment that was full when it started; one of 0.8 checks after appends.
     """
-    active = tail.active or Active(0)
+    active = tail.active or ActiveSegment(0)
     first_us = np.array([(active.first_ts_ns or 0) // MICROSECOND])
     is_full = policy.profile == "modern" and active.bytes >= policy.segment_size
-    if is_full or is_aged(first_us, policy, ts_us)[0]:
-        return Active(tail.next_seq)
+    if is_full or aged_mask(first_us, policy, ts_us)[0]:
+        return ActiveSegment(tail.next_seq)
     return active
 
 
-def _behind(before: Active, batch: Batch, policy: TopicPolicy) -> Tail:
+def _behind(before: ActiveSegment, batch: Batch, policy: TopicPolicy) -> Tail:
     """Where a partition ends after a batch, whose segment is sealed at once if it is full.
 
     A server of 0.9 seals a segment that has reached `segment_size`; one of 0.8 measures the bytes before the batch, so
@@ -105,11 +105,11 @@ def _behind(before: Active, batch: Batch, policy: TopicPolicy) -> Tail:
     """
     first_ts_ns = before.first_ts_ns
     first_ts_ns = batch.ts_us * MICROSECOND if first_ts_ns is None else first_ts_ns
-    after = Active(before.base, before.bytes + batch.bytes, first_ts_ns)
+    after = ActiveSegment(before.base, before.bytes + batch.bytes, first_ts_ns)
     next_seq = batch.first_seq + batch.end - batch.start
     measured = before if policy.profile == "v8" else after
     is_full = measured.bytes >= policy.segment_size
-    return Tail(next_seq, Active(next_seq) if is_full else after, batch.ts_us)
+    return Tail(next_seq, ActiveSegment(next_seq) if is_full else after, batch.ts_us)
 
 
 def _time(tail: Tail, policy: TopicPolicy, now_us: int) -> int:
@@ -126,7 +126,7 @@ def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[tuple[int, int, int]]:
     >>> list(_cut(np.array([60, 40, 10, 200]), policy))
     [(0, 2, 100), (2, 3, 10), (3, 4, 200)]
     """
-    before_each = framing(policy)
+    before_each = header_bytes_of_batch(policy)
     ends = np.cumsum(sizes)
     start, before = 0, 0
     while start < len(sizes):

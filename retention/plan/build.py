@@ -18,20 +18,20 @@ from retention.plan.consumer_snapshot import Pin
 from retention.plan.file_losses import ByMetadata, FileLosses, file_losses, with_released
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import Plan
-from retention.plan.remaining import Left
+from retention.plan.remaining import RemainingMessages
 from retention.plan.rule_rows import rule_column, rule_rows
 from retention.rules import RULES
-from retention.rules.fold import OnePass
+from retention.rules.fold import Evaluation
 from retention.rules.requests import Removal
 from retention.rules.row_verdicts import STAYS, Answer, settled, stop_of
 from schemas.plan import PLANNED_FILES, PLANNED_PARTS, REMOVED_RANGES
 
 
 def make_plan(
-    left: Left,
+    left: RemainingMessages,
     policy: Policy,
     as_of_ns: int,
-    decided: OnePass,
+    decided: Evaluation,
     answers: Sequence[Answer],
 ) -> Plan:
     """Put together what consumers let go of, what metadata decided of the rest, and what rows answered.
@@ -46,7 +46,7 @@ def make_plan(
     inventory = left.inventory
     stopped_at = stop_of(answers)
     known = ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
-    parts = [reached(one, stopped_at) for one in _in_order(answers)]
+    parts = [settled_ranges(one, stopped_at) for one in _in_order(answers)]
     losses = with_released(left, policy, file_losses(left.files, known, parts))
     cause = cause_of_pass(left, policy, decided, answers, losses.ranges)
     if policy.whole_segments:
@@ -130,7 +130,7 @@ def _plan(
     return Plan(header, pins, done, cause_of_files(inventory))
 
 
-def reached(answer: Answer, stopped_at: int | None) -> pa.Table:
+def settled_ranges(answer: Answer, stopped_at: int | None) -> pa.Table:
     """What goes of a span, now that it is known in which one the age scan ended; shape `REMOVED_RANGES`."""
     return _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
 

@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.plan.consumer_snapshot import Audience
-from retention.plan.remaining import Left
-from retention.ports import Later
+from retention.plan.consumer_snapshot import ConsumerSnapshot
+from retention.plan.remaining import RemainingMessages
+from retention.ports import TailTotals
 from retention.rules import RULES
-from retention.rules.jetstream.evaluate import OnePass
-from retention.rules.jetstream.protection import Hold
+from retention.rules.jetstream.evaluate import Evaluation
+from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import Answer
 from retention.stores.offset_table import Offsets
 from schemas.plan import CAUSE_FILES, REMOVED_RANGES
 
-_NO_TAIL = Later()
-_NO_CONSUMERS = Audience()
+_NO_TAIL = TailTotals()
+_NO_CONSUMERS = ConsumerSnapshot()
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Cause:
     """Partition → the next sequence to assign, as the log counted it."""
     open_base: Mapping[int, int] = field(default_factory=dict)
     """Partition → the base of the segment that appends go to."""
-    tail: Later = _NO_TAIL
+    tail: TailTotals = _NO_TAIL
     """What the stream held behind `files`, where the plan was made from its oldest segments alone."""
     next_due_ns: int | None = None
     """The instant before which nothing goes, where that was remembered and no file was looked at."""
@@ -58,9 +58,9 @@ class Cause:
     does not end, or does not run."""
     refused: frozenset[int] = frozenset()
     """Sequences of messages that stay because no delete marker could be stored for them."""
-    consumers: Audience = _NO_CONSUMERS
+    consumers: ConsumerSnapshot = _NO_CONSUMERS
     """The consumers that were asked; none where the policy does not look at them."""
-    protection: Hold | None = None
+    protection: Protection | None = None
     """What consumers protect from limits; None: the policy protects nothing."""
     offsets: Offsets | None = None
     """The stored offsets of a topic; None: the plan did not look at them."""
@@ -117,7 +117,11 @@ def cause_of_files(inventory: Inventory) -> Cause:
 
 
 def cause_of_pass(
-    left: Left, policy: Policy, decided: OnePass, answers: Sequence[Answer], parts: pa.Table
+    left: RemainingMessages,
+    policy: Policy,
+    decided: Evaluation,
+    answers: Sequence[Answer],
+    parts: pa.Table,
 ) -> Cause:
     """What a pass was made from.
 
@@ -139,7 +143,7 @@ def cause_of_pass(
     )
 
 
-def _remaining(left: Left) -> Remaining:
+def _remaining(left: RemainingMessages) -> Remaining:
     counts = []
     for name in ("messages", "bytes"):
         counted = np.zeros(left.inventory.files.num_rows, dtype=np.int64)
@@ -148,7 +152,7 @@ def _remaining(left: Left) -> Remaining:
     return Remaining(*counts)
 
 
-def _scan_end(decided: OnePass, answers: Sequence[Answer]) -> int | None:
+def _scan_end(decided: Evaluation, answers: Sequence[Answer]) -> int | None:
     """The message at which the age scan ends; None if it never does, or does not run."""
     scan, spans = decided.scan, decided.spans
     if scan is None:

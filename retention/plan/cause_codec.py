@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from retention.core.spans import Array
 from retention.plan.cause import Cause, Remaining
-from retention.plan.consumer_snapshot import Audience, pins_as_json, pins_from_json
-from retention.ports import Later
+from retention.plan.consumer_snapshot import ConsumerSnapshot, pins_as_json, pins_from_json
+from retention.ports import TailTotals
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest
-from retention.rules.jetstream.protection import Hold
+from retention.rules.jetstream.protection import Protection
 from retention.stores.offset_table import offsets_as_json, offsets_from_json
 from schemas.plan import CAUSE_FILES, REMOVED_RANGES, SAVED_CAUSE
 
@@ -86,13 +86,13 @@ def cause_from(table: pa.Table, values: Mapping[str, Any]) -> Cause:
         files=table.select(CAUSE_FILES.names),
         next_seq=_numbered(values["next_seq"]),
         open_base=_numbered(values["open_base"]),
-        tail=Later(**values["tail"]),
+        tail=TailTotals(**values["tail"]),
         next_due_ns=values["next_due_ns"],
         remaining=_remaining(table),
         parts=_parts(table),
         scan_end=values["scan_end"],
         refused=frozenset(_seqs(values["refused"]).tolist()),
-        consumers=Audience(
+        consumers=ConsumerSnapshot(
             tuple(_interest_from_json(one) for one in values["consumers"]),
             pins_from_json(values["pins"]) or (),
             pins_from_json(values["expired"]) or (),
@@ -146,7 +146,7 @@ def _interest_from_json(values: Mapping[str, Any]) -> Interest:
     return Interest(**{**values, "filters": tuple(values["filters"]), **seqs})
 
 
-def _protection_as_json(protection: Hold) -> dict[str, Any]:
+def _protection_as_json(protection: Protection) -> dict[str, Any]:
     return {
         "interests": [_interest_as_json(one) for one in protection.interests],
         "after_ns": protection.after_ns,
@@ -154,9 +154,9 @@ def _protection_as_json(protection: Hold) -> dict[str, Any]:
     }
 
 
-def _protection_from_json(values: Mapping[str, Any]) -> Hold:
+def _protection_from_json(values: Mapping[str, Any]) -> Protection:
     interests = tuple(_interest_from_json(one) for one in values["interests"])
-    return Hold(interests, values["after_ns"], values["from_seq"])
+    return Protection(interests, values["after_ns"], values["from_seq"])
 
 
 def _named(numbers: Mapping[int, int]) -> dict[str, int]:

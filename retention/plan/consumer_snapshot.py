@@ -20,7 +20,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Audience:
+class ConsumerSnapshot:
     """Everybody who reads a stream."""
 
     interests: tuple[Interest, ...] = ()

@@ -10,9 +10,9 @@ import numpy as np
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.plan.estimate_ranges import Bounds, Losses, Range, losses, spared
-from retention.rules.fold import OnePass
-from retention.rules.jetstream.whole_segments import unread
+from retention.plan.estimate_ranges import Bounds, Losses, Range, losses, without_protected
+from retention.rules.fold import Evaluation
+from retention.rules.jetstream.whole_segments import unread_answers
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Estimate:
 
 
 def removal_of(
-    inventory: Inventory, policy: Policy, decided: OnePass, lost: Losses
+    inventory: Inventory, policy: Policy, decided: Evaluation, lost: Losses
 ) -> tuple[Range, Range]:
     """Messages and bytes that a pass takes of each span."""
     spans = decided.spans
@@ -61,7 +61,7 @@ def bounds_of(
     inventory: Inventory,
     policy: Policy,
     as_of_ns: int,
-    decided: OnePass,
+    decided: Evaluation,
     held: Array | None = None,
 ) -> Estimate:
     """Bound the numbers of a pass that metadata has decided as far as it can.
@@ -75,7 +75,7 @@ def bounds_of(
     """
     lost = losses(decided, policy)
     if held is not None and policy.rests_on_consumers:
-        lost = spared(lost, held)
+        lost = without_protected(lost, held)
     possible, size = removal_of(inventory, policy, decided, lost)
     counts = (possible.lower == decided.spans.messages) | (not policy.whole_segments)
     least, most = _reads(decided, policy, lost)
@@ -99,11 +99,11 @@ def bounds_of(
     )
 
 
-def _reads(decided: OnePass, policy: Policy, lost: Losses) -> tuple[Array, Array]:
+def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Array]:
     """How often planning opens each file, at least and at most: once to decide, once more for markers."""
     asked = decided.ask.astype(np.int64)
     if policy.whole_segments:
-        asked[[answer.span for answer in unread(decided)]] = 0
+        asked[[answer.span for answer in unread_answers(decided)]] = 0
     least = np.repeat(asked, np.diff(decided.spans.first_file))
     return least, np.full_like(least, 2) if lost.announces else least
 

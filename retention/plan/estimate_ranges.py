@@ -9,7 +9,7 @@ import numpy as np
 from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.rules import RULES
-from retention.rules.fold import OnePass
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import Totals
 from retention.rules.rule import ExpiryRule
@@ -54,7 +54,7 @@ class Losses:
     """Whether it may store delete markers."""
 
 
-def losses(decided: OnePass, policy: Policy) -> Losses:
+def losses(decided: Evaluation, policy: Policy) -> Losses:
     """Bound what a pass takes, also where its delete markers evict messages or are refused.
 
     Args:
@@ -74,7 +74,7 @@ def losses(decided: OnePass, policy: Policy) -> Losses:
     return _with_evictions(decided, by_rule, removed)
 
 
-def spared(lost: Losses, held: Array) -> Losses:
+def without_protected(lost: Losses, held: Array) -> Losses:
     """The same where a hold may spare some messages of these spans, or all; `held` is a mask."""
 
     def less(one: Range) -> Range:
@@ -84,7 +84,7 @@ def spared(lost: Losses, held: Array) -> Losses:
     return replace(lost, by_rule=by_rule, removed=less(lost.removed))
 
 
-def _by_rule(decided: OnePass) -> dict[str, Range]:
+def _by_rule(decided: Evaluation) -> dict[str, Range]:
     """What each rule takes of each span, markers left out.
 
     Of a span that rows decide, a rule takes at least what it would take by itself without all that rules before it may
@@ -111,7 +111,7 @@ def _by_rule(decided: OnePass) -> dict[str, Range]:
     return by_rule
 
 
-def _certain(decided: OnePass) -> Array:
+def _certain(decided: Evaluation) -> Array:
     """Spans that surely lose nothing behind the scan, or that it surely reaches; a mask.
 
     It does reach those before the first asked span that may end it.
@@ -126,7 +126,7 @@ def _certain(decided: OnePass) -> Array:
     return np.ones_like(certain)
 
 
-def _removed(decided: OnePass, by_rule: dict[str, Range]) -> Range:
+def _removed(decided: Evaluation, by_rule: dict[str, Range]) -> Range:
     """What all rules together take of each span: at least what one takes, at most what each could."""
     messages = decided.spans.messages
     nothing = np.zeros(len(messages), np.int64)
@@ -137,7 +137,7 @@ def _removed(decided: OnePass, by_rule: dict[str, Range]) -> Range:
     return Range(np.minimum(lower, messages), np.minimum(upper, messages))
 
 
-def _have_room(decided: OnePass, policy: Policy, expiring: Array) -> bool:
+def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:
     """Whether every marker surely fits beside what the limits leave."""
     spans = decided.spans
     left = np.ones(len(spans), dtype=bool)
@@ -149,7 +149,7 @@ def _have_room(decided: OnePass, policy: Policy, expiring: Array) -> bool:
     return delete_markers.have_room(taken, policy, totals)
 
 
-def _with_refusals(decided: OnePass, by_rule: dict[str, Range], removed: Range) -> Losses:
+def _with_refusals(decided: Evaluation, by_rule: dict[str, Range], removed: Range) -> Losses:
     """A message stays whose marker is refused; nothing else changes."""
     nothing = np.zeros_like(removed.lower)
     less = {
@@ -162,7 +162,7 @@ def _with_refusals(decided: OnePass, by_rule: dict[str, Range], removed: Range) 
     return Losses(less, Range(lower, removed.upper), announces=True)
 
 
-def _with_evictions(decided: OnePass, by_rule: dict[str, Range], removed: Range) -> Losses:
+def _with_evictions(decided: Evaluation, by_rule: dict[str, Range], removed: Range) -> Losses:
     """A marker takes the lowest messages, before age comes to them or that it else would never come to."""
     spans, nothing = decided.spans, np.zeros_like(removed.lower)
     more = {}

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from retention.core.policy import HoldRule, Policy
+from retention.core.policy import ConsumerProtection, Policy
 from retention.core.units import format_duration, format_size
-from retention.rules.jetstream.interest import Interest, released
-from retention.rules.jetstream.protection import Hold
+from retention.rules.jetstream.interest import Interest, released_rows
+from retention.rules.jetstream.protection import Protection
 
 
-def needs_of(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> tuple[bool, str]:
+def needs_line(
+    message: pa.Table, policy: Policy, interests: Sequence[Interest]
+) -> tuple[bool, str]:
     """Whether consumers let a message go, and who needs it.
 
     Args:
@@ -20,7 +22,7 @@ def needs_of(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -
         policy: the stream's rules.
         interests: of its consumers.
     """
-    goes = bool(released(message, interests, policy.unmatched)[0])
+    goes = bool(released_rows(message, interests, policy.unmatched)[0])
     return goes, f"{policy.retention}: {_who(message, policy, interests)}"
 
 
@@ -37,8 +39,8 @@ def _who(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> st
     return f"no consumer's filter matches it, and unmatched is {policy.unmatched}"
 
 
-def held_for(
-    message: pa.Table, rule: HoldRule, hold: Hold, missing: Sequence[str]
+def protection_line(
+    message: pa.Table, rule: ConsumerProtection, hold: Protection, missing: Sequence[str]
 ) -> tuple[bool, str]:
     """Whether a message is held, and for whom.
 
@@ -63,7 +65,7 @@ def held_for(
     )
 
 
-def _until(message: pa.Table, rule: HoldRule, hold: Hold) -> str:
+def _until(message: pa.Table, rule: ConsumerProtection, hold: Protection) -> str:
     """What comes of it that somebody needs a message."""
     if message["ts_ns"][0].as_py() <= hold.after_ns:
         return f", but messages are held only until they are {format_duration(rule.max_age_ns or 0)} old"

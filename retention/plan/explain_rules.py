@@ -6,12 +6,12 @@ from retention.core.policy import Policy
 from retention.rules.facts import Facts
 from retention.rules.jetstream.evaluate import ORDER
 
-__all__ = ["IN_KEPT_SEGMENT", "Facts", "arithmetic", "sentence"]
+__all__ = ["IN_KEPT_SEGMENT", "Facts", "rule_lines", "sentence"]
 
 IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages that stay"
 
 
-def arithmetic(policy: Policy, facts: Facts) -> tuple[str, ...]:
+def rule_lines(policy: Policy, facts: Facts) -> tuple[str, ...]:
     """A line for each rule of the policy, in the order of a pass.
 
     Args:
@@ -45,7 +45,7 @@ def sentence(stream: str, policy: Policy, facts: Facts, rule: str | None, *, goe
         goes: whether the plan removes it.
     """
     named = f"{stream} {facts.seq:,} ({facts.subject})"
-    lines = arithmetic(policy, facts)
+    lines = rule_lines(policy, facts)
     if rule is None:
         refused = "; but the delete marker that would announce it does not fit, so it stays until one does"
         because = "; ".join(lines) if lines else "no limit is set"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.plan.remaining import Left
+from retention.plan.remaining import RemainingMessages
 from retention.rules import RULES
 from schemas.plan import REMOVED_RANGES
 
@@ -75,7 +75,7 @@ def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
     return shares
 
 
-def with_released(left: Left, policy: Policy, losses: FileLosses) -> FileLosses:
+def with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) -> FileLosses:
     """What the files of the inventory lose, given what those lose of which something is left."""
     stored = left.inventory.files
     if len(left.numbers) == stored.num_rows and not left.released.num_rows:

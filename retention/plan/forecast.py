@@ -11,17 +11,17 @@ from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR, WEEK
 from retention.plan.estimate_bounds import removal_of
 from retention.plan.estimate_ranges import losses
-from retention.ports import Later
-from retention.rules.fold import OnePass
-from retention.rules.jetstream.evaluate import expires, one_pass
+from retention.ports import TailTotals
+from retention.rules.fold import Evaluation
+from retention.rules.jetstream.evaluate import evaluate, expires
 from retention.rules.jetstream.next_due import next_due
-from retention.rules.jetstream.prefix_scan import before, ends_before
+from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.rule import ExpiryRule
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
 """How far forecasts look ahead."""
-_ALL_SEEN = Later()
+_ALL_SEEN = TailTotals()
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,11 @@ NOTHING_FORETOLD = Forecast()
 
 
 def forecast(
-    inventory: Inventory, policy: Policy, as_of_ns: int, decided: OnePass, later: Later = _ALL_SEEN
+    inventory: Inventory,
+    policy: Policy,
+    as_of_ns: int,
+    decided: Evaluation,
+    later: TailTotals = _ALL_SEEN,
 ) -> Forecast:
     """Foretell from metadata alone what passes at `as_of_ns` and after it take.
 
@@ -68,10 +72,10 @@ def forecast(
     """
     if not expires(policy):
         return NOTHING_FORETOLD
-    seen = before(policy, later.messages, later.bytes) or policy
+    seen = prefix_policy(policy, later.messages, later.bytes) or policy
 
-    def pass_at(instant: int) -> OnePass:
-        return one_pass(decided.spans, seen, instant, decided.surplus)
+    def pass_at(instant: int) -> Evaluation:
+        return evaluate(decided.spans, seen, instant, decided.surplus)
 
     latest = NEVER - 1
     instants = (as_of_ns, *(min(as_of_ns + ahead, latest) for ahead in HORIZONS_NS))
@@ -81,17 +85,19 @@ def forecast(
     return Forecast(_next(pass_at(as_of_ns), policy, as_of_ns, inventory, later), due)
 
 
-def remembered(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:
+def forecast_at(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:
     """What an earlier forecast still says at a later instant, before which nothing is due."""
     ahead = [Due(**one) for one in due if one["by_ns"] > as_of_ns]
     instant = None if next_due_ns == NEVER else next_due_ns
     return Forecast(instant, (Due(as_of_ns, 0, 0, 0, 0), *ahead)) if due else NOTHING_FORETOLD
 
 
-def _due(inventory: Inventory, policy: Policy, instant: int, decided: OnePass, later: Later) -> Due:
+def _due(
+    inventory: Inventory, policy: Policy, instant: int, decided: Evaluation, later: TailTotals
+) -> Due:
     removal = removal_of(inventory, policy, decided, losses(decided, policy))
     messages, size = (of_span.total() for of_span in removal)
-    unseen = Later() if ends_before(decided) else later
+    unseen = TailTotals() if ends_in_prefix(decided) else later
     return Due(
         by_ns=instant,
         messages_at_least=messages.lower,
@@ -102,7 +108,7 @@ def _due(inventory: Inventory, policy: Policy, instant: int, decided: OnePass, l
 
 
 def _next(
-    quiet: OnePass, policy: Policy, as_of_ns: int, inventory: Inventory, later: Later
+    quiet: Evaluation, policy: Policy, as_of_ns: int, inventory: Inventory, later: TailTotals
 ) -> int | None:
     """The next due instant after a pass that takes nothing."""
     found = next_due(quiet, policy, inventory.counters.open_base)

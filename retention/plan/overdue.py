@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.rules.fold import OnePass
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream.max_age_each import MaxAgeEach
 from retention.rules.row_verdicts import STAYS, Answer, settled, stop_of
-from retention.rules.rule import Before, Scan
+from retention.rules.rule import PriorRemovals, Scan
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def overdue_of(
     files: pa.Table,
     policy: Policy,
     as_of_ns: int,
-    decided: OnePass,
+    decided: Evaluation,
     answers: Sequence[Answer] = (),
 ) -> Overdue | None:
     """Count what is older than `max_age` and stays, from statistics and from rows that were read anyway.
@@ -69,7 +69,7 @@ def overdue_of(
         return None
     first, last = _ends(decided, scan, answers)
     nowhere = np.zeros(len(decided.spans), dtype=bool)
-    nothing_before = Before(nowhere, nowhere, nowhere)
+    nothing_before = PriorRemovals(nowhere, nowhere, nowhere)
     least, most = _left_by_others(decided, *each.decide(decided.spans, nothing_before).bounds())
     numbers = np.arange(len(decided.spans))
     # What a hold spares stays for another reason.
@@ -89,7 +89,7 @@ def overdue_of(
     return Overdue(int(least.sum()), int(most.sum()), *behind)
 
 
-def _ends(decided: OnePass, scan: Scan, answers: Sequence[Answer]) -> tuple[int, int]:
+def _ends(decided: Evaluation, scan: Scan, answers: Sequence[Answer]) -> tuple[int, int]:
     """The first and the last span in which the scan can end; the number of spans: it may end nowhere."""
     count = len(decided.spans)
     by_statistics = scan.reach - 1 if scan.may_stop[scan.reach - 1] else count
@@ -101,7 +101,7 @@ def _ends(decided: OnePass, scan: Scan, answers: Sequence[Answer]) -> tuple[int,
     return min(int(open_ends[0]), last) if len(open_ends) else last, last
 
 
-def _left_by_others(decided: OnePass, least: Array, most: Array) -> tuple[Array, Array]:
+def _left_by_others(decided: Evaluation, least: Array, most: Array) -> tuple[Array, Array]:
     """Bounds of so many messages of each span that no rule but the scan takes."""
     for one in decided.decisions:
         if one.scan is None:
@@ -119,7 +119,7 @@ def _not_reached(answer: Answer) -> int:
 
 
 def _behind(
-    files: pa.Table, decided: OnePass, scan: Scan, answers: Sequence[Answer]
+    files: pa.Table, decided: Evaluation, scan: Scan, answers: Sequence[Answer]
 ) -> tuple[int | None, int | None]:
     """The message at which the scan ends, and its time; None: not known."""
     stopped_at = stop_of(answers)

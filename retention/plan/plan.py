@@ -20,7 +20,7 @@ from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.identity import canonical, identity
 from retention.plan.overdue import Overdue
-from retention.plan.protected import Held, HeldSegments
+from retention.plan.protected import ProtectedMessages, ProtectedSegments
 from retention.plan.rule_rows import rule_numbers
 from retention.rules.requests import Request, as_json
 from schemas.plan import RULE_NAMES
@@ -42,9 +42,9 @@ class Plan:
     """What is due when; neither part of the plan's identity nor of a saved plan."""
     overdue: Overdue | None = None
     """Messages older than `max_age` that stay; neither part of its identity nor of a saved plan. None: none."""
-    held: Held | None = None
+    held: ProtectedMessages | None = None
     """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
-    held_segments: HeldSegments | None = None
+    held_segments: ProtectedSegments | None = None
     """What stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
 
     @property

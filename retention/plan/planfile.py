@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core.documents import PlanHeader, judge
-from retention.core.file_records import judge_columns, judge_files
+from retention.core.file_records import check_columns, check_file_records
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
@@ -22,11 +22,11 @@ from retention.plan.cause_codec import cause_as_json, cause_from, cause_table
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import FORMAT_VERSION, Plan
-from retention.plan.protected import held_from_json, held_segments_from_json
+from retention.plan.protected import protected_from_json, protected_segments_from_json
 from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 from schemas.plan import (
     PLANNED_FILES,
     PLANNED_MARKERS,
@@ -140,7 +140,7 @@ def _judge_parts(plan: Plan) -> None:
     Raises:
         ValueError: naming the field that is wrong.
     """
-    judge_files(plan.files, PLANNED_FILES)
+    check_file_records(plan.files, PLANNED_FILES)
     files_, removed = plan.files, plan.removed
     actions = set(files_["action"].unique().to_pylist())
     if not actions <= _ACTIONS:
@@ -207,8 +207,8 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         ),
         Actions(**mine, sequences=tuple(header["sequences"]) if header["sequences"] else None),
         cause,
-        held=held_from_json(held),
-        held_segments=held_segments_from_json(held),
+        held=protected_from_json(held),
+        held_segments=protected_segments_from_json(held),
     )
 
 
@@ -219,7 +219,7 @@ def _document(location: str) -> dict[str, Any]:
             f"{location}: there is no such stream and no such plan file; `retention state` lists streams"
         )
     try:
-        document: dict[str, Any] = parsed(content)
+        document: dict[str, Any] = parse_json(content)
         kind, version, plans = document["kind"], document["format_version"], document["plans"]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
@@ -248,7 +248,7 @@ def _part(location: str, part: str, sha256: str) -> pa.Table:
     if content is None or hashlib.sha256(content).hexdigest() != sha256:
         raise _damaged(beside, "it is missing" if content is None else "it is not what was written")
     table = pq.read_table(pa.BufferReader(content))
-    judge_columns(table, _saved(_TABLES[part]).append(_PLAN))
+    check_columns(table, _saved(_TABLES[part]).append(_PLAN))
     return table
 
 

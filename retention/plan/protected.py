@@ -14,7 +14,7 @@ from schemas.plan import RULE_NAMES
 
 
 @dataclass(frozen=True)
-class HeldFor:
+class ProtectedFor:
     """What one rule would have taken and one consumer still needs."""
 
     consumer: str
@@ -26,14 +26,14 @@ class HeldFor:
 
 
 @dataclass(frozen=True)
-class Held:
+class ProtectedMessages:
     """What consumers held back, or with `warn` would have."""
 
     action: HoldAction
     messages: int = 0
     """Each once, also if several consumers need it."""
     bytes: int = 0
-    by_consumer: tuple[HeldFor, ...] = ()
+    by_consumer: tuple[ProtectedFor, ...] = ()
     """By consumer, then in the order of the rules."""
     missing: tuple[str, ...] = ()
     """Consumers that the configuration names and that are not there: everything is held for them."""
@@ -47,7 +47,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class HeldForReader:
+class ProtectedForReader:
     """What waits for one reader: segments that would go, and that it has not read to their ends."""
 
     kind: str
@@ -63,7 +63,7 @@ class HeldForReader:
 
 
 @dataclass(frozen=True)
-class HeldIn:
+class ProtectedInPartition:
     """What is held back of one partition."""
 
     partition: int
@@ -72,18 +72,18 @@ class HeldIn:
     bytes: int
     by_rule: dict[str, int]
     """Rule → the messages that it would take."""
-    readers: tuple[HeldForReader, ...]
+    readers: tuple[ProtectedForReader, ...]
     """For whom, the slowest first."""
 
 
 @dataclass(frozen=True)
-class HeldSegments:
+class ProtectedSegments:
     """What is held back of a topic."""
 
     segments: int = 0
     messages: int = 0
     bytes: int = 0
-    partitions: tuple[HeldIn, ...] = ()
+    partitions: tuple[ProtectedInPartition, ...] = ()
     """Those of which something is held back."""
 
     def as_json(self) -> dict[str, Any]:
@@ -95,28 +95,32 @@ class HeldSegments:
         return asdict(self) | {"partitions": partitions}
 
 
-def held_from_json(values: dict[str, Any] | None) -> Held | None:
-    """Read what `Held.as_json` made; None: the policy holds nothing, or it is that of a topic."""
+def protected_from_json(values: dict[str, Any] | None) -> ProtectedMessages | None:
+    """Read what `ProtectedMessages.as_json` made; None: the policy holds nothing, or it is that of a topic."""
     if values is None or "partitions" in values:
         return None
-    by_consumer = tuple(HeldFor(**one) for one in values["by_consumer"])
-    return Held(**values | {"by_consumer": by_consumer, "missing": tuple(values["missing"])})
+    by_consumer = tuple(ProtectedFor(**one) for one in values["by_consumer"])
+    return ProtectedMessages(
+        **values | {"by_consumer": by_consumer, "missing": tuple(values["missing"])}
+    )
 
 
-def held_segments_from_json(values: dict[str, Any] | None) -> HeldSegments | None:
-    """Read what `HeldSegments.as_json` made; None: it holds nothing, or is that of a stream."""
+def protected_segments_from_json(values: dict[str, Any] | None) -> ProtectedSegments | None:
+    """Read what `ProtectedSegments.as_json` made; None: it holds nothing, or is that of a stream."""
     if values is None or "partitions" not in values:
         return None
     partitions = tuple(
-        HeldIn(**one | {"readers": tuple(HeldForReader(**reader) for reader in one["readers"])})
+        ProtectedInPartition(
+            **one | {"readers": tuple(ProtectedForReader(**reader) for reader in one["readers"])}
+        )
         for one in values["partitions"]
     )
-    return HeldSegments(**values | {"partitions": partitions})
+    return ProtectedSegments(**values | {"partitions": partitions})
 
 
-def summed(
+def sum_protected(
     ranges: pa.Table, consumers: tuple[str, ...], action: HoldAction, missing: tuple[str, ...]
-) -> Held:
+) -> ProtectedMessages:
     """Sum up what is held.
 
     Args:
@@ -130,12 +134,12 @@ def summed(
     folds = [("messages", "sum"), ("bytes", "sum"), ("oldest_ts_ns", "min")]
     grouped = each.group_by(["consumer", "rule"], use_threads=False).aggregate(folds)
     rows = grouped.sort_by([("consumer", "ascending"), ("rule", "ascending")]).to_pylist()
-    return Held(
+    return ProtectedMessages(
         action=action,
         messages=pc.sum(total["messages"], min_count=0).as_py(),
         bytes=pc.sum(total["bytes"], min_count=0).as_py(),
         by_consumer=tuple(
-            HeldFor(
+            ProtectedFor(
                 consumer=consumers[row["consumer"]],
                 rule=RULE_NAMES[row["rule"]],
                 messages=row["messages_sum"],

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from retention.core.spans import Array
 from retention.plan.build import segment_numbers
-from retention.plan.protected import HeldForReader, HeldIn, HeldSegments
+from retention.plan.protected import ProtectedForReader, ProtectedInPartition, ProtectedSegments
 from retention.rules import RULES
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset
 
 
-def held_segments(files: pa.Table, rules: Array, offsets: Offsets) -> HeldSegments:
+def protected_segments(files: pa.Table, rules: Array, offsets: Offsets) -> ProtectedSegments:
     """Sum up what is held back.
 
     Args:
@@ -26,12 +26,12 @@ def held_segments(files: pa.Table, rules: Array, offsets: Offsets) -> HeldSegmen
     """
     held = rules != STAYS
     if not held.any():
-        return HeldSegments()
+        return ProtectedSegments()
     segments, readers = _Segments(files.filter(pa.array(held)), rules[held]), _by_partition(offsets)
     partitions = tuple(
         segments.held_in(partition, readers.get(partition, {})) for partition in segments.partitions
     )
-    return HeldSegments(*segments.sums(slice(None)), partitions=partitions)
+    return ProtectedSegments(*segments.sums(slice(None)), partitions=partitions)
 
 
 class _Segments:
@@ -57,7 +57,9 @@ class _Segments:
         messages, size = self._messages[part], self._bytes[part]
         return len(messages), int(messages.sum()), int(size.sum())
 
-    def held_in(self, partition: int, stored: Mapping[Reader, StoredOffset]) -> HeldIn:
+    def held_in(
+        self, partition: int, stored: Mapping[Reader, StoredOffset]
+    ) -> ProtectedInPartition:
         """Those of one partition."""
         part = slice(*np.searchsorted(self._partition, [partition, partition + 1]).tolist())
         by_rule = np.bincount(
@@ -65,16 +67,20 @@ class _Segments:
         ).astype(np.int64)
         readers = sorted(self._readers(part, stored), key=lambda one: one.offset)
         named = {RULES[at]: int(by_rule[at]) for at in np.flatnonzero(by_rule).tolist()}
-        return HeldIn(partition, *self.sums(part), by_rule=named, readers=tuple(readers))
+        return ProtectedInPartition(
+            partition, *self.sums(part), by_rule=named, readers=tuple(readers)
+        )
 
     def _readers(
         self, part: slice, stored: Mapping[Reader, StoredOffset]
-    ) -> Iterator[HeldForReader]:
+    ) -> Iterator[ProtectedForReader]:
         for reader, last in sorted(stored.items()):
             first = part.start + int(np.searchsorted(self._end[part], last.offset, side="right"))
             if first < part.stop:
                 sums = self.sums(slice(first, part.stop))
-                yield HeldForReader(reader.kind, reader.name, last.offset, last.stored_ns, *sums)
+                yield ProtectedForReader(
+                    reader.kind, reader.name, last.offset, last.stored_ns, *sums
+                )
 
 
 def _by_partition(offsets: Offsets) -> dict[int, dict[Reader, StoredOffset]]:

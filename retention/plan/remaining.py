@@ -33,7 +33,7 @@ class SubjectDigests(Protocol):
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingMessages:
     """A stream, and the part of it that limits judge."""
 
     inventory: Inventory
@@ -97,18 +97,18 @@ class Left:
         return table.take(pa.array(order)).combine_chunks()
 
 
-def untouched(inventory: Inventory) -> Left:
+def all_remaining(inventory: Inventory) -> RemainingMessages:
     """A stream of which consumers let nothing go."""
-    return Left(inventory, inventory.files, np.arange(inventory.files.num_rows))
+    return RemainingMessages(inventory, inventory.files, np.arange(inventory.files.num_rows))
 
 
-def shown(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.Table, Array]:
+def visible_rows(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.Table, Array]:
     """Rows without those whose sequences lie in hidden ranges, and the files of the others.
 
     Args:
         rows: `seq` among their columns.
         file_of_row: one entry a row.
-        hidden: as `Left.hidden` tells.
+        hidden: as `RemainingMessages.hidden` tells.
     """
     if not len(hidden):
         return rows, file_of_row

@@ -10,7 +10,7 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
-from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, remembered
+from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, forecast_at
 from retention.plan.header import SegmentCounts
 from retention.plan.overdue import overdue_from_json
 from retention.plan.plan import Plan, empty_plan
@@ -18,7 +18,7 @@ from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan_prefix
 from retention.planners.table import gather, plan_table
 from retention.planners.topic_cached import plan_topic
-from retention.ports import Mark, Outlook, Snapshot
+from retention.ports import IncrementalInventory, Snapshot, VersionToken
 from retention.rules.jetstream.evaluate import reaches_all
 from retention.rules.jetstream.next_due import next_due
 from retention.stores.sidecar.next_due import NextDue, recall, remember
@@ -90,7 +90,7 @@ def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
     token = _token(opened)
     known = _recall(opened, token, as_of_ns)
     if known is not None and known.due.forecast is not None:
-        foretold = remembered(as_of_ns, known.due.due_ns, known.due.forecast)
+        foretold = forecast_at(as_of_ns, known.due.due_ns, known.due.forecast)
         return replace(known.plan, forecast=foretold)
     fresh = _plan_state(opened, token, as_of_ns, engines)
     foretold = _foretell(fresh.planning)
@@ -108,7 +108,7 @@ def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
     return None
 
 
-def _token(opened: OpenedStream) -> Mark | None:
+def _token(opened: OpenedStream) -> VersionToken | None:
     """The version token under which the newest state is remembered; None: it is not.
 
     What consumers settle leaves no mark on the table.
@@ -116,7 +116,7 @@ def _token(opened: OpenedStream) -> Mark | None:
     return None if opened.config.policy().asks_consumers else opened.store.mark()
 
 
-def _recall(opened: OpenedStream, token: Mark | None, as_of_ns: int) -> _Remembered | None:
+def _recall(opened: OpenedStream, token: VersionToken | None, as_of_ns: int) -> _Remembered | None:
     """The plan that takes nothing, where it is remembered that nothing of this state is due yet."""
     policy = opened.config.policy()
     due = None if token is None else recall(opened.root, token, policy)
@@ -137,7 +137,7 @@ def _recall(opened: OpenedStream, token: Mark | None, as_of_ns: int) -> _Remembe
 
 
 def _plan_state(
-    opened: OpenedStream, token: Mark | None, as_of_ns: int, engines: Engines
+    opened: OpenedStream, token: VersionToken | None, as_of_ns: int, engines: Engines
 ) -> _Fresh:
     """Plan from the oldest segments if an inventory of this state is kept; else from the table, which is kept then."""
     outlook = None if token is None else opened.store.outlook(token)
@@ -151,7 +151,7 @@ def _plan_state(
 
 
 def _plan_oldest(
-    opened: OpenedStream, outlook: Outlook, as_of_ns: int, engines: Engines
+    opened: OpenedStream, outlook: IncrementalInventory, as_of_ns: int, engines: Engines
 ) -> Planning | None:
     """Plan from as many of the oldest segments as it takes; None: they are lost."""
     policy = opened.config.policy()
@@ -175,7 +175,7 @@ def _foretell(planning: Planning) -> Forecast:
 
 
 def _remember(
-    opened: OpenedStream, token: Mark | None, fresh: _Fresh, foretold: Forecast | None
+    opened: OpenedStream, token: VersionToken | None, fresh: _Fresh, foretold: Forecast | None
 ) -> None:
     """Keep the next due instant, if metadata alone found that nothing goes and tells until when.
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
-from retention.plan.consumer_snapshot import Audience
+from retention.plan.consumer_snapshot import ConsumerSnapshot
 
-NO_CONSUMERS = Audience()
+NO_CONSUMERS = ConsumerSnapshot()
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class PlanningContext:
     policy: Policy
     as_of_ns: int
     """The pass's one instant, nanoseconds since the epoch."""
-    consumers: Audience = NO_CONSUMERS
+    consumers: ConsumerSnapshot = NO_CONSUMERS
     """What consumers need; nobody where the policy does not look at them."""
     next_seq: int = 0
     """The sequence of the first delete marker that the pass stores; 0 where the policy stores none."""

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.plan.build import reached
-from retention.planners.rows import Asks
+from retention.plan.build import settled_ranges
+from retention.planners.rows import SpanRowsReader
 from retention.rules import RULES
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import DEATHS, Totals
-from retention.rules.jetstream.evaluate import ORDER, OnePass, rules_of
+from retention.rules.jetstream.evaluate import ORDER, Evaluation, rules_of
 from retention.rules.jetstream.marker_replay import replay
 from retention.rules.row_verdicts import (
     STAYS,
@@ -38,10 +38,10 @@ _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.ex
 
 
 @dataclass(frozen=True)
-class Announced:
+class MarkedPass:
     """A pass with its markers."""
 
-    decided: OnePass
+    decided: Evaluation
     answers: Sequence[Answer]
     markers: pa.Table
     """Those that are left when the pass is over; shape `PLANNED_MARKERS`."""
@@ -53,7 +53,7 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class Expired:
+class ExpiredSubjects:
     """What expiry does to one span, by subject."""
 
     deaths: pa.Table
@@ -63,13 +63,13 @@ class Expired:
     read: ReadCount
 
 
-def without_markers(decided: OnePass, answers: Sequence[Answer]) -> Announced:
+def without_markers(decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
     """A pass of a stream that stores none."""
-    return Announced(decided, answers, PLANNED_MARKERS.empty_table(), None, ReadCount())
+    return MarkedPass(decided, answers, PLANNED_MARKERS.empty_table(), None, ReadCount())
 
 
 @dataclass(frozen=True)
-class Announcer:
+class MarkerPlanner:
     """Finds the markers of one pass."""
 
     policy: Policy
@@ -77,9 +77,9 @@ class Announcer:
     next_seq: int
     counts: Callable[[], pa.Table]
     """Reads the subject digests of all files."""
-    asks: Asks
+    asks: SpanRowsReader
 
-    def announce(self, decided: OnePass, answers: Sequence[Answer]) -> Announced:
+    def announce(self, decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
         """Add the markers; where they evict messages or are refused, the pass is decided again, by rows.
 
         Raises:
@@ -97,24 +97,24 @@ class Announcer:
         if delete_markers.all_fit(found, self.policy, losses.left_by_limits(decided)):
             stored = delete_markers.numbered(found, self.next_seq)
             used = self._used(self.next_seq + stored.num_rows)
-            return Announced(decided, answers, stored, used, read)
+            return MarkedPass(decided, answers, stored, used, read)
         return self._replayed(decided, read)
 
-    def _expired(self, decided: OnePass, losses: _SpanLosses) -> list[Expired]:
+    def _expired(self, decided: Evaluation, losses: _SpanLosses) -> list[ExpiredSubjects]:
         """What happens to each subject: from digests where a span loses nothing or all, else from rows."""
         by_scan = losses.by_rule[:, _EXPIRY]
         lost = losses.by_rule.sum(axis=1)
         whole = lost == decided.spans.messages
         plain = (by_scan == decided.spans.messages[:, None]) & (decided.spans.markers == 0)[:, None]
         rows_tell = (lost > 0) & ~plain.any(axis=1) & ~(whole & (by_scan.sum(axis=1) == 0))
-        told: list[Expired] = []
+        told: list[ExpiredSubjects] = []
         for was_reached in (True, False):
             mine = np.flatnonzero(rows_tell & (losses.reached == was_reached))
             questions = [replace(decided.question(int(span)), in_full=True) for span in mine]
-            told += self.asks(partial(expired, reached=was_reached), decided.spans, questions)
+            told += self.asks(partial(expire_span, reached=was_reached), decided.spans, questions)
         return [*told, self._digested(decided, plain, lost == 0)]
 
-    def _digested(self, decided: OnePass, dying: Array, untouched: Array) -> Expired:
+    def _digested(self, decided: Evaluation, dying: Array, untouched: Array) -> ExpiredSubjects:
         counts = self.counts()
         span = decided.spans.span_of_file[counts["file"].to_numpy()]
         parts = [
@@ -122,18 +122,18 @@ class Announcer:
             for scan in range(len(_EXPIRY))
         ]
         staying = counts.filter(pa.array(untouched[span]))["subject"]
-        return Expired(pa.concat_tables(parts), pc.unique(staying), ReadCount())
+        return ExpiredSubjects(pa.concat_tables(parts), pc.unique(staying), ReadCount())
 
     def _used(self, after: int) -> tuple[int, int] | None:
         return (self.next_seq, after) if after > self.next_seq else None
 
-    def _replayed(self, decided: OnePass, read: ReadCount) -> Announced:
+    def _replayed(self, decided: Evaluation, read: ReadCount) -> MarkedPass:
         spans = decided.spans
         questions = [
             replace(decided.question(span).before_expiry, in_full=True)
             for span in range(len(spans))
         ]
-        told = self.asks(limited, spans, questions)
+        told = self.asks(limit_span, spans, questions)
         rows = pa.concat_tables([one.rows for one, _ in told])
         verdicts = np.concatenate([own for _, own in told])
         # Spans that only deadlines have a say in are single files, and may interleave.
@@ -155,10 +155,10 @@ class Announcer:
         ]
         refused = frozenset(done.refused.tolist())
         asked = replace(decided, ask=np.ones(len(spans), dtype=bool))
-        return Announced(asked, answers, done.markers, self._used(done.next_seq), read, refused)
+        return MarkedPass(asked, answers, done.markers, self._used(done.next_seq), read, refused)
 
 
-def expired(span: SpanRows, question: Question, *, reached: bool) -> Expired:
+def expire_span(span: SpanRows, question: Question, *, reached: bool) -> ExpiredSubjects:
     """What expiry does to the subjects of one span.
 
     Args:
@@ -172,10 +172,10 @@ def expired(span: SpanRows, question: Question, *, reached: bool) -> Expired:
         for scan, rule in enumerate(_EXPIRY)
     ]
     staying = span.rows.filter(pa.array(verdicts == STAYS))["subject"]
-    return Expired(pa.concat_tables(parts), pc.unique(staying), span.read)
+    return ExpiredSubjects(pa.concat_tables(parts), pc.unique(staying), span.read)
 
 
-def limited(span: SpanRows, question: Question) -> tuple[SpanRows, Array]:
+def limit_span(span: SpanRows, question: Question) -> tuple[SpanRows, Array]:
     """The rows of one span, and what the limits before expiry do to each."""
     return span, judge(span.rows, question)[0]
 
@@ -214,14 +214,14 @@ class _SpanLosses:
     """Whether the age scan comes to the span; a mask."""
 
     @classmethod
-    def of(cls, decided: OnePass, answers: Sequence[Answer]) -> _SpanLosses:
+    def of(cls, decided: Evaluation, answers: Sequence[Answer]) -> _SpanLosses:
         spans = decided.spans
         stopped_at = stop_of(answers)
         by_rule = decided.by_rule(stopped_at)
         whole_by_limits = by_rule[:, : _EXPIRY[0]].sum(axis=1) == spans.messages
         heavy = np.where(whole_by_limits, spans.bytes, 0)
         for answer in answers:
-            ranges = reached(answer, stopped_at)
+            ranges = settled_ranges(answer, stopped_at)
             np.add.at(
                 by_rule[answer.span], ranges["rule"].to_numpy(), ranges["messages"].to_numpy()
             )
@@ -230,7 +230,7 @@ class _SpanLosses:
         end = len(spans) if stopped_at is None else stopped_at + 1
         return cls(by_rule, heavy, np.arange(len(spans)) < end)
 
-    def left_by_limits(self, decided: OnePass) -> Totals:
+    def left_by_limits(self, decided: Evaluation) -> Totals:
         """At most this is there when expiry begins."""
         gone = int(self.by_rule[:, : _EXPIRY[0]].sum())
         return Totals(

@@ -12,11 +12,11 @@ from retention.context.topic import refuse_partition, topic_of
 from retention.core.spans import Array
 from retention.plan.build import make_topic_plan
 from retention.plan.plan import empty_plan
-from retention.plan.protected import HeldSegments
-from retention.plan.protected_segments import held_segments
+from retention.plan.protected import ProtectedSegments
+from retention.plan.protected_segments import protected_segments
 from retention.planners.cached import Planned
-from retention.planners.topic import TopicLook, look_at_topic, pins_of, rules_of_files
-from retention.rules.iggy.delete_segments import DeleteSegments, fates_asked
+from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table, rules_of_files
+from retention.rules.iggy.delete_segments import DeleteSegments, requested_fates
 from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments
 
@@ -35,11 +35,11 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
         plan = empty_plan(opened.name, now_ns, policy)
         header = replace(plan.header, request=request)
         return Planned(replace(plan, header=header), {}, None)
-    seen = look_at_topic(opened, topic, now_ns)
+    seen = plan_topic_table(opened, topic, now_ns)
     reaching = replace(request, up_to=_reach(seen.found, request))
     asked = {} if reaching.up_to is None else {request.partition: reaching.up_to}
     barriers = seen.offsets.barriers if topic.respect_consumer_offsets else {}
-    fates = fates_asked(seen.found, asked, barriers)
+    fates = requested_fates(seen.found, asked, barriers)
     rules = rules_of_files(seen.inventory, seen.found, fates)
     plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
     held = _held(seen, asked, fates) if topic.respect_consumer_offsets else None
@@ -49,11 +49,11 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
     return Planned(plan, counters.next_seq, seen.snapshot)
 
 
-def _held(seen: TopicLook, asked: Mapping[int, int], fates: Array) -> HeldSegments:
+def _held(seen: TopicPlanning, asked: Mapping[int, int], fates: Array) -> ProtectedSegments:
     """What was asked for and stays, because somebody has not read it."""
-    waiting = np.where(fates == STAYS, fates_asked(seen.found, asked, {}), STAYS)
+    waiting = np.where(fates == STAYS, requested_fates(seen.found, asked, {}), STAYS)
     rules = rules_of_files(seen.inventory, seen.found, waiting)
-    return held_segments(seen.inventory.files, rules, seen.offsets)
+    return protected_segments(seen.inventory.files, rules, seen.offsets)
 
 
 def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:

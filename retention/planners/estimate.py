@@ -11,15 +11,15 @@ from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.estimate_interest import released_bounds
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.plan import Plan, empty_plan
-from retention.plan.remaining import untouched
-from retention.planners.consumer_protection import hold_of
+from retention.plan.remaining import all_remaining
+from retention.planners.consumer_protection import protection_of
 from retention.planners.context import PlanningContext
 from retention.planners.interest import decide_release
 from retention.planners.probe import StoredRows
 from retention.planners.retention import decide
 from retention.planners.rows import StreamRows
 from retention.planners.table import gather
-from retention.planners.topic import look_at_topic
+from retention.planners.topic import plan_topic_table
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
@@ -39,12 +39,12 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
             "`retention plan` without --estimate once, which reads their narrow columns"
         )
     if policy.topic is not None:
-        return _exact(look_at_topic(opened, policy.topic, as_of_ns, snapshot).plan)
+        return _exact(plan_topic_table(opened, policy.topic, as_of_ns, snapshot).plan)
     inventory = opened.store.inventory(snapshot)
-    return bounded(opened, inventory, as_of_ns)
+    return estimate_pass(opened, inventory, as_of_ns)
 
 
-def bounded(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
+def estimate_pass(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
     """Bound the numbers of a pass over what is there.
 
     Raises:
@@ -62,10 +62,10 @@ def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
         spans = spans_of(inventory.files)
         released = decide_release(context, spans, rows)
         return released_bounds(inventory, policy, as_of_ns, spans, released)
-    decided = decide(untouched(inventory), policy, as_of_ns, rows)
+    decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
     if policy.hold is None:
         return bounds_of(inventory, policy, as_of_ns, decided)
-    hold = hold_of(policy.hold, context.consumers, as_of_ns)
+    hold = protection_of(policy.hold, context.consumers, as_of_ns)
     return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans))
 
 

@@ -20,9 +20,9 @@ from retention.planners.explain_topic import (
     missing_in_topic,
     named_in_topic,
 )
-from retention.planners.plan_rows import Place, PlanRows, StoredRows, live_message
+from retention.planners.plan_rows import Place, PlannedFileRows, PlanRows, live_message
 from retention.planners.table import plan_table
-from retention.planners.topic import look_at_topic
+from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
@@ -46,7 +46,7 @@ def _whole_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
     if not opened.store.exists():
         return empty_plan(opened.name, as_of_ns, policy)
     if policy.topic is not None:
-        return look_at_topic(opened, policy.topic, as_of_ns).plan
+        return plan_topic_table(opened, policy.topic, as_of_ns).plan
     return plan_table(opened, as_of_ns, engines).planning.plan
 
 
@@ -64,7 +64,7 @@ def explain_by(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
         StalePlanError: what the plan was made from is gone.
         DamagedError: a file is damaged.
     """
-    rows = PlanRows(plan, StoredRows(opened, plan))
+    rows = PlanRows(plan, PlannedFileRows(opened, plan))
     topic, request = plan.policy.topic, plan.request
     around = rows.find(place)
     if around is None:

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.plan.actions import DROP
-from retention.plan.explain_consumers import held_for, needs_of
-from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, arithmetic, rule_of, sentence
+from retention.plan.explain_consumers import needs_line, protection_line
+from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, rule_lines, rule_of, sentence
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
-from retention.planners.consumer_protection import missing_of
-from retention.planners.plan_rows import Around, PlanRows
+from retention.planners.consumer_protection import missing_consumers
+from retention.planners.plan_rows import MessageContext, PlanRows
 from retention.rules import RULES
 from schemas.messages import RULE_COLUMNS
 
 
-def explain_message(rows: PlanRows, around: Around) -> Explanation:
+def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:
     """Explain a message that lies in a file of the plan.
 
     Args:
@@ -32,7 +32,7 @@ def explain_message(rows: PlanRows, around: Around) -> Explanation:
     """
     plan, message = rows.plan, around.message
     if plan.policy.retention != "limits":
-        released, line = needs_of(_row(message), plan.policy, plan.cause.consumers.interests)
+        released, line = needs_line(_row(message), plan.policy, plan.cause.consumers.interests)
         if released:
             return _explain_released(plan, around, line)
     facts = _facts(rows, around)
@@ -41,7 +41,7 @@ def explain_message(rows: PlanRows, around: Around) -> Explanation:
         rule = rule_of(plan.policy, facts)
     told = sentence(plan.stream, plan.policy, facts, rule, goes=goes)
     return explanation(
-        plan.stream, message, rule if goes else None, told, arithmetic(plan.policy, facts)
+        plan.stream, message, rule if goes else None, told, rule_lines(plan.policy, facts)
     )
 
 
@@ -54,12 +54,12 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
         line: why nothing of its part of the stream goes.
     """
     policy = replace(plan.policy, max_msgs=None, max_bytes=None, max_msgs_per_subject=None)
-    lines = (line, *arithmetic(policy, _facts_of_message(plan, message)))
+    lines = (line, *rule_lines(policy, _facts_of_message(plan, message)))
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
     return explanation(plan.stream, message, None, f"{named} stays: {'; '.join(lines)}.", lines)
 
 
-def _explain_released(plan: Plan, around: Around, line: str) -> Explanation:
+def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanation:
     """Explain a message that no consumer needs."""
     message = around.message
     goes, _ = _removed_by(plan, around)
@@ -68,7 +68,7 @@ def _explain_released(plan: Plan, around: Around, line: str) -> Explanation:
     return explanation(plan.stream, message, plan.policy.retention if goes else None, told, (line,))
 
 
-def _fate(plan: Plan, around: Around, facts: Facts) -> tuple[bool, str | None]:
+def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str | None]:
     """Whether the plan removes a message, and by which rule."""
     goes, rules = _removed_by(plan, around)
     if len(rules) > 1:
@@ -77,7 +77,7 @@ def _fate(plan: Plan, around: Around, facts: Facts) -> tuple[bool, str | None]:
     return goes, rules[0] if goes else None
 
 
-def _removed_by(plan: Plan, around: Around) -> tuple[bool, list[str]]:
+def _removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     """Whether the plan removes a message, and the rules by which it may."""
     path = plan.cause.files["path"][around.number]
     at = pc.index(plan.files["path"], path).as_py()
@@ -101,7 +101,7 @@ def _around(parts: pa.Table, seq: int) -> pa.Table:
     )
 
 
-def _facts(rows: PlanRows, around: Around) -> Facts:
+def _facts(rows: PlanRows, around: MessageContext) -> Facts:
     """What the rules compare about a message."""
     plan, message = rows.plan, around.message
     partition, seq = message["partition"], message["seq"]
@@ -161,15 +161,15 @@ def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
     rule, protection = plan.policy.hold, plan.cause.protection
     if rule is None or protection is None:
         return {}
-    missing = missing_of(rule, plan.cause.consumers)
-    covered, line = held_for(_row(message), rule, protection, missing)
+    missing = missing_consumers(rule, plan.cause.consumers)
+    covered, line = protection_line(_row(message), rule, protection, missing)
     return {"held": line, "is_held": covered and rule.action == "hold"}
 
 
 def _needs(plan: Plan, message: dict[str, Any]) -> str | None:
     if plan.policy.retention == "limits":
         return None
-    return needs_of(_row(message), plan.policy, plan.cause.consumers.interests)[1]
+    return needs_line(_row(message), plan.policy, plan.cause.consumers.interests)[1]
 
 
 def _row(message: dict[str, Any]) -> pa.Table:

@@ -12,13 +12,13 @@ import pyarrow as pa
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Unmatched
 from retention.core.spans import Array, Spans, spans_of
-from retention.datafile.row_stats import counted, row_stats
+from retention.datafile.row_stats import row_stats, seq_and_size_stats
 from retention.datafile.subject_digest import count_subjects
-from retention.plan.remaining import InventoryRow, Left, RemainingRow, untouched
+from retention.plan.remaining import InventoryRow, RemainingMessages, RemainingRow, all_remaining
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
 from retention.rules import RULES
-from retention.rules.jetstream.interest import Interest, Release, refined, release, released
+from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS
@@ -29,7 +29,7 @@ _AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Unneeded:
+class UnneededQuestion:
     """Which messages of one span does no consumer need?"""
 
     span: int
@@ -46,7 +46,7 @@ class Unneeded:
 
 
 @dataclass(frozen=True)
-class Told:
+class InterestAnswer:
     """What the rows of one span say to that."""
 
     removed: pa.Table
@@ -58,7 +58,7 @@ class Told:
     read: ReadCount
 
 
-def remaining_of(context: PlanningContext, rows: StreamRows) -> Left:
+def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessages:
     """The part of a stream that consumers leave, exactly; all of it where its retention is `limits`.
 
     Raises:
@@ -66,14 +66,14 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> Left:
     """
     inventory, policy = context.inventory, context.policy
     if policy.retention == "limits":
-        return untouched(inventory)
+        return all_remaining(inventory)
     spans, interests = spans_of(inventory.files), context.consumers.interests
     decided = decide_release(context, spans, rows)
     in_full = policy.allow_msg_ttl or not (
         policy.max_age_ns is None and policy.max_msgs_per_subject is None
     )
     questions = [
-        Unneeded(
+        UnneededQuestion(
             span=int(span),
             interests=tuple(
                 one.within(int(spans.min_seq[span]), int(spans.max_seq[span])) for one in interests
@@ -84,7 +84,7 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> Left:
         )
         for span in np.flatnonzero(decided.ask)
     ]
-    told = rows.of(untouched(inventory))(unneeded, spans, questions)
+    told = rows.of(all_remaining(inventory))(find_unneeded, spans, questions)
     return _left(inventory, decided.whole[spans.span_of_file], told)
 
 
@@ -103,11 +103,11 @@ def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> 
     return decided
 
 
-def unneeded(span: SpanRows, question: Unneeded) -> Told:
+def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
     """Which rows of one span no consumer needs, and what is left of its files."""
-    gone = released(span.rows, question.interests, question.unmatched)
+    gone = released_rows(span.rows, question.interests, question.unmatched)
     verdicts = np.where(gone, RULES.index(question.rule), STAYS).astype(np.int8)
-    stats = row_stats if question.in_full else counted
+    stats = row_stats if question.in_full else seq_and_size_stats
     left, digests = {}, {}
     for number in map(InventoryRow, np.unique(span.file_of_row[gone]).tolist()):
         rows = span.rows.filter(pa.array((span.file_of_row == number) & ~gone))
@@ -115,7 +115,7 @@ def unneeded(span: SpanRows, question: Unneeded) -> Told:
             left[number] = stats(rows)
             if question.in_full:
                 digests[number] = count_subjects(rows)
-    return Told(removed_ranges(span, verdicts), left, digests, span.read)
+    return InterestAnswer(removed_ranges(span, verdicts), left, digests, span.read)
 
 
 def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
@@ -128,7 +128,7 @@ def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
         )
 
 
-def _left(inventory: Inventory, whole: Array, told: Sequence[Told]) -> Left:
+def _left(inventory: Inventory, whole: Array, told: Sequence[InterestAnswer]) -> RemainingMessages:
     """Put together what metadata and rows told.
 
     Args:
@@ -137,7 +137,7 @@ def _left(inventory: Inventory, whole: Array, told: Sequence[Told]) -> Left:
         told: what rows said of the others.
     """
     if not whole.any() and not told:
-        return untouched(inventory)
+        return all_remaining(inventory)
     files = inventory.files
     ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *(one.removed for one in told)])
     lost = np.where(whole, files["messages"].to_numpy(), 0)
@@ -152,7 +152,7 @@ def _left(inventory: Inventory, whole: Array, told: Sequence[Told]) -> Left:
         InventoryRow(number): RemainingRow(row)
         for row, number in enumerate(numbers.tolist() if changed else ())
     }
-    return Left(
+    return RemainingMessages(
         inventory=inventory,
         files=table.take(pa.array(order)),
         numbers=numbers,

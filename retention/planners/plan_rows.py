@@ -15,12 +15,12 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.seq_ranges import in_ranges
 from retention.core.spans import Array
-from retention.datafile.expected_stats import claims_of
+from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import DamagedError, StalePlanError
 from retention.plan.plan import Plan
 from retention.planners.probe import read_span
 from retention.ports import Snapshot
-from retention.stores.row_tombstones import Released
+from retention.stores.row_tombstones import RowTombstones
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import CAUSE_FILES
 
@@ -41,7 +41,7 @@ class FileRows(Protocol):
 
 
 @dataclass(frozen=True)
-class StoredRows:
+class PlannedFileRows:
     """The files of a stored stream; implements `FileRows`."""
 
     opened: OpenedStream
@@ -76,16 +76,16 @@ class StoredRows:
 
     def _located(self, files: pa.Table) -> list[DataFile]:
         located = self.opened.store.data_files(files)
-        claims = claims_of(files)
+        claims = expected_stats_of(files)
         return [
             self._tombstones.hide(replace(file, hidden=NO_RANGES, claim=claim))
             for file, claim in zip(located, claims, strict=True)
         ]
 
     @cached_property
-    def _tombstones(self) -> Released:
+    def _tombstones(self) -> RowTombstones:
         number = self.plan.released
-        return Released(number, self.opened.store.released(number))
+        return RowTombstones(number, self.opened.store.released(number))
 
     def _refuse_gone(self, files: pa.Table, damaged: DamagedError) -> None:
         live = self.opened.store.snapshot().files["path"].combine_chunks()
@@ -98,7 +98,7 @@ class StoredRows:
 
 
 @dataclass(frozen=True)
-class Around:
+class MessageContext:
     """A message, and the rows that lie around it."""
 
     message: dict[str, Any]
@@ -116,7 +116,7 @@ class PlanRows:
     plan: Plan
     files: FileRows
 
-    def find(self, place: Place) -> Around | None:
+    def find(self, place: Place) -> MessageContext | None:
         """A message with the rows around it; None: no file of the plan holds it."""
         partition, seq = place
         rows, numbers = self._stored(partition, seq, seq)
@@ -125,7 +125,7 @@ class PlanRows:
             return None
         [message] = rows.slice(int(at[0]), 1).to_pylist()
         number = int(numbers[at[0]])
-        return Around(
+        return MessageContext(
             {"partition": partition} | message, number, self._remaining(rows, numbers, seq)
         )
 

@@ -15,11 +15,11 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.plan.remaining import Left, RemainingRow, shown
+from retention.plan.remaining import RemainingMessages, RemainingRow, visible_rows
 from retention.planners.rows import Asked, Rule, Told
-from retention.planners.subject_shuffle import beyond_limit, fetched
+from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
 from retention.rules.row_verdicts import SpanRows
-from retention.rules.rule import SubjectSurplus
+from retention.rules.rule import SubjectExcess
 from schemas.messages import RULE_COLUMNS
 
 
@@ -30,7 +30,7 @@ class StoredRows:
     opened: OpenedStream
     engines: Engines
 
-    def of(self, remaining: Left) -> RemainingRows:
+    def of(self, remaining: RemainingMessages) -> RemainingRows:
         """The rows of the stream, as far as its consumers leave them."""
         return RemainingRows(self.opened, remaining, self.engines)
 
@@ -38,9 +38,9 @@ class StoredRows:
         """Subject digests of `files`, as `Store.subject_counts`."""
         return self.opened.store.subject_counts(files)
 
-    def excess(self, remaining: Left, spans: Spans, limit: int) -> SubjectSurplus:
+    def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
         """The messages of each span beyond a limit per subject: in this process, or by tasks if subjects are many."""
-        return beyond_limit(self.opened, remaining, spans, limit, self.engines)
+        return subject_excess(self.opened, remaining, spans, limit, self.engines)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RemainingRows:
     """The rows of what consumers leave of a stored stream; implements `Asks`."""
 
     opened: OpenedStream
-    remaining: Left
+    remaining: RemainingMessages
     engines: Engines
 
     def __call__(
@@ -87,9 +87,9 @@ class Probe(Generic[Asked]):
 
 
 def _tell(rule: Rule[Asked, Told], probe: Probe[Asked]) -> Told:
-    question = fetched(probe.question)
+    question = with_fetched_shares(probe.question)
     stored, of_stored, read = read_span(probe.files, question.columns)
-    rows, file_of_row = shown(stored, of_stored, probe.hidden)
+    rows, file_of_row = visible_rows(stored, of_stored, probe.hidden)
     return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
 
 

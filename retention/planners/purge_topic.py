@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from retention.context.context import OpenedStream
-from retention.context.topic import was_written_to
+from retention.context.topic import has_data
 from retention.plan.build import make_topic_plan
 from retention.plan.plan import empty_plan
 from retention.planners.cached import Planned
@@ -30,6 +30,6 @@ def plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
     inventory = opened.store.inventory(snapshot)
     rules = np.full(inventory.files.num_rows, RULES.index(PURGE))
     plan = make_topic_plan(inventory, policy, now_ns, rules, None)
-    begins, counted = was_written_to(opened, snapshot), inventory.counters.next_seq
+    begins, counted = has_data(opened, snapshot), inventory.counters.next_seq
     header = replace(plan.header, request=request, begins_epoch=begins)
     return Planned(replace(plan, header=header), counted, snapshot)

@@ -15,7 +15,7 @@ from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.plan.build import make_removal
 from retention.plan.plan import empty_plan
-from retention.plan.remaining import untouched
+from retention.plan.remaining import all_remaining
 from retention.planners.cached import Planned
 from retention.planners.delete_segments import plan_delete_segments
 from retention.planners.probe import StoredRows
@@ -61,7 +61,7 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     inventory = opened.store.inventory(snapshot)
     after = next_seq(opened, inventory)
     decided = _decided(opened, inventory, request)
-    rows = StoredRows(opened, engines).of(untouched(inventory))
+    rows = StoredRows(opened, engines).of(all_remaining(inventory))
     answers = rows(requests.told, decided.spans, decided.questions())
     if isinstance(request, Delete):
         _check_there(opened, request, decided.spans, answers, after)

@@ -10,42 +10,47 @@ from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.plan.build import make_plan
-from retention.plan.consumer_snapshot import Audience
+from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.overdue import overdue_of
 from retention.plan.plan import Plan
-from retention.plan.remaining import Left, untouched
-from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
+from retention.plan.remaining import RemainingMessages, all_remaining
+from retention.planners.consumer_protection import (
+    ProtectionOutcome,
+    missing_consumers,
+    protect,
+    protection_of,
+)
 from retention.planners.context import NO_CONSUMERS, PlanningContext
-from retention.planners.delete_markers import Announced, Announcer, without_markers
+from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
 from retention.planners.interest import remaining_of
 from retention.planners.rows import StreamRows
-from retention.ports import Later
-from retention.rules.jetstream.evaluate import OnePass, one_pass
-from retention.rules.jetstream.prefix_scan import before, ends_before
-from retention.rules.jetstream.split_spans import by_file
-from retention.rules.jetstream.whole_segments import unread
-from retention.rules.row_verdicts import Answer, answer
+from retention.ports import TailTotals
+from retention.rules.jetstream.evaluate import Evaluation, evaluate
+from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
+from retention.rules.jetstream.split_spans import split_by_file
+from retention.rules.jetstream.whole_segments import unread_answers
+from retention.rules.row_verdicts import Answer, answer_question
 
-_NO_TAIL = Later()
+_NO_TAIL = TailTotals()
 
 
 @dataclass(frozen=True)
 class Planning:
     """A plan, and everything that it was made from."""
 
-    remaining: Left
+    remaining: RemainingMessages
     """The stream, and what its consumers leave of it."""
-    decided: OnePass
+    decided: Evaluation
     """The pass over what remains."""
     answers: list[Answer]
     plan: Plan
-    tail: Later = _NO_TAIL
+    tail: TailTotals = _NO_TAIL
     """What the stream holds behind the inventory."""
     refused: frozenset[int] = frozenset()
     """Sequences of the messages that stay because no delete marker could be stored for them."""
-    consumers: Audience = NO_CONSUMERS
+    consumers: ConsumerSnapshot = NO_CONSUMERS
     """The consumers that were asked; none where the policy does not look at them."""
-    protection: HeldBack | None = None
+    protection: ProtectionOutcome | None = None
     """What is protected from limits, or with `warn` would be; None: the policy protects nothing."""
 
     @property
@@ -74,7 +79,7 @@ def plan(context: PlanningContext, rows: StreamRows) -> Planning:
     )
 
 
-def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Planning | None:
+def plan_prefix(context: PlanningContext, tail: TailTotals, rows: StreamRows) -> Planning | None:
     """Plan one pass over a whole stream from its oldest segments alone; None: the pass reaches beyond them.
 
     Args:
@@ -85,12 +90,12 @@ def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Plan
     Raises:
         DamagedError: a file that had to be read is damaged.
     """
-    policy = before(context.policy, tail.messages, tail.bytes)
+    policy = prefix_policy(context.policy, tail.messages, tail.bytes)
     if policy is None:
         return None
-    remaining = untouched(context.inventory)
+    remaining = all_remaining(context.inventory)
     decided = decide(remaining, policy, context.as_of_ns, rows)
-    if tail.segments and not ends_before(decided):
+    if tail.segments and not ends_in_prefix(decided):
         return None
     planning = _conclude(context, remaining, decided, rows)
     segments = planning.plan.segments
@@ -104,32 +109,36 @@ def plan_prefix(context: PlanningContext, tail: Later, rows: StreamRows) -> Plan
     return replace(planning, plan=made, tail=tail)
 
 
-def decide(remaining: Left, policy: Policy, as_of_ns: int, rows: StreamRows) -> OnePass:
+def decide(
+    remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
+) -> Evaluation:
     """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
     spans, limit = spans_of(remaining.files), policy.max_msgs_per_subject
     excess = None if limit is None else rows.excess(remaining, spans, limit)
-    decided = one_pass(spans, policy, as_of_ns, excess)
-    return by_file(decided, remaining.files, policy, as_of_ns)
+    decided = evaluate(spans, policy, as_of_ns, excess)
+    return split_by_file(decided, remaining.files, policy, as_of_ns)
 
 
 def _protected(
-    context: PlanningContext, remaining: Left, decided: OnePass, rows: StreamRows
-) -> HeldBack | None:
+    context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
+) -> ProtectionOutcome | None:
     """What consumers protect from limits; None: the policy protects nothing."""
     rule = context.policy.hold
     if rule is None:
         return None
-    hold = hold_of(rule, context.consumers, context.as_of_ns)
-    return hold_back(rows.of(remaining), decided, hold, rule.max_bytes)
+    hold = protection_of(rule, context.consumers, context.as_of_ns)
+    return protect(rows.of(remaining), decided, hold, rule.max_bytes)
 
 
-def _with_consumers(plan: Plan, consumers: Audience, protection: HeldBack | None) -> Plan:
+def _with_consumers(
+    plan: Plan, consumers: ConsumerSnapshot, protection: ProtectionOutcome | None
+) -> Plan:
     """A plan with what it owes to consumers."""
     hold = None if protection is None else protection.hold
     plan = replace(plan, cause=replace(plan.cause, consumers=consumers, protection=hold))
     rule = plan.policy.hold
     if rule is not None and protection is not None:
-        plan = replace(plan, held=protection.told(rule, missing_of(rule, consumers)))
+        plan = replace(plan, held=protection.told(rule, missing_consumers(rule, consumers)))
     if not plan.policy.rests_on_consumers:
         return plan
     pins = replace(plan.pins, consumers=consumers.pins, expired=consumers.expired)
@@ -138,10 +147,10 @@ def _with_consumers(plan: Plan, consumers: Audience, protection: HeldBack | None
 
 def _conclude(
     context: PlanningContext,
-    remaining: Left,
-    decided: OnePass,
+    remaining: RemainingMessages,
+    decided: Evaluation,
     rows: StreamRows,
-    protection: HeldBack | None = None,
+    protection: ProtectionOutcome | None = None,
 ) -> Planning:
     """Have rows answer what metadata left open, and put the plan together."""
     policy = context.policy
@@ -168,16 +177,16 @@ def _conclude(
 
 
 def _answers(
-    context: PlanningContext, remaining: Left, decided: OnePass, rows: StreamRows
+    context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
 ) -> list[Answer]:
     """What rows say to the questions of a pass; where segments stay whole, only rows are read that can change that."""
-    known = unread(decided) if context.policy.whole_segments else []
+    known = unread_answers(decided) if context.policy.whole_segments else []
     open_spans = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
     questions = [decided.question(int(span)) for span in open_spans]
-    return known + rows.of(remaining)(answer, decided.spans, questions)
+    return known + rows.of(remaining)(answer_question, decided.spans, questions)
 
 
-def _read_for(protection: HeldBack | None, answers: list[Answer]) -> ReadCount:
+def _read_for(protection: ProtectionOutcome | None, answers: list[Answer]) -> ReadCount:
     """What it cost to learn what is protected, beside the answers of which the plan is made."""
     if protection is None:
         return ReadCount()
@@ -187,15 +196,15 @@ def _read_for(protection: HeldBack | None, answers: list[Answer]) -> ReadCount:
 
 def _announced(
     context: PlanningContext,
-    remaining: Left,
+    remaining: RemainingMessages,
     rows: StreamRows,
-    decided: OnePass,
+    decided: Evaluation,
     answers: list[Answer],
-) -> Announced:
+) -> MarkedPass:
     """The pass with its delete markers."""
     if context.policy.subject_delete_marker_ttl_ns is None:
         return without_markers(decided, answers)
-    announcer = Announcer(
+    announcer = MarkerPlanner(
         context.policy,
         context.as_of_ns,
         context.next_seq,

@@ -8,14 +8,14 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from retention.core.spans import Spans
-from retention.plan.remaining import Left
+from retention.plan.remaining import RemainingMessages
 from retention.rules.row_verdicts import SpanRows
-from retention.rules.rule import SubjectSurplus
+from retention.rules.rule import SubjectExcess
 
 Told = TypeVar("Told")
 
 
-class AboutSpan(Protocol):
+class SpanQuestion(Protocol):
     """A question about the rows of one span; picklable."""
 
     @property
@@ -29,12 +29,12 @@ class AboutSpan(Protocol):
         ...
 
 
-Asked = TypeVar("Asked", bound=AboutSpan)
+Asked = TypeVar("Asked", bound=SpanQuestion)
 Rule = Callable[[SpanRows, Asked], Told]
 """A pure function of a span's rows and a question about them; picklable."""
 
 
-class Asks(Protocol):
+class SpanRowsReader(Protocol):
     """Puts questions to rows."""
 
     def __call__(
@@ -51,7 +51,7 @@ class Asks(Protocol):
 class StreamRows(Protocol):
     """Everything that planning learns beside statistics: all of its reading goes through this."""
 
-    def of(self, remaining: Left) -> Asks:
+    def of(self, remaining: RemainingMessages) -> SpanRowsReader:
         """The rows of a stream, as far as its consumers leave them."""
         ...
 
@@ -63,7 +63,7 @@ class StreamRows(Protocol):
         """
         ...
 
-    def excess(self, remaining: Left, spans: Spans, limit: int) -> SubjectSurplus:
+    def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
         """The messages of each span beyond a limit per subject, counted over what consumers leave.
 
         Raises:

@@ -21,10 +21,16 @@ from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
-from retention.plan.remaining import Left, RemainingRow
-from retention.rules.jetstream.max_msgs_per_subject import Apart, Held, Lasts, Share, surplus
+from retention.plan.remaining import RemainingMessages, RemainingRow
+from retention.rules.jetstream.max_msgs_per_subject import (
+    KeepCounts,
+    KeepLast,
+    SpanSubjects,
+    StoredShare,
+    surplus,
+)
 from retention.rules.row_verdicts import Question
-from retention.rules.rule import SubjectSurplus
+from retention.rules.rule import SubjectExcess
 from retention.storage import files
 from retention.stores.layout import Layout
 from retention.stores.sidecar import subject_digests
@@ -54,7 +60,7 @@ _BASE, _MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class Deal:
+class PartitionTask:
     """A task: the digests of neighbouring files, to be dealt into buckets."""
 
     files: tuple[DataFile, ...]
@@ -69,7 +75,7 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Decide:
+class DecideTask:
     """A task: one bucket of all digests."""
 
     bucket: int
@@ -81,27 +87,27 @@ class Decide:
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class ShuffledExcess:
     """What each span holds beyond the limit, as `Surplus`, but kept in files."""
 
     messages: Array
     places: tuple[str, ...]
 
-    def of_span(self, span: int) -> Apart:
+    def of_span(self, span: int) -> StoredShare:
         """Where to find what the limit does to one span."""
-        return Apart(self.places, span)
+        return StoredShare(self.places, span)
 
 
-def beyond_limit(
-    opened: OpenedStream, left: Left, spans: Spans, limit: int, engines: Engines
-) -> SubjectSurplus:
+def subject_excess(
+    opened: OpenedStream, left: RemainingMessages, spans: Spans, limit: int, engines: Engines
+) -> SubjectExcess:
     """What each span holds beyond the limit per subject, from digests: in this process, or by tasks if they are many.
 
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
     """
     lengths = subject_digests.lengths(Layout(opened.root, opened.name), left.files)
-    found: SubjectSurplus | None = None
+    found: SubjectExcess | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():
             found = _exchange(opened, left, spans, (limit, lengths), engines)
@@ -111,22 +117,22 @@ def beyond_limit(
     return found
 
 
-def fetched(question: Asked) -> Asked:
+def with_fetched_shares(question: Asked) -> Asked:
     """A question with all that it takes to answer it, wherever that was kept."""
     if not isinstance(question, Question):
         return question
-    parts = tuple(_fetched(one) if isinstance(one, Apart) else one for one in question.parts)
+    parts = tuple(_fetched(one) if isinstance(one, StoredShare) else one for one in question.parts)
     return replace(question, parts=parts)
 
 
-def _fetched(apart: Apart) -> Share | Lasts:
+def _fetched(apart: StoredShare) -> KeepCounts | KeepLast:
     table = pa.Table.from_batches([_piece(place, apart.span) for place in apart.places], _DECIDED)
     numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
-    return Held(table["subject"].combine_chunks(), *numbers).share()
+    return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
 
 
-def deal(task: Deal) -> None:
-    """Carry out a `Deal`: an Arrow file whose batch number `n` has the subjects of bucket `n`."""
+def partition_subjects(task: PartitionTask) -> None:
+    """Carry out a `PartitionTask`: an Arrow file whose batch number `n` has the subjects of bucket `n`."""
     batches: list[list[pa.RecordBatch]] = [[] for _ in range(task.buckets)]
     given = zip(task.files, task.messages, task.digests, strict=True)
     for at, (file, messages, digest) in enumerate(given):
@@ -141,8 +147,8 @@ def deal(task: Deal) -> None:
     _write(task.target, _DEALT, batches)
 
 
-def decide_bucket(task: Decide) -> Array:
-    """Carry out a `Decide`: an Arrow file with a batch for each span; messages beyond the limit by span."""
+def decide_bucket(task: DecideTask) -> Array:
+    """Carry out a `DecideTask`: an Arrow file with a batch for each span; messages beyond the limit by span."""
     counts = pa.Table.from_batches([_piece(place, task.bucket) for place in task.dealt], _DEALT)
     found = surplus(task.limit, counts, task.span_of_file, task.spans)
     batches = [
@@ -169,11 +175,11 @@ def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
 
 def _exchange(
     opened: OpenedStream,
-    left: Left,
+    left: RemainingMessages,
     spans: Spans,
     asked: tuple[int, Sequence[int]],
     engines: Engines,
-) -> Exchanged:
+) -> ShuffledExcess:
     limit, lengths = asked
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
     place = _place(opened, engine.name, engines)
@@ -182,7 +188,7 @@ def _exchange(
     data = opened.store.data_files(stored)
     messages = stored["messages"].to_pylist()
     deals = [
-        Deal(
+        PartitionTask(
             tuple(data[start:end]),
             RemainingRow(start),
             tuple(messages[start:end]),
@@ -192,10 +198,12 @@ def _exchange(
         )
         for start, end in _runs(lengths)
     ]
-    engine.map(deal, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals])
+    engine.map(
+        partition_subjects, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
+    )
     dealt = tuple(task.target for task in deals)
     decides = [
-        Decide(
+        DecideTask(
             number,
             dealt,
             limit,
@@ -207,7 +215,7 @@ def _exchange(
     ]
     totals = engine.map(decide_bucket, decides, [BUCKET_BYTES] * buckets)
     files.delete(dealt)
-    return Exchanged(np.sum(totals, axis=0), tuple(task.target for task in decides))
+    return ShuffledExcess(np.sum(totals, axis=0), tuple(task.target for task in decides))
 
 
 def _place(opened: OpenedStream, engine: str, engines: Engines) -> str:

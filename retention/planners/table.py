@@ -8,7 +8,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
-from retention.interest.interest import audience_of
+from retention.interest.interest import consumer_snapshot_of
 from retention.planners.context import PlanningContext
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan
@@ -54,6 +54,6 @@ def gather(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Plannin
         inventory,
         policy,
         as_of_ns,
-        audience_of(opened, inventory, as_of_ns),
+        consumer_snapshot_of(opened, inventory, as_of_ns),
         next_seq(opened, inventory) if stores_markers else 0,
     )

@@ -14,11 +14,11 @@ from retention.core.inventory import Inventory
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.layout.topic_segment_roll import is_aged
+from retention.layout.topic_segment_roll import aged_mask
 from retention.plan.build import make_topic_plan, segment_numbers
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
-from retention.plan.protected_segments import held_segments
+from retention.plan.protected_segments import protected_segments
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy.evaluate import TopicPass, topic_pass
@@ -37,7 +37,7 @@ RULE_OF = {
 
 
 @dataclass(frozen=True)
-class TopicLook:
+class TopicPlanning:
     """Everything that a topic's plan was made from."""
 
     inventory: Inventory
@@ -51,9 +51,9 @@ class TopicLook:
     snapshot: Snapshot
 
 
-def look_at_topic(
+def plan_topic_table(
     opened: OpenedStream, topic: TopicPolicy, as_of_ns: int, snapshot: Snapshot | None = None
-) -> TopicLook:
+) -> TopicPlanning:
     """Plan one pass over a topic that exists, from metadata alone.
 
     Args:
@@ -78,8 +78,8 @@ def look_at_topic(
     plan = replace(plan, cause=replace(plan.cause, offsets=offsets))
     if topic.respect_consumer_offsets:
         waiting = rules_of_files(inventory, segments, decided.held)
-        plan = replace(plan, held_segments=held_segments(inventory.files, waiting, offsets))
-    return TopicLook(inventory, found, segments, decided, offsets, plan, snapshot)
+        plan = replace(plan, held_segments=protected_segments(inventory.files, waiting, offsets))
+    return TopicPlanning(inventory, found, segments, decided, offsets, plan, snapshot)
 
 
 def decide_topic(
@@ -94,7 +94,7 @@ def decide_topic(
         offsets: the stored ones.
     """
     now_us = as_of_ns // MICROSECOND
-    segments = with_sealed(stored, is_aged(stored.first_us, topic, now_us))
+    segments = with_sealed(stored, aged_mask(stored.first_us, topic, now_us))
     return segments, topic_pass(segments, topic, now_us, offsets.barriers, offsets.watermarks)
 
 

@@ -13,9 +13,9 @@ from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import Plan
-from retention.plan.protected import HeldSegments
-from retention.planners.topic import TopicLook, look_at_topic, pins_of
-from retention.ports import Mark, Snapshot
+from retention.plan.protected import ProtectedSegments
+from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table
+from retention.ports import Snapshot, VersionToken
 from retention.rules.iggy.next_due import next_due
 from retention.stores.offset_table import OffsetTable
 from retention.stores.sidecar import next_due as due
@@ -28,20 +28,20 @@ def plan_topic(
     """The plan of a pass, partition → the next offset, and the table; None: there was no need to open it.
 
     Raises:
-        RefusedError, DamagedError: as `look_at_topic`.
+        RefusedError, DamagedError: as `plan_topic_table`.
     """
     mark = opened.store.mark()
     known = None if mark is None else _remembered(opened, mark, topic, as_of_ns)
     if known is not None:
         return (*known, None)
-    seen = look_at_topic(opened, topic, as_of_ns)
+    seen = plan_topic_table(opened, topic, as_of_ns)
     if mark is not None:
         _remember(opened, mark, topic, seen)
     return seen.plan, seen.inventory.counters.next_seq, seen.snapshot
 
 
 def _remembered(
-    opened: OpenedStream, mark: Mark, topic: TopicPolicy, as_of_ns: int
+    opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, as_of_ns: int
 ) -> tuple[Plan, Mapping[int, int]] | None:
     """The plan that takes nothing, where the table and the stored offsets are those of which that is known."""
     policy = opened.config.policy()
@@ -64,12 +64,14 @@ def _remembered(
         header,
         Pins(consumers=pins),
         cause=Cause(next_seq=quiet.next_seq, next_due_ns=quiet.due_ns),
-        held_segments=HeldSegments() if topic.respect_consumer_offsets else None,
+        held_segments=ProtectedSegments() if topic.respect_consumer_offsets else None,
     )
     return plan, quiet.next_seq
 
 
-def _remember(opened: OpenedStream, mark: Mark, topic: TopicPolicy, seen: TopicLook) -> None:
+def _remember(
+    opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, seen: TopicPlanning
+) -> None:
     """Keep the next due instant, if statistics that were known already told that nothing goes, nor is held back."""
     plan = seen.plan
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():

@@ -12,7 +12,7 @@ from retention.apply.archive import digest_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES
 from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
-from retention.datafile.rewrite import Copied, Copy, surviving
+from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_rows
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
 from retention.restore.select import Archive, Part
@@ -21,16 +21,16 @@ from schemas.messages import FILE_COLUMNS
 
 
 @dataclass(frozen=True)
-class Bringing:
+class CopyTask:
     """Task: write the messages that come back of one copy."""
 
-    copy: Copy
+    copy: RewriteTask
     messages: int
     sha256: str
     subject: str | None
     """Subject of all messages, where a topic gets another name; None: unchanged."""
 
-    def attempt(self) -> Bringing:
+    def attempt(self) -> CopyTask:
         """The task with a target that no other attempt writes."""
         return replace(self, copy=self.copy.attempt())
 
@@ -46,7 +46,7 @@ def staged(
     weights = [part.copy.file_bytes for part in parts]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     try:
-        written = engine.map(brought, tasks, weights)
+        written = engine.map(run_copy, tasks, weights)
         yield stats_table([row for copied in written for row in copied.stats])
     except CommitUnknownError:
         raise
@@ -55,21 +55,25 @@ def staged(
         raise
 
 
-def _task(opened: OpenedStream, archive: Archive, part: Part, subject: str | None) -> Bringing:
+def _task(opened: OpenedStream, archive: Archive, part: Part, subject: str | None) -> CopyTask:
     copy = part.copy
     source, target = (
         copy.data_file(archive.directory),
         opened.store.stage(copy.partition, copy.segment),
     )
     if part.removed is None:
-        return Bringing(Copy(source, (target,), NO_RANGES), part.messages, copy.sha256, subject)
+        return CopyTask(
+            RewriteTask(source, (target,), NO_RANGES), part.messages, copy.sha256, subject
+        )
     # The hidden sequences are part of `removed`.
     unhidden = replace(source, hidden=NO_RANGES)
-    return Bringing(Copy(unhidden, (target,), part.removed), part.messages, copy.sha256, subject)
+    return CopyTask(
+        RewriteTask(unhidden, (target,), part.removed), part.messages, copy.sha256, subject
+    )
 
 
-def brought(task: Bringing) -> Copied:
-    """Carry out a `Bringing`, and read back the file that it wrote.
+def run_copy(task: CopyTask) -> RewriteResult:
+    """Carry out a `CopyTask`, and read back the file that it wrote.
 
     Raises:
         DamagedError: the copy is not the one that was archived.
@@ -80,7 +84,7 @@ def brought(task: Bringing) -> Copied:
             f"{source.location}: this copy of an archive is not what was copied (its SHA-256 differs from the "
             "manifest's); nothing was changed; restore it from a copy of the archive"
         )
-    rows = surviving(task.copy, open_messages(source))
+    rows = remaining_rows(task.copy, open_messages(source))
     write_messages(target.location, (_named(table, task.subject) for table in rows))
     written = describe(target)
     if written.stats["messages"] != task.messages:
@@ -89,7 +93,7 @@ def brought(task: Bringing) -> Copied:
             f"{task.messages:,}; nothing was changed; restore it from a copy of the archive"
         )
     reached(Step.COPY_WRITTEN)
-    return Copied([written.stats], written.read)
+    return RewriteResult([written.stats], written.read)
 
 
 def _named(rows: pa.Table, subject: str | None) -> pa.Table:

@@ -15,8 +15,8 @@ from retention.apply.undo import RESTORE
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq, with_floors
-from retention.context.topic import was_written_to
-from retention.core.inventory import NO_RANGES, Claim, Inventory
+from retention.context.topic import has_data
+from retention.core.inventory import NO_RANGES, ExpectedStats, Inventory
 from retention.core.table_requirements import AssertEpoch, RowsCompared
 from retention.core.table_updates import (
     TableUpdate,
@@ -36,19 +36,19 @@ from retention.errors import (
 from retention.history.runs import history_of
 from retention.ingest.append import LEASE_WAIT_S
 from retention.ingest.idempotency import BatchIdentity, is_repeat
-from retention.ingest.recorded_commit import removing
+from retention.ingest.recorded_commit import recorded_removal
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot, Swap
 from retention.restore.copy_back import staged
 from retention.restore.select import (
     Archive,
+    MessageRange,
     Part,
-    There,
-    Wanted,
-    chosen,
+    StoredFile,
+    matching_copies,
     open_archive,
-    parts,
     refuse_other_kind,
+    select_parts,
 )
 from retention.stores.archive_manifest import Origin
 from retention.stores.checks import inventory as index
@@ -84,7 +84,7 @@ class Restored:
 def restore(
     opened: OpenedStream,
     place: str | None,
-    wanted: Wanted,
+    wanted: MessageRange,
     into: OpenedStream | None,
     engines: Engines,
 ) -> Restored:
@@ -111,7 +111,7 @@ def restore(
 
 
 def restore_in_place(
-    opened: OpenedStream, place: str, wanted: Wanted, engines: Engines
+    opened: OpenedStream, place: str, wanted: MessageRange, engines: Engines
 ) -> Restored:
     """Restore messages that runs have removed from a stream in place; messages that are there stay as they are.
 
@@ -129,14 +129,19 @@ def restore_in_place(
         DamagedError: the archive is damaged or incomplete; nothing was changed.
         BusyError: others are at work, or came first.
     """
-    with removing(opened) as run, lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S):
+    with (
+        recorded_removal(opened) as run,
+        lease(opened.root, "append", opened.clock, wait_s=LEASE_WAIT_S),
+    ):
         opened.store.create()
         snapshot = opened.store.snapshot()
         inventory = opened.store.inventory(snapshot)
         home = Origin(opened.name, snapshot.table_id, snapshot.counters.epoch)
         archive = open_archive(place, opened.name, home)
-        copies = chosen(archive, wanted)
-        selected, already = parts(archive.directory, copies, _there(opened, inventory), wanted)
+        copies = matching_copies(archive, wanted)
+        selected, already = select_parts(
+            archive.directory, copies, _there(opened, inventory), wanted
+        )
         if not selected:
             return Restored(opened.name, archive.directory, 0, 0, already)
         ends = _ends(opened, inventory, selected)
@@ -151,7 +156,7 @@ def restore_in_place(
 
 
 def restore_as(
-    target: OpenedStream, stream: str, place: str, wanted: Wanted, engines: Engines
+    target: OpenedStream, stream: str, place: str, wanted: MessageRange, engines: Engines
 ) -> Restored:
     """Restore messages that runs have removed from a stream as a new stream, to which nothing was written yet.
 
@@ -170,9 +175,12 @@ def restore_as(
     """
     archive = open_archive(place, stream, None)
     refuse_other_kind(target, archive)
-    selected, _ = parts(archive.directory, chosen(archive, wanted), (), wanted)
+    selected, _ = select_parts(archive.directory, matching_copies(archive, wanted), (), wanted)
     identity = BatchIdentity(_WRITER + _digest(archive, selected), 1)
-    with removing(target) as run, lease(target.root, "append", target.clock, wait_s=LEASE_WAIT_S):
+    with (
+        recorded_removal(target) as run,
+        lease(target.root, "append", target.clock, wait_s=LEASE_WAIT_S),
+    ):
         target.store.create()
         keep_settings(target.root, target.config)
         snapshot = target.store.snapshot()
@@ -190,12 +198,12 @@ def restore_as(
     return _restored(target, archive, added, run, again, 0)
 
 
-def _there(opened: OpenedStream, inventory: Inventory) -> list[There]:
+def _there(opened: OpenedStream, inventory: Inventory) -> list[StoredFile]:
     """The files of a stream as they are stored, with the released messages that are still in them."""
     stored = opened.store.stored(inventory.files)
     bounds = zip(*(stored[name].to_pylist() for name in ("min_seq", "max_seq")), strict=True)
     return [
-        There(replace(file, hidden=NO_RANGES, claim=Claim()), low, high)
+        StoredFile(replace(file, hidden=NO_RANGES, claim=ExpectedStats()), low, high)
         for file, (low, high) in zip(opened.store.data_files(stored), bounds, strict=True)
     ]
 
@@ -288,7 +296,7 @@ def _restored(
 
 
 def _refuse_used(target: OpenedStream, snapshot: Snapshot) -> None:
-    if was_written_to(target, snapshot):
+    if has_data(target, snapshot):
         raise RefusedError(
             f"{target.name}: was written to before, so that messages cannot keep their sequences there; nothing was "
             "changed; name a new one with --as"

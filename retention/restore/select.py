@@ -27,7 +27,7 @@ from schemas.messages import NEVER
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MessageRange:
     """Range of messages to restore."""
 
     partition: int | None = None
@@ -49,7 +49,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class There:
+class StoredFile:
     """A file of the table, and the bounds of its sequences, both inclusive."""
 
     file: DataFile
@@ -139,7 +139,7 @@ def _refuse_incomplete(archive: Archive) -> None:
             )
 
 
-def chosen(archive: Archive, wanted: Wanted) -> list[ArchivedFile]:
+def matching_copies(archive: Archive, wanted: MessageRange) -> list[ArchivedFile]:
     """The copies that may hold wanted messages.
 
     Raises:
@@ -183,8 +183,11 @@ def refuse_other_kind(target: OpenedStream, archive: Archive) -> None:
         )
 
 
-def parts(
-    directory: str, copies: Sequence[ArchivedFile], there: Sequence[There], wanted: Wanted
+def select_parts(
+    directory: str,
+    copies: Sequence[ArchivedFile],
+    there: Sequence[StoredFile],
+    wanted: MessageRange,
 ) -> tuple[list[Part], int]:
     """Select the messages to restore of each copy, no sequence twice; count the wanted ones that are there already.
 
@@ -219,7 +222,7 @@ def parts(
 class _Sequences:
     """The sequences of one partition that are stored, or that an earlier copy brings."""
 
-    def __init__(self, there: Sequence[There]) -> None:
+    def __init__(self, there: Sequence[StoredFile]) -> None:
         self._there = there
         self._read: dict[str, Array] = {}
         self._taken: list[Array] = []
@@ -244,7 +247,7 @@ class _Sequences:
         self._taken.append(seqs)
 
 
-def _meeting(copies: Sequence[ArchivedFile], there: Sequence[There]) -> Iterator[bool]:
+def _meeting(copies: Sequence[ArchivedFile], there: Sequence[StoredFile]) -> Iterator[bool]:
     """Whether the range of each copy meets that of another copy, or of a stored file."""
     bounds = np.array(
         [

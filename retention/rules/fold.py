@@ -10,11 +10,11 @@ import numpy as np
 from retention.core.spans import Array, Spans
 from retention.rules import RULES
 from retention.rules.row_verdicts import Question
-from retention.rules.rule import Before, Decision, Rule, Scan, SubjectSurplus
+from retention.rules.rule import Decision, PriorRemovals, Rule, Scan, SubjectExcess
 
 
 @dataclass(frozen=True)
-class OnePass:
+class Evaluation:
     """The pass, decided per span where statistics can; masks with an entry a span."""
 
     spans: Spans
@@ -24,7 +24,7 @@ class OnePass:
     """Spans that go whole, whatever rows say; a mask."""
     ask: Array
     """Spans whose rows decide; a mask."""
-    surplus: SubjectSurplus | None = None
+    surplus: SubjectExcess | None = None
     """What the limit per subject was decided by; None: the policy has none."""
     held: Array | None = None
     """Spans that stay whole although rules would take them; a mask; None: none does."""
@@ -68,7 +68,7 @@ class OnePass:
         return counts
 
 
-def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectSurplus | None) -> OnePass:
+def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectExcess | None) -> Evaluation:
     """Decide a pass as far as statistics do: each rule sees what the rules before it leave.
 
     Args:
@@ -79,11 +79,11 @@ def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectSurplus | None) ->
     gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
     decisions = []
     for rule in rules:
-        decision = rule.decide(spans, Before(gone.copy(), some & ~gone, unclear & ~gone))
+        decision = rule.decide(spans, PriorRemovals(gone.copy(), some & ~gone, unclear & ~gone))
         gone |= decision.sure
         unclear |= decision.unclear
         some |= decision.unclear
         some |= decision.counted > 0
         rows |= decision.rows
         decisions.append(decision)
-    return OnePass(spans, tuple(decisions), gone, rows | (some & ~gone), surplus)
+    return Evaluation(spans, tuple(decisions), gone, rows | (some & ~gone), surplus)

@@ -17,7 +17,7 @@ from schemas.messages import RULE_COLUMNS
 from schemas.plan import HELD_RANGES, REMOVED_RANGES
 
 if TYPE_CHECKING:
-    from retention.rules.jetstream.protection import Hold
+    from retention.rules.jetstream.protection import Protection
 
 STAYS = -1
 """The verdict on a message that no rule lets go; any other verdict is an index into `RULES`, or provisional."""
@@ -51,7 +51,7 @@ class Question:
     """What each rule asks, in the order of the pass."""
     in_full: bool = False
     """All narrow columns are looked at, also those that verdicts do without."""
-    hold: Hold | None = None
+    hold: Protection | None = None
     """What stays although rules would take it; None: nothing does."""
 
     @property
@@ -100,12 +100,12 @@ class Answer:
     """Messages that stay because the scan ends before them in this span; None: no row was read for it."""
 
 
-def answer(span: SpanRows, question: Question) -> Answer:
+def answer_question(span: SpanRows, question: Question) -> Answer:
     """What the rows of one span say to a question."""
     verdicts, until = judge(span.rows, question)
     removed = removed_ranges(span, verdicts)
     unended = Answer(question.span, removed, None, span.read)
-    return ended(unended, span.rows, question, verdicts == STAYS, until)
+    return scan_end(unended, span.rows, question, verdicts == STAYS, until)
 
 
 def stop_of(answers: Sequence[Answer]) -> int | None:
@@ -114,7 +114,7 @@ def stop_of(answers: Sequence[Answer]) -> int | None:
     return min(stops, default=None)
 
 
-def ended(
+def scan_end(
     unended: Answer, rows: pa.Table, question: Question, stays: Array, until: int | None
 ) -> Answer:
     """An answer with where the scan ends, and what stays for it.

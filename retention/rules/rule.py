@@ -51,7 +51,7 @@ class RowRule(Protocol):
         ...
 
 
-class SubjectSurplus(Protocol):
+class SubjectExcess(Protocol):
     """The messages of each span beyond a limit per subject, wherever that is kept."""
 
     @property
@@ -65,7 +65,7 @@ class SubjectSurplus(Protocol):
 
 
 @dataclass(frozen=True)
-class Before:
+class PriorRemovals:
     """What the rules before one take of each span; masks with an entry a span."""
 
     gone: Array
@@ -145,7 +145,7 @@ class Rule(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """The rule at the instant `as_of_ns`; None: the policy lets it remove nothing.
 
         Args:
@@ -191,7 +191,7 @@ class Rule(ABC):
         return policy
 
     @abstractmethod
-    def decide(self, spans: Spans, before: Before) -> Decision:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decision:
         """Decide what statistics can, behind other rules."""
 
 
@@ -227,6 +227,6 @@ class ExpiryRule(Rule):
         return NEVER
 
 
-def later(instants: Array, span_ns: int) -> Array:
+def delayed(instants: Array, span_ns: int) -> Array:
     """Instants so much later; `NEVER` where no 64 bits hold that."""
     return np.where(instants > NEVER - span_ns, NEVER, instants + span_ns)

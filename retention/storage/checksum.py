@@ -13,7 +13,7 @@ _KEY = "check"
 _HASH_BYTES = 16
 
 
-def parsed(content: bytes | str) -> Any:
+def parse_json(content: bytes | str) -> Any:
     """The value of a JSON text of which the writer is not trusted.
 
     Raises:
@@ -31,12 +31,12 @@ def parsed(content: bytes | str) -> Any:
         raise ValueError(str(error).partition(";")[0]) from None
 
 
-def checked(record: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with a checksum of its content under `check`."""
     return {**record, _KEY: _check(record)}
 
 
-def unchecked(record: dict[str, Any]) -> dict[str, Any]:
+def verified(record: dict[str, Any]) -> dict[str, Any]:
     """The record without its checksum, verified; a record that was written without one is taken as it is.
 
     Raises:

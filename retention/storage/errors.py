@@ -16,7 +16,7 @@ _OF_RIGHTS = "make it readable and writable for this user"
 _OF_DISKS = "free space or mend what the system objects to"
 
 
-def failure(location: str, error: Exception) -> StorageError:
+def storage_error(location: str, error: Exception) -> StorageError:
     """The error for an operation at a location that the storage did not carry out."""
     if "://" in location:
         return _of_object_store(location, error)
@@ -55,7 +55,7 @@ def _with_remedy(reason: str, remedy: str) -> StorageError:
 
 
 @contextmanager
-def telling(location: str, *answers: type[OSError]) -> Iterator[None]:
+def as_storage_errors(location: str, *answers: type[OSError]) -> Iterator[None]:
     """Wrap errors of the block as `StorageError` with the location, except those in `answers`, which are expected.
 
     Raises:
@@ -67,7 +67,7 @@ def telling(location: str, *answers: type[OSError]) -> Iterator[None]:
     except passed:
         raise
     except OSError as error:
-        raise failure(location, error) from error
+        raise storage_error(location, error) from error
 
 
 def first_line(error: BaseException) -> str:

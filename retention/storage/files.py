@@ -16,7 +16,7 @@ from pyarrow import fs
 from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.storage import fsync, local
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.storage.s3 import file_system, has_bucket
 from retention.storage.s3 import storage_options as _storage_options
 
@@ -49,7 +49,7 @@ def is_remote(location: str) -> bool:
     return True
 
 
-def at_a_time(location: str) -> int:
+def read_parallelism(location: str) -> int:
     """The best number of files at this location to read at a time.
 
     An object store is worth waiting for in threads. A disk answers at once, and threads take the interpreter's lock
@@ -70,7 +70,7 @@ def stat(location: str) -> tuple[int, int]:
         FileNotFoundError: there is no such file.
         StorageError: the storage failed; so do all functions here.
     """
-    with telling(location, *_MISSING):
+    with as_storage_errors(location, *_MISSING):
         if not is_remote(location):
             status = Path(location).stat()
             return status.st_size, status.st_mtime_ns // 1_000_000
@@ -90,15 +90,15 @@ def length(location: str) -> int | None:
 
 def open_input(location: str) -> pa.NativeFile:
     """Open a file for random reads."""
-    with telling(location, FileNotFoundError):
+    with as_storage_errors(location, FileNotFoundError):
         if is_remote(location):
             return file_system().open_input_file(_key(location))
         return pa.OSFile(location, "rb")
 
 
-def pieces(location: str, size: int) -> Iterator[bytes]:
+def chunks(location: str, size: int) -> Iterator[bytes]:
     """The content of a file, at most `size` bytes at a time."""
-    with telling(location, FileNotFoundError), open_input(location) as source:
+    with as_storage_errors(location, FileNotFoundError), open_input(location) as source:
         while piece := source.read(size):
             yield piece
 
@@ -106,7 +106,7 @@ def pieces(location: str, size: int) -> Iterator[bytes]:
 def read_bytes(location: str) -> bytes | None:
     """The whole content of a file, None if there is no such file."""
     try:
-        with telling(location, FileNotFoundError), open_input(location) as source:
+        with as_storage_errors(location, FileNotFoundError), open_input(location) as source:
             return bytes(source.read())
     except FileNotFoundError:
         return None
@@ -120,17 +120,17 @@ def create(location: str) -> Iterator[Any]:
     stays.
     """
     with (
-        telling(location),
+        as_storage_errors(location),
         _held(location) if is_remote(location) else local.write(location) as sink,
     ):
         yield sink
 
 
 @contextmanager
-def create_own(location: str) -> Iterator[Any]:
+def create_unshared(location: str) -> Iterator[Any]:
     """Write a file like `create`, at a location that nobody else knows: an object store gets it while it is written."""
     with (
-        telling(location),
+        as_storage_errors(location),
         _upload(location) if is_remote(location) else local.write(location) as sink,
     ):
         yield sink
@@ -147,7 +147,7 @@ def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
     for name, content in contents.items():
         location = join(directory, name)
         with (
-            telling(location),
+            as_storage_errors(location),
             _held(location) if is_remote(location) else local.put(location) as sink,
         ):
             sink.write(content)
@@ -174,7 +174,7 @@ def make_directory(directory: str) -> None:
 def delete(locations: Iterable[str]) -> None:
     """Delete files; those that are gone already are fine."""
     for location in locations:
-        with suppress(FileNotFoundError), telling(location, FileNotFoundError):
+        with suppress(FileNotFoundError), as_storage_errors(location, FileNotFoundError):
             if is_remote(location):
                 file_system().delete_file(_key(location))
             else:
@@ -183,7 +183,7 @@ def delete(locations: Iterable[str]) -> None:
 
 def delete_directory(directory: str) -> None:
     """Delete all objects below a prefix of an object store."""
-    with suppress(FileNotFoundError), telling(directory, FileNotFoundError):
+    with suppress(FileNotFoundError), as_storage_errors(directory, FileNotFoundError):
         file_system().delete_dir(_key(directory))
 
 
@@ -210,7 +210,7 @@ def directories(directory: str) -> list[str]:
 def walk(directory: str) -> list[str]:
     """Every file below a directory, writes in progress too: paths relative to it, sorted."""
     if not is_remote(directory):
-        with telling(directory):
+        with as_storage_errors(directory):
             paths = (
                 Path(inside, name).relative_to(directory).as_posix()
                 for inside, _, names_inside in os.walk(directory, onerror=_refuse_to_guess)
@@ -226,7 +226,7 @@ def lengths(locations: Sequence[str]) -> list[int | None]:
     """Lengths of many files, in order; None where there is none."""
     if not locations or not is_remote(locations[0]):
         return [length(location) for location in locations]
-    with telling(locations[0]):
+    with as_storage_errors(locations[0]):
         infos = file_system().get_file_info([_key(location) for location in locations])
     return [info.size if info.type == fs.FileType.File else None for info in infos]
 
@@ -260,7 +260,7 @@ def _upload(location: str) -> Iterator[Any]:
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
-        with telling(directory, FileNotFoundError), os.scandir(directory) as entries:
+        with as_storage_errors(directory, FileNotFoundError), os.scandir(directory) as entries:
             return list(entries)
     except FileNotFoundError:
         return []
@@ -268,7 +268,7 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 
 def _objects(directory: str, *, recursive: bool = False) -> list[fs.FileInfo]:
     selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=recursive)
-    with telling(directory):
+    with as_storage_errors(directory):
         infos = list(file_system().get_file_info(selector))
         if not infos and not has_bucket(directory):
             raise FileNotFoundError(f"{directory}: NO_SUCH_BUCKET")

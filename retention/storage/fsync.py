@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.storage.parallel import in_threads
 
 MANY = 32
@@ -20,7 +20,7 @@ _THREADS = 8
 
 def sync_directory(directory: str) -> None:
     """Make creations, renames and deletions in a local directory durable."""
-    with telling(directory):
+    with as_storage_errors(directory):
         descriptor = _opened(directory)
         try:
             os.fsync(descriptor)
@@ -42,7 +42,7 @@ def _not_synced_whole(directories: Collection[str]) -> list[str]:
     """Sync whole file systems where that is safe; return the directories that lie on others."""
     by_device: dict[int, list[str]] = {}
     for directory in directories:
-        with telling(directory):
+        with as_storage_errors(directory):
             by_device.setdefault(os.stat(directory).st_dev, []).append(directory)  # noqa: PTH116
     whole = {device for device in by_device if _can_be_synced(device)}
     for device in whole:
@@ -72,7 +72,7 @@ def _can_be_synced(device: int) -> bool:
 def _sync_file_system(directory: str) -> None:
     """Make everything durable that lies on the file system of a directory (Linux `syncfs`)."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with telling(directory):
+    with as_storage_errors(directory):
         descriptor = _opened(directory)
         try:
             if libc.syncfs(descriptor):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.storage.fsync import sync_directories, sync_directory
 
 
@@ -48,7 +48,7 @@ def create_if_absent(location: str, content: bytes) -> bool:
     final = Path(location)
     make_directory(str(final.parent))
     temporary = _beside(final)
-    with telling(location):
+    with as_storage_errors(location):
         try:
             with temporary.open("xb") as sink:
                 sink.write(content)
@@ -75,7 +75,7 @@ def make_directories(directories: Iterable[str]) -> None:
     for directory in directories:
         path = Path(directory)
         missing = []
-        with telling(directory):
+        with as_storage_errors(directory):
             while not path.is_dir():
                 missing.append(path)
                 path = path.parent
@@ -91,7 +91,7 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
     make_directories({parent for _, _, parent in wanted})
     touched: set[str] = set()
     for source, target, parent in wanted:
-        with suppress(FileNotFoundError), telling(source, FileNotFoundError):
+        with suppress(FileNotFoundError), as_storage_errors(source, FileNotFoundError):
             os.rename(source, target)  # noqa: PTH104  (100,000 of them)
             reached(Step.FILE_MOVED)
             touched |= {parent, source.rpartition("/")[0]}

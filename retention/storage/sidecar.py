@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, stripped, unchecked, with_hash
+from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
 from retention.storage.crash_points import Step, reached
 
 Value = TypeVar("Value")
@@ -115,13 +115,15 @@ class JsonCodec(Generic[Value]):
 
     def write(self, sink: Any, label: Label, value: Value) -> None:
         """Write the object as UTF-8."""
-        sink.write(json.dumps(checked({**vars(label), "value": self.to_json(value)})).encode())
+        sink.write(
+            json.dumps(with_checksum({**vars(label), "value": self.to_json(value)})).encode()
+        )
 
     def read(self, source: pa.NativeFile) -> Record[Value]:
         """Read the object; one without a checksum is not taken."""
-        document: dict[str, Any] = parsed(source.read())
+        document: dict[str, Any] = parse_json(source.read())
         checksum = str(document[_CHECK])
-        content = unchecked(document)
+        content = verified(document)
         label = Label(content["edition"], content["state"])
         return Record(label, self.from_json(label.state, content["value"]), checksum)
 
@@ -176,4 +178,4 @@ def _labelled(table: pa.Table, label: Label) -> pa.Table:
 def _label_of(schema: pa.Schema) -> Label:
     """The label of a table; one that has none is of the first edition."""
     text = (schema.metadata or {}).get(_LABEL)
-    return Label() if text is None else Label(**parsed(text))
+    return Label() if text is None else Label(**parse_json(text))

@@ -14,7 +14,7 @@ from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.subjects import path_name
 from retention.errors import DamagedError, RefusedError
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
 FORMAT_VERSION = 1
@@ -92,7 +92,7 @@ def write_manifest(directory: str, manifest: Manifest) -> str:
     """Say what was copied; where that is written."""
     said = asdict(manifest) | {"kind": KIND, "format_version": FORMAT_VERSION}
     location = files.join(directory, _MANIFESTS, f"{manifest.plan_id}.json")
-    content = json.dumps(checked(said), sort_keys=True, ensure_ascii=False)
+    content = json.dumps(with_checksum(said), sort_keys=True, ensure_ascii=False)
     files.replace(location, content.encode())
     reached(Step.ARCHIVE_TOLD)
     return location
@@ -113,7 +113,7 @@ def read_manifests(directory: str) -> Iterator[Manifest]:
     for name in files.names(files.join(directory, _MANIFESTS)):
         location = files.join(directory, _MANIFESTS, name)
         try:
-            said = unchecked(parsed(files.read_bytes(location) or b""))
+            said = verified(parse_json(files.read_bytes(location) or b""))
             version = _version(said)
             if version <= FORMAT_VERSION:
                 judge(ArchiveManifest, said)

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
-from retention.consumers.state_codec import packed, unpacked
+from retention.consumers.state_codec import decode_state, encode_state
 from retention.core.documents import KeptConsumer, judge
 from retention.core.inventory import Counters
 from retention.core.subjects import name_of_path, path_name
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.stores.sidecar.versioned_document import Versions, versions_in
 
 DIRECTORY = "consumers"
@@ -154,7 +154,7 @@ class ConsumerTable:
         if content is None:
             return {}
         try:
-            kept = parsed(content)
+            kept = parse_json(content)
             origin = f"nats-backup/{kept['sha256']}"
             return {
                 name: ConsumerRecord(name, one["config"], from_json(one["state"]), origin=origin)
@@ -176,13 +176,13 @@ def no_consumer(stream: str, name: str) -> UsageError:
 
 
 def _content(record: ConsumerRecord) -> bytes:
-    said = vars(record) | {"state": b64encode(packed(record.state)).decode()}
-    return json.dumps(checked(said), separators=(",", ":"), ensure_ascii=False).encode()
+    said = vars(record) | {"state": b64encode(encode_state(record.state)).decode()}
+    return json.dumps(with_checksum(said), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
     try:
-        said = unchecked(parsed(content))
+        said = verified(parse_json(content))
         judge(KeptConsumer, said)
         judge(ConsumerConfig, said["config"])
         state = _state(said)
@@ -199,7 +199,7 @@ def _parsed(location: str, consumer: str, version: int, content: bytes) -> Consu
 def _state(said: dict[str, Any]) -> ConsumerState:
     """The state that a record tells; earlier versions of this program wrote it as the server does, in JSON."""
     if isinstance(said["state"], str):
-        return unpacked(b64decode(said["state"], validate=True))
+        return decode_state(b64decode(said["state"], validate=True))
     unseen = pa.table(said.pop("unseen", UNSEEN.empty_table().to_pydict()), schema=UNSEEN)
     active_ns = said.pop("last_active_ns")
     return replace(from_json(said["state"]), unseen=unseen, last_active_ns=active_ns)

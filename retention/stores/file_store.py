@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from retention.core.inventory import Counters, DataFile
-from retention.datafile.expected_stats import claims_of
+from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import UsageError
 from retention.ports import Returned, Snapshot
 from retention.storage import files
@@ -27,13 +27,13 @@ from retention.stores.layout import (
     check_inside,
     check_lengths,
     identities,
-    kin_of,
-    new_kin,
     new_path,
+    new_siblings,
     note_made,
+    siblings_of,
     write_format,
 )
-from retention.stores.row_tombstones import Released, ReleasedRecords, nothing_released
+from retention.stores.row_tombstones import RowTombstoneRecords, RowTombstones, no_row_tombstones
 from retention.stores.sidecar import subject_digests
 from retention.stores.staged_files import Staged
 
@@ -48,8 +48,8 @@ class FileStore(ABC):
         self._settings = settings
         self._clock = clock
         self._staged = Staged()
-        self._records = ReleasedRecords(layout)
-        self._released = nothing_released()
+        self._records = RowTombstoneRecords(layout)
+        self._released = no_row_tombstones()
 
     @property
     def stream(self) -> str:
@@ -104,19 +104,19 @@ class FileStore(ABC):
     def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
         """New files of that segment, among which rows are to be divided; each row goes to one of them."""
         kin = uuid.uuid4().hex
-        paths = (new_kin(partition, segment, kin) for _ in range(count))
+        paths = (new_siblings(partition, segment, kin) for _ in range(count))
         return tuple(self._new(path, partition, segment) for path in paths)
 
     def is_apart(self, file: DataFile) -> bool:
         """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
-        return kin_of(pa.array([file.path])).null_count == 0
+        return siblings_of(pa.array([file.path])).null_count == 0
 
     def stage_copy(self, source: DataFile) -> DataFile:
         """A new file that is to take the place of `source`."""
-        [kin] = kin_of(pa.array([source.path])).to_pylist()
+        [kin] = siblings_of(pa.array([source.path])).to_pylist()
         if kin is None:
             return self.stage(source.partition, source.segment)
-        path = new_kin(source.partition, source.segment, kin)
+        path = new_siblings(source.partition, source.segment, kin)
         return self._new(path, source.partition, source.segment)
 
     def _new(self, path: str, partition: int, segment: int) -> DataFile:
@@ -148,7 +148,7 @@ class FileStore(ABC):
     def _follow(self, counters: Counters) -> None:
         """Hide from now on what the record hides that the log names."""
         if counters.released != self._released.number:
-            self._released = Released(counters.released, self._records.read(counters.released))
+            self._released = RowTombstones(counters.released, self._records.read(counters.released))
 
     def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
         """Statistics of what is left of files, in order, and path → the bytes that are hidden of them."""
@@ -165,7 +165,7 @@ class FileStore(ABC):
                 claim=claim,
                 later=self._place_when_removed(row[0]),
             )
-            for row, claim in zip(identities(files), claims_of(files), strict=True)
+            for row, claim in zip(identities(files), expected_stats_of(files), strict=True)
         ]
         check_lengths(self._layout, files, found)
         return found

@@ -23,7 +23,7 @@ from schemas.files import LOGGED_FILES
 
 
 @dataclass(frozen=True)
-class Survey:
+class Inspection:
     """What a table says about itself."""
 
     version: int
@@ -53,7 +53,7 @@ class Survey:
         return [row for row in rows if row[1] != row[2]]
 
 
-def survey(layout: Layout, format_: str, grace_ns: int) -> Survey | None:
+def inspect_table(layout: Layout, format_: str, grace_ns: int) -> Inspection | None:
     """Look a table over; None if nothing was ever written.
 
     Raises:
@@ -68,7 +68,7 @@ def survey(layout: Layout, format_: str, grace_ns: int) -> Survey | None:
     return found
 
 
-def _delta(layout: Layout, grace_ns: int) -> Survey | None:
+def _delta(layout: Layout, grace_ns: int) -> Inspection | None:
     if not delta_table.exists(layout):
         return None
     handle, live = delta_table.read_handle(layout)
@@ -79,7 +79,7 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
     logged = live.select(LOGGED_FILES.names)
     _, missing = StatisticsCache(layout, lambda: 0).match(logged)
     _refuse_overlaps(layout, live)
-    return Survey(
+    return Inspection(
         handle.table.version(),
         logged,
         [layout.live(path) for path in logged["path"].to_pylist()],
@@ -92,7 +92,7 @@ def _delta(layout: Layout, grace_ns: int) -> Survey | None:
     )
 
 
-def _parquet(layout: Layout, record: FormatRecord | None) -> Survey | None:
+def _parquet(layout: Layout, record: FormatRecord | None) -> Inspection | None:
     log = ParquetLog(layout)
     places = Places(layout, log)
     state = log.read() if log.exists() else before_first_entry()
@@ -105,7 +105,7 @@ def _parquet(layout: Layout, record: FormatRecord | None) -> Survey | None:
     number_bounds.refuse_counters(layout, inventory.effective(state.counters, state.files))
     unfit = unfit_files(layout)
     _refuse_overlaps(layout, state.files)
-    return Survey(
+    return Inspection(
         state.version,
         state.files.select(LOGGED_FILES.names),
         [places.find(path) for path in state.files["path"].to_pylist()],

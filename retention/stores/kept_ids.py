@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core.inventory import Counters
-from retention.core.message_rows import younger
+from retention.core.message_rows import later_mask
 from retention.errors import BusyError, DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -91,7 +91,7 @@ class RemovedIds:
             left = [name for name in names if _youngest(name) > after_ns]
             merged = left if len(left) >= MOST_RECORDS else []
             whole = pa.concat_tables([ids, *self._still_there(merged)])
-            whole = whole.filter(younger(whole["ts_ns"], after_ns))
+            whole = whole.filter(later_mask(whole["ts_ns"], after_ns))
             youngest = max(pc.max(whole["ts_ns"]).as_py(), 0)
             name = f"{youngest:0{_DIGITS}d}-{uuid.uuid4().hex}{_SUFFIX}"
             _write(files.join(self._directory, name), whole)
@@ -145,7 +145,7 @@ class UnstoredIds:
             after_ns: ids of messages that are not younger count no more.
         """
         whole = pa.concat_tables([self.read(), ids])
-        whole = whole.filter(younger(whole["ts_ns"], after_ns))
+        whole = whole.filter(later_mask(whole["ts_ns"], after_ns))
         # Rising, and never one that a killed writer has used.
         number = ((self._number >> _RANDOM_BITS) + 1 << _RANDOM_BITS) + secrets.randbits(
             _RANDOM_BITS
@@ -182,7 +182,7 @@ class KeptIds:
         for ids in (*self.removed.younger_than(after_ns), self.unstored.read()):
             at = pc.index_in(ids["digest"], value_set=digests)
             hits = {"seq": ids["seq"], "ts_ns": ids["ts_ns"], "msg_id": pc.take(wanted, at)}
-            counts = pc.and_(pc.is_valid(at), younger(ids["ts_ns"], after_ns))
+            counts = pc.and_(pc.is_valid(at), later_mask(ids["ts_ns"], after_ns))
             yield pa.table(hits).filter(counts)
 
 

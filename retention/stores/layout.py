@@ -18,15 +18,15 @@ from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.storage import files
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.stores.delta import internals
 
 FORMAT_VERSION = 1
 """The version of this layout; a directory that names a higher one is refused."""
 
-leaving = file_records.leaving
+leaving = file_records.outside_mask
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
 _KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
@@ -85,12 +85,12 @@ def new_path(partition: int, segment: int) -> str:
     return f"partition={partition}/segment={segment}/{uuid.uuid4().hex}.parquet"
 
 
-def new_kin(partition: int, segment: int, kin: str) -> str:
+def new_siblings(partition: int, segment: int, kin: str) -> str:
     """A path never used before, for a new file of a segment whose rows were written together with those of its kin."""
     return f"partition={partition}/segment={segment}/{kin}-{uuid.uuid4().hex}.parquet"
 
 
-def kin_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """What the names of files say that were written together, apart by deadline; null for any other file.
 
     No sequence stands in two of them, though their ranges meet: each row was put into one, and a copy takes the
@@ -112,7 +112,7 @@ def refuse_links_out(root: str, stream: str) -> None:
     """
     if files.is_remote(root):
         return
-    with telling(root):
+    with as_storage_errors(root):
         inside = Path(root).parent.resolve()
         for place in _top(Path(root)):
             if place.is_symlink() and not place.resolve().is_relative_to(inside):
@@ -197,7 +197,7 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
         _refuse_other(layout, wanted, _traces(layout))
         return None
     try:
-        said = parsed(content)
+        said = parse_json(content)
         documents.judge(documents.StreamFormat, said)
         version, format_ = said["format_version"], said["format"]
         record = FormatRecord(format_, said.get("made") is True, said.get("stream"))
@@ -228,7 +228,7 @@ def refuse_foreign_directory(root: str, stream: str) -> None:
     content = files.read_bytes(Layout(root, stream).own("format.json")) or b""
     # What cannot be read is refused where it is needed.
     with suppress(ValueError, AttributeError):
-        owner = parsed(content).get("stream", stream)
+        owner = parse_json(content).get("stream", stream)
         if owner != stream:
             raise shared(root, stream, str(owner))
 

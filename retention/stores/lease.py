@@ -16,9 +16,9 @@ from pathlib import Path
 
 from retention.errors import BusyError
 from retention.storage import files
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.stores.checks.exclusion import refuse_without_exclusion
 
 KINDS = ("maintenance", "append")
@@ -74,10 +74,10 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
         BusyError: someone else holds it.
     """
     files.make_directory(str(Path(place).parent))
-    with telling(place):
+    with as_storage_errors(place):
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        with telling(place):
+        with as_storage_errors(place):
             _lock(descriptor, place, wait_s)
             if owner is not None:
                 os.ftruncate(descriptor, 0)
@@ -201,7 +201,7 @@ def _busy(place: str, owner: bytes) -> BusyError:
 
 def _named(owner: bytes) -> str:
     with suppress(ValueError, KeyError, TypeError, OverflowError, OSError):
-        said = parsed(owner)
+        said = parse_json(owner)
         since = datetime.fromtimestamp(said["since_ns"] // 10**9, UTC)
         return f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
     return "another process"

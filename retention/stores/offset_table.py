@@ -16,7 +16,7 @@ from retention.core.inventory import Counters
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.rules.iggy.evaluate import barrier_of
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.stores.sidecar.versioned_document import versions_in
 
 DIRECTORY = "offsets"
@@ -168,7 +168,7 @@ class OffsetTable:
             return Offsets()
         location, version, content = newest
         try:
-            return _parsed(parsed(content), version)
+            return _parsed(parse_json(content), version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: these stored offsets cannot be read ({error}); what consumers have not read yet cannot "
@@ -199,7 +199,7 @@ class OffsetTable:
 
 
 def _content(offsets: Offsets) -> bytes:
-    said = checked(_said(offsets))
+    said = with_checksum(_said(offsets))
     return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -224,7 +224,7 @@ def _said(offsets: Offsets) -> dict[str, Any]:
 
 
 def _parsed(said: dict[str, Any], version: int) -> Offsets:
-    fields = unchecked(said)
+    fields = verified(said)
     judge(KeptOffsets, fields)
     found = _read(fields)
     if found.version != version:

@@ -14,7 +14,7 @@ from retention.stores.parquet.log import ParquetLog
 _HIDDEN = ("_", ".")
 
 
-def strays(layout: Layout, format_: str) -> list[str]:
+def orphaned_files(layout: Layout, format_: str) -> list[str]:
     """Locations of the stream's data files that neither are live nor were removed by any commit; sorted.
 
     Nothing is changed, and no data file is opened.

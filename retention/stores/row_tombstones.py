@@ -11,26 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention.core.file_records import judge_files
-from retention.core.inventory import Claim, DataFile
-from retention.datafile.expected_stats import claims_of
+from retention.core.file_records import check_file_records
+from retention.core.inventory import DataFile, ExpectedStats
+from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
-from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
 
 _DIGITS = 20
 _SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True)
-class Released:
+class RowTombstones:
     """One record, applied to files."""
 
     number: int
     record: pa.Table
-    """Shape `RELEASED_FILES`; it may name files that are not live any more."""
+    """Shape `TOMBSTONED_FILES`; it may name files that are not live any more."""
 
     def hide(self, file: DataFile) -> DataFile:
         """A file as it is to be read: without what is released, which is what it is held against."""
@@ -69,17 +69,17 @@ class Released:
         return self.record.filter(pc.is_in(self.record["path"], value_set=live))
 
     @cached_property
-    def _by_path(self) -> dict[str, tuple[np.ndarray, Claim]]:
-        paths, claims = self.record["path"].to_pylist(), claims_of(self.record)
+    def _by_path(self) -> dict[str, tuple[np.ndarray, ExpectedStats]]:
+        paths, claims = self.record["path"].to_pylist(), expected_stats_of(self.record)
         return dict(zip(paths, zip(ranges_of(self.record), claims, strict=True), strict=True))
 
 
-def nothing_released() -> Released:
+def no_row_tombstones() -> RowTombstones:
     """What is hidden of a stream without a record: nothing."""
-    return Released(0, RELEASED_FILES.empty_table())
+    return RowTombstones(0, TOMBSTONED_FILES.empty_table())
 
 
-class ReleasedRecords:
+class RowTombstoneRecords:
     """Reads and writes `_retention/released/`."""
 
     def __init__(self, layout: Layout) -> None:
@@ -91,18 +91,18 @@ class ReleasedRecords:
         return bool(files.names(self._directory))
 
     def read(self, number: int) -> pa.Table:
-        """One record, shape `RELEASED_FILES`; 0 is the empty one.
+        """One record, shape `TOMBSTONED_FILES`; 0 is the empty one.
 
         Raises:
             DamagedError: it is gone or cannot be read.
         """
         if not number:
-            return nothing_released().record
+            return no_row_tombstones().record
         place = self._place(number)
         try:
             with files.open_input(place) as source:
                 table = pq.read_table(source, page_checksum_verification=True)
-            judge_files(table, RELEASED_FILES)
+            check_file_records(table, TOMBSTONED_FILES)
             _refuse_uneven(table)
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise DamagedError(
@@ -128,7 +128,7 @@ class ReleasedRecords:
 
 
 def record_row(left: dict[str, Any], stored: dict[str, Any], ranges: np.ndarray) -> dict[str, Any]:
-    """A row of `RELEASED_FILES`.
+    """A row of `TOMBSTONED_FILES`.
 
     Args:
         left: a row of `FILE_STATS` of what is left of the file.

@@ -11,7 +11,7 @@ from retention.config.topic_stream import TopicStream
 from retention.core.documents import KeptTopic, judge
 from retention.errors import DamagedError
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
 
@@ -26,7 +26,7 @@ def kept_settings(root: str) -> TopicSettings | None:
     if content is None:
         return None
     try:
-        said = unchecked(parsed(content))
+        said = verified(parse_json(content))
         judge(KeptTopic, said)
         return TopicSettings(**said | {"defaulted": tuple(said["defaulted"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -57,7 +57,7 @@ def keep_settings(root: str, config: StreamConfig) -> None:
         DamagedError: as `kept_settings`.
     """
     if isinstance(config, TopicStream) and kept_settings(root) != config.settings:
-        files.replace(_place(root), json.dumps(checked(asdict(config.settings))).encode())
+        files.replace(_place(root), json.dumps(with_checksum(asdict(config.settings))).encode())
         reached(Step.TOPIC_KEPT)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.consumers.ack_fold import Report
+from retention.consumers.ack_fold import FoldReport
 from retention.interest.ack_fold import FoldedLog
 
 MOST_RANGES = 1000
@@ -46,7 +46,7 @@ def folded_lines(folded: FoldedLog) -> Iterator[str]:
     yield from _strangers("of other streams", folded.other_streams)
 
 
-def _entry(report: Report) -> dict[str, Any]:
+def _entry(report: FoldReport) -> dict[str, Any]:
     return {
         **{name: value for name, value in vars(report).items() if name != "missing"},
         "missing": _missing(report),
@@ -54,7 +54,7 @@ def _entry(report: Report) -> dict[str, Any]:
     }
 
 
-def _counts(report: Report) -> str:
+def _counts(report: FoldReport) -> str:
     counts = {
         "settle": report.settling,
         "ask for it again": report.naks,
@@ -66,12 +66,12 @@ def _counts(report: Report) -> str:
     return f"{report.lines:,} lines" + (f", of which {parts}" if parts else "")
 
 
-def _missing(report: Report) -> int:
+def _missing(report: FoldReport) -> int:
     lengths = pc.subtract(report.missing["last"], report.missing["first"])
     return (pc.sum(lengths).as_py() or 0) + report.missing.num_rows
 
 
-def _ranges(report: Report, count: int) -> list[list[int]]:
+def _ranges(report: FoldReport, count: int) -> list[list[int]]:
     first: pa.Table = report.missing.slice(0, count)
     return [[row["first"], row["last"]] for row in first.to_pylist()]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from retention.core.units import format_size
 from retention.errors.printable import visible
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_headline, shown_rows
 from retention.inspect.state import State
 from retention.inspect.topic_messages import HEAD, TopicMessages, topic_rows
@@ -25,7 +25,7 @@ from retention.views.text import (
 )
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_overdue import overdue_text
-from retention.views.text_protected import held_text
+from retention.views.text_protected import protected_text
 from retention.views.text_topic import (
     PARTITION_HEAD,
     STATS_HEAD,
@@ -85,7 +85,7 @@ def _rule_row(text: str, number: int) -> tuple[str, str, str]:
     return limit, f"{number:,}", why
 
 
-def report_html(report: Report) -> str:
+def report_html(report: RunReport) -> str:
     """The report of a run as HTML."""
     rules = [(rule, f"{number:,}", "") for rule, number in report.by_rule.items()]
     cost = [
@@ -106,7 +106,7 @@ def report_html(report: Report) -> str:
 
 
 def _held(held: Mapping[str, Any] | None) -> str:
-    return "".join(f"<div>{_muted(line)}</div>" for line in held_text(held))
+    return "".join(f"<div>{_muted(line)}</div>" for line in protected_text(held))
 
 
 def explanation_html(explanation: Explanation) -> str:

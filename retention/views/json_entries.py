@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from retention.core.outcomes import Outcome, failed
+from retention.core.outcomes import Outcome, failure_entry
 
 if TYPE_CHECKING:
-    from retention.history.report import Report
+    from retention.history.report import RunReport
     from retention.plan.estimate_bounds import Estimate
     from retention.plan.plan import Plan
 
@@ -50,16 +50,16 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
     )
 
 
-def report_entry(outcome: Outcome[Report]) -> dict[str, Any]:
+def report_entry(outcome: Outcome[RunReport]) -> dict[str, Any]:
     """The JSON entry of a stream that a run was applied to."""
     return failed_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
 def estimate_entry(outcome: Outcome[Estimate]) -> dict[str, Any]:
     """The JSON entry of an estimated stream."""
-    return failed(outcome) if outcome.value is None else outcome.value.as_json()
+    return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
 def failed_entry(outcome: Outcome[Any]) -> dict[str, Any]:
     """The JSON entry of a stream that failed: nothing was removed, and why."""
-    return _NOTHING | {"seconds": round(outcome.seconds, 6)} | failed(outcome)
+    return _NOTHING | {"seconds": round(outcome.seconds, 6)} | failure_entry(outcome)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from retention.core.outcomes import Outcome, failed
+from retention.core.outcomes import Outcome, failure_entry
 from retention.views.wording import count
 
 if TYPE_CHECKING:
-    from retention.ingest.mirror.pull import Taken
+    from retention.ingest.mirror.pull import PullResult
     from retention.ingest.mirror.run import Mirrored
 
 _NOTHING: dict[str, Any] = {
@@ -24,21 +24,21 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def carried_text(mirrored: Mirrored) -> list[str]:
+def mirror_text(mirrored: Mirrored) -> list[str]:
     """Lines for a stream that messages were carried over to: its sum, then each origin."""
     came = count(mirrored.messages, "message")
     where = f", sequences {mirrored.first_seq:,} to {mirrored.last_seq:,}" * bool(mirrored.messages)
     return [f"{mirrored.stream}: {came} came{where}", *map(_origin_text, mirrored.origins)]
 
 
-def carried_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
+def mirror_entry(outcome: Outcome[Mirrored]) -> dict[str, Any]:
     """The JSON entry of a stream that messages were carried over to; every requested stream has one."""
     if outcome.value is None:
-        return _NOTHING | failed(outcome)
+        return _NOTHING | failure_entry(outcome)
     return outcome.value.as_json() | {"seconds": round(outcome.seconds, 6)}
 
 
-def _origin_text(taken: Taken) -> str:
+def _origin_text(taken: PullResult) -> str:
     parts = [f"{count(taken.messages, 'message')} up to its sequence {taken.position:,}"]
     if taken.skipped:
         parts.append(f"{taken.skipped:,} not stored")

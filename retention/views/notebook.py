@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retention.context.context import OpenedStream
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_text
 from retention.inspect.state import State
 from retention.inspect.topic_messages import TopicMessages, topic_text
@@ -24,7 +24,7 @@ from retention.views.text_topic import stats_text
 from retention.views.wording import lines_text
 
 
-class ShownReport(Report):
+class ShownReport(RunReport):
     """A report that shows itself."""
 
     def __repr__(self) -> str:

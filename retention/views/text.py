@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.units import format_duration, format_size
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.inspect.state import Bucket, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.explanation import Explanation
@@ -21,9 +21,9 @@ from retention.rules.requests import Request
 from retention.views.reasons import reason
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_overdue import overdue_text
-from retention.views.text_protected import held_text
+from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
-from retention.views.wording import between, brief_duration, brief_instant, count, go
+from retention.views.wording import bounds_text, brief_duration, brief_instant, count, go_or_goes
 
 MOST_GROUPS = 12
 """The most lines about segments that a plan shows before it sums up the rest."""
@@ -44,7 +44,7 @@ class Group:
     def goes(self) -> str:
         """The number of messages that go, with its noun and verb."""
         if self.dropped:
-            return f"{count(self.messages, 'message')} {go(self.messages)}"
+            return f"{count(self.messages, 'message')} {go_or_goes(self.messages)}"
         return f"{self.removed:,} of {count(self.messages, 'message')} go"
 
     @property
@@ -58,7 +58,7 @@ def plan_text(plan: Plan) -> list[str]:
     gone = [pin.consumer for pin in plan.expired]
     lines = [f"{plan.stream}: {plan_headline(plan)}", *_deleted("are deleted", gone)]
     ahead = [f"  {text}"] if (text := plan_due_text(plan)) else []
-    ahead += [f"  {text}" for text in held_text(plan.held_as_json)]
+    ahead += [f"  {text}" for text in protected_text(plan.held_as_json)]
     ahead += _overdue(None if plan.overdue is None else plan.overdue.as_json())
     if plan.is_empty:
         return lines + ahead
@@ -68,7 +68,7 @@ def plan_text(plan: Plan) -> list[str]:
     if rest:
         removed = sum(group.removed for group in rest)
         lines.append(
-            f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} {go(removed)}"
+            f"  and {len(rest):,} more groups of segments: {count(removed, 'message')} {go_or_goes(removed)}"
         )
     place = plan.policy.archive
     first = [f"  what goes is copied to {place} before"] if place is not None else []
@@ -84,7 +84,7 @@ def plan_headline(plan: Plan) -> str:
         return f"nothing goes as of {instant}"
     rules = ", ".join(f"{number:,} by {rule}" for rule, number in plan.by_rule.items())
     removed = count(plan.removed_messages, "message")
-    going = f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)}"
+    going = f"{removed} ({format_size(plan.removed_bytes)}) {go_or_goes(plan.removed_messages)}"
     return f"{going} as of {instant}: {rules}{_announced(plan.markers.num_rows)}"
 
 
@@ -102,13 +102,14 @@ def _request_headline(plan: Plan, request: Request) -> str:
     if not plan.removed_messages:
         return f"nothing goes: {request.wording}: it means no message that is there{next_seq}"
     removed = count(plan.removed_messages, "message")
-    return f"{removed} ({format_size(plan.removed_bytes)}) {go(plan.removed_messages)}: {request.wording}{next_seq}"
+    size, verb = format_size(plan.removed_bytes), go_or_goes(plan.removed_messages)
+    return f"{removed} ({size}) {verb}: {request.wording}{next_seq}"
 
 
-def report_text(report: Report) -> list[str]:
+def report_text(report: RunReport) -> list[str]:
     """The lines of a run's report."""
     gone = _deleted("were deleted", report.deleted_consumers)
-    held = [*(f"  {text}" for text in held_text(report.held)), *_overdue(report.overdue)]
+    held = [*(f"  {text}" for text in protected_text(report.held)), *_overdue(report.overdue)]
     if not report.removed_messages:
         instant = brief_instant(report.as_of_ns)
         return [f"{report.stream}: nothing went as of {instant}", *gone, *held]
@@ -130,7 +131,7 @@ def _overdue(overdue: Mapping[str, Any] | None) -> list[str]:
     return [f"  {text}"] if (text := overdue_text(overdue)) else []
 
 
-def _archived(report: Report) -> list[str]:
+def _archived(report: RunReport) -> list[str]:
     """The line for the archive that removed files were copied to; none without one."""
     if report.archived is None:
         return []
@@ -250,13 +251,15 @@ def _named(segments: pa.Table) -> str:
 
 def estimate_text(bounds: Estimate) -> list[str]:
     """The lines of an estimate."""
-    messages = between(bounds.removed_messages)
-    rules = ", ".join(f"{between(number)} by {rule}" for rule, number in bounds.by_rule.items())
-    segments = ", ".join(f"{between(number)} {name}" for name, number in bounds.segments.items())
+    messages = bounds_text(bounds.removed_messages)
+    rules = ", ".join(f"{bounds_text(number)} by {rule}" for rule, number in bounds.by_rule.items())
+    segments = ", ".join(
+        f"{bounds_text(number)} {name}" for name, number in bounds.segments.items()
+    )
     instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing goes as of {instant}"]
     return [
         f"{bounds.stream}: {messages} messages go as of {instant}: {rules}",
-        f"  {segments} segments; planning would open {between(bounds.files_read)} files",
+        f"  {segments} segments; planning would open {bounds_text(bounds.files_read)} files",
     ]

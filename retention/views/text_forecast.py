@@ -9,7 +9,7 @@ from retention.core.units import format_size
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
-from retention.views.wording import between, brief_duration, brief_instant
+from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 
 def due_text(ahead: Forecast) -> str:
@@ -44,7 +44,7 @@ def _later(ahead: Forecast) -> list[str]:
 
 
 def _amount(due: Due) -> str:
-    messages = between(Bounds(due.messages_at_least, due.messages_at_most))
+    messages = bounds_text(Bounds(due.messages_at_least, due.messages_at_most))
     noun = "message" if messages == "1" else "messages"
     sizes = dict.fromkeys(format_size(size) for size in (due.bytes_at_least, due.bytes_at_most))
     return f"{messages} {noun} ({' to '.join(sizes)})"

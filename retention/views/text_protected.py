@@ -12,7 +12,7 @@ MOST_READERS = 12
 """The most lines about readers that are shown before the rest is counted."""
 
 
-def held_text(held: Mapping[str, Any] | None) -> list[str]:
+def protected_text(held: Mapping[str, Any] | None) -> list[str]:
     """Lines for protected messages, for whom, and since when: one for each consumer and rule, or partition and reader.
 
     Args:

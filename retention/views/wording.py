@@ -19,8 +19,8 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def go(number: int) -> str:
-    """The verb `go` for a number of messages: `goes` for 1."""
+def go_or_goes(number: int) -> str:
+    """The verb `go_or_goes` for a number of messages: `goes` for 1."""
     return "goes" if number == 1 else "go"
 
 
@@ -45,7 +45,7 @@ def brief_instant(ns: int) -> str:
     return format_instant(ns // SECOND * SECOND)
 
 
-def between(bounds: Bounds) -> str:
+def bounds_text(bounds: Bounds) -> str:
     """The bounds of a number, `lower to upper`; a single number where they meet."""
     if bounds.lower == bounds.upper:
         return f"{bounds.lower:,}"

@@ -131,7 +131,7 @@ def test_without_yes_nobody_to_ask_is_a_usage_error(orders: Commands) -> None:
 def test_on_a_terminal_it_asks_and_does_what_it_showed(
     orders: Commands, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
-    monkeypatch.setattr("retention.cli.applying.asks", lambda: True)
+    monkeypatch.setattr("retention.cli.applying.can_ask", lambda: True)
     done = orders.run("apply", "--as-of", AS_OF, "--allow-future", stdin=answer)
     assert done.exit_code == 0
     assert "youngest is 7d 1h old" in done.stderr

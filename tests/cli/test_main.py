@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from retention import __version__
 from retention.api.warehouse import Warehouse
-from retention.cli.main import app, hoisted
+from retention.cli.main import app, options_first
 from tests.support.sandboxes import ORDERS, commands, configured
 
 COMMANDS = [
@@ -77,7 +77,7 @@ def test_the_version_is_the_packages() -> None:
     ],
 )
 def test_global_options_stand_anywhere(given: list[str], taken: list[str]) -> None:
-    assert hoisted(given) == taken
+    assert options_first(given) == taken
 
 
 def test_no_configuration_and_no_warehouse_is_a_usage_error(tmp_path: Path) -> None:

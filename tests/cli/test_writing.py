@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from retention.core.message_rows import sizes
+from retention.core.message_rows import message_sizes
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from tests.support.sandboxes import NOW, ORDERS, Commands, commands, lines
 
@@ -104,7 +104,7 @@ def backup(file: Path, first_seq: int = 5) -> Path:
         },
         schema=RAW_ROWS,
     )
-    held = sum(sizes(rows["subject"], rows["headers"], rows["payload"], "file").to_pylist())
+    held = sum(message_sizes(rows["subject"], rows["headers"], rows["payload"], "file").to_pylist())
     state = {"messages": 2, "bytes": held, "first_seq": first_seq, "last_seq": first_seq + 3}
     write_backup(file, state, {}, [rows])
     return file

@@ -10,7 +10,7 @@ import pytest
 
 from retention.consumers.state import from_json
 from retention.interest.interest import interest_of
-from retention.rules.jetstream.interest import released
+from retention.rules.jetstream.interest import released_rows
 from retention.stores.consumer_table import ConsumerRecord
 from tests.support.cases import judged_by, matrix, shares
 from tests.support.interest_cases import Case, bring_in, left_in, load_cases, warehouse_of
@@ -69,7 +69,7 @@ def test_rows_stay_that_some_consumer_needs(case: Case, unmatched: Any) -> None:
         )
         for name, one in case.consumers.items()
     ]
-    gone = released(case.rows, interests, unmatched)
+    gone = released_rows(case.rows, interests, unmatched)
     assert case.rows["seq"].to_numpy()[~gone].tolist() == case.kept(unmatched)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from retention.api.warehouse import Warehouse
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.engines.select import Engines
 from retention.formats.nats.backup import RAW_ROWS
 from retention.ingest.import_nats import import_nats_backup
@@ -254,7 +254,7 @@ def test_a_large_compressible_snapshot_is_imported_as_the_server_holds_it(
         import_nats_backup(stream.opened, tmp_path / "LARGE")
         held = pa.concat_tables(stream.messages())
         assert held.select(COMPARED).cast(RAW_ROWS).equals(rows)
-        assert held["size"].equals(complete(rows, "file")["size"])
+        assert held["size"].equals(complete_rows(rows, "file")["size"])
         ours = stream.state(as_of=0)
         for number in NUMBERS:
             assert getattr(ours, number) == state[number]

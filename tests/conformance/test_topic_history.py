@@ -9,7 +9,7 @@ import pytest
 
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults
-from retention.config.topic_stream import kept_as
+from retention.config.topic_stream import stream_of_topic
 from retention.core.iggy_units import parse_expiry, parse_topic_size
 from retention.errors import UsageError
 from retention.rules.iggy.evaluate import topic_pass
@@ -25,7 +25,7 @@ OLD_LIMIT_S = 2**32 // 1_000 + 1
 def gone(age_us: int, **said: Any) -> bool:
     """Whether a sealed segment of that age goes."""
     topic = TopicConfig(name="t", **said)
-    policy = kept_as(topic, topic.settings(ServerDefaults())).of.policy()
+    policy = stream_of_topic(topic, topic.settings(ServerDefaults())).of.policy()
     then = NOW_US - age_us
     stored = segments({0: [(0, 9, then, then, then, 100, 1), (10, 9, 0, 0, 0, 0, 0)]})
     return bool(np.any(topic_pass(stored, policy, NOW_US, {}).fates != STAYS))

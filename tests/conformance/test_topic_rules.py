@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from retention.core.topic_policy import TopicPolicy
-from retention.layout.segment_roll import Active, Tail
-from retention.layout.topic_segment_roll import framing, laid
+from retention.layout.segment_roll import ActiveSegment, Tail
+from retention.layout.topic_segment_roll import header_bytes_of_batch, lay_out
 from retention.rules.iggy.evaluate import barrier_of, reached_by, topic_pass
 from retention.rules.iggy.segments import STAYS, TopicSegments
 from retention.rules.iggy.v09 import budget_of
@@ -109,8 +109,10 @@ def test_so_many_sealed_segments_reach_so_far(case: dict[str, Any]) -> None:
 def test_a_segment_is_sealed_when_it_is_full(case: dict[str, Any]) -> None:
     limits = policy(case, segment_size=case["segment_size"])
     # One message a batch, because none has room for two.
-    sizes = np.full(case["batches"], case["batch_bytes"] - framing(limits), dtype=np.int64)
-    batches, after = laid(Tail(0, Active(0)), sizes, limits, 1)
+    sizes = np.full(
+        case["batches"], case["batch_bytes"] - header_bytes_of_batch(limits), dtype=np.int64
+    )
+    batches, after = lay_out(Tail(0, ActiveSegment(0)), sizes, limits, 1)
     assert after.active is not None
     assert sorted({batch.base for batch in batches} | {after.active.base}) == case["starts"]
 

@@ -18,7 +18,7 @@ from retention.core.table_updates import set_next_seqs, set_open_bases
 from retention.datafile import parquet
 from retention.engines.select import EngineName
 from retention.formats.iggy.topic import ERAS, read_topic
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.ports import Swap
 from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
 from schemas.files import LOGGED_FILES
@@ -71,7 +71,7 @@ def like(rows: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]])
     return [{key: row[key] for key in wanted[0]} for row in rows] == list(wanted)
 
 
-def applied(warehouse: Warehouse, name: str, now_us: int) -> Report:
+def applied(warehouse: Warehouse, name: str, now_us: int) -> RunReport:
     [outcome] = warehouse.apply([name], now_us * US, ANY_INSTANT)
     assert outcome.value is not None, outcome.error
     return outcome.value

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.core.policy import HoldRule, Policy
+from retention.core.policy import ConsumerProtection, Policy
 from retention.planners.estimate import estimate
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerTable
@@ -44,7 +44,7 @@ def check_held(
     as_of_ns: int,
     interests: Sequence[Interest],
 ) -> None:
-    rule = policy.hold or HoldRule()
+    rule = policy.hold or ConsumerProtection()
     held = {
         "consumers": "all" if rule.consumers is None else list(rule.consumers),
         "max_age": rule.max_age_ns,
@@ -89,7 +89,12 @@ def check_held(
     rule=holds.rules.filter(lambda rule: rule.max_age_ns or rule.max_bytes),
 )
 def test_what_is_held_is_left_and_explained(
-    format_: str, data: st.DataObject, world: World, policy: Policy, instant: int, rule: HoldRule
+    format_: str,
+    data: st.DataObject,
+    world: World,
+    policy: Policy,
+    instant: int,
+    rule: ConsumerProtection,
 ) -> None:
     rule = replace(
         rule,

@@ -12,13 +12,13 @@ import pytest
 
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.core.table_updates import SetNextSeq
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.errors import ForeignRowsError
 from retention.ingest.append import append_rows
 from retention.ports import Swap
-from retention.stores.layout import kin_of
+from retention.stores.layout import siblings_of
 from schemas.files import LOGGED_FILES
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, Laid, held, rows_of, warehouse_with
@@ -53,7 +53,7 @@ def messages(count: int = COUNT, start: int = 0) -> pa.Table:
             "ts_ns": pa.array([START + number * SECOND for number in numbers], pa.int64()),
         }
     )
-    return complete(raw, "file")
+    return complete_rows(raw, "file")
 
 
 def filled(folder: Path, format_: str, now_ns: int, **settings: Any) -> Warehouse:
@@ -90,7 +90,7 @@ def test_an_append_divides_and_reads_the_same(tmp_path: Path, format_: str) -> N
     files = files_of(warehouse.stream("ORDERS"))
     assert files.num_rows == 2 * len(LIVES)
     assert files["segment"].unique().to_pylist() == [1]
-    assert kin_of(files["path"]).null_count == 0
+    assert siblings_of(files["path"]).null_count == 0
     lines = filled(tmp_path / "plain", format_, AFTER_MINUTE, layout="sequence")
     assert held(warehouse).equals(held(lines))
     assert files_of(lines.stream("ORDERS")).num_rows == 2
@@ -248,4 +248,4 @@ def test_mirrors_divide_by_their_own_layout_whatever_that_of_the_origin(
     assert files_of(warehouse.stream("AGAIN")).num_rows == 1
     copies = files_of(warehouse.stream("COPY"))
     assert copies.num_rows == len(LIVES)
-    assert kin_of(copies["path"]).null_count == 0
+    assert siblings_of(copies["path"]).null_count == 0

@@ -19,7 +19,7 @@ from retention.config.discovery import config_file, find_config
 from retention.errors import ConfigError
 from retention.formats.nats.backup import RAW_ROWS, read_backup, write_backup
 from retention.storage import files
-from retention.storage.errors import failure
+from retention.storage.errors import storage_error
 from tests.support.buckets import BUCKET, ObjectPath
 from tests.support.sandboxes import lines
 
@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_asked_is_not_taken_for_one_without_limits(
 
 
 def _denied(location: str) -> bytes:
-    raise failure(location, OSError("ACCESS_DENIED"))
+    raise storage_error(location, OSError("ACCESS_DENIED"))
 
 
 def test_publish_plan_apply_undo_and_history(lake: str) -> None:

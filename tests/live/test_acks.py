@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retention.consumers.ack_fold import Before, fold_log
+from retention.consumers.ack_fold import FoldInput, fold_log
 from retention.consumers.ack_subject import parse
 from retention.consumers.state import ConsumerState, contradictions, from_json, new_state
 from retention.formats.nats.backup import read_backup
@@ -98,7 +98,7 @@ def _audit(program: AckProgram) -> None:
 def folded(program: AckProgram, *, deliveries: bool) -> dict[str, ConsumerState]:
     acks, malformed = parse(*program.columns(deliveries=deliveries))
     assert malformed == []
-    consumers = {name: Before(policy, new_state(1)) for name, policy in POLICIES.items()}
+    consumers = {name: FoldInput(policy, new_state(1)) for name, policy in POLICIES.items()}
     result = fold_log(consumers, acks, stream=STREAM, last_seq=LAST_SEQ)
     assert (result.unknown_consumers, result.other_streams) == ({}, {})
     for state in result.states.values():
@@ -150,7 +150,9 @@ def test_what_comes_to_mind_folds_to_what_the_server_shows(
         else:
             program.answer(choice.choice(replies), choice.choice(BODIES))
     acks, _ = parse(*program.columns())
-    folded = fold_log({name: Before(policy, new_state(1))}, acks, stream=STREAM, last_seq=LAST_SEQ)
+    folded = fold_log(
+        {name: FoldInput(policy, new_state(1))}, acks, stream=STREAM, last_seq=LAST_SEQ
+    )
     assert shown(folded.states[name]) == info(nats, name)
     nats.request(f"CONSUMER.DELETE.{STREAM}.{name}", {})
 

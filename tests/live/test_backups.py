@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from retention.core import headers
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.formats.nats.backup import read_backup
 from tests.retention.ingest.test_import_nats import NAMES
 from tests.support import nats_oracle
@@ -54,7 +54,7 @@ def test_a_written_backup_survives_the_server_unchanged(
     config = {"storage": storage}
     state = nats.restore(name, config, stored, last_seq=1_000, consumers={"c": consumer})["state"]
     rows = nats_oracle.raw_rows(stored)
-    assert state["bytes"] == pc.sum(complete(rows, storage)["size"]).as_py()  # type: ignore[arg-type]
+    assert state["bytes"] == pc.sum(complete_rows(rows, storage)["size"]).as_py()  # type: ignore[arg-type]
     assert (state["first_seq"], state["last_seq"]) == (3, 1_000)
     assert nats.survivors(name) == stored
     assert snapshot_of(nats, name, tmp_path).equals(rows)

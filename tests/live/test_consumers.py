@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from retention.config import parse_stream
-from retention.config.checks.consumer import refusals
-from retention.config.checks.consumer_updates import updated
+from retention.config.checks.consumer import consumer_refusals
+from retention.config.checks.consumer_updates import updated_consumer
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
-from retention.consumers.subscription import Subscription, stream_of
+from retention.config.consumer_defaults import with_server_defaults
+from retention.consumers.subscription import Subscription, find_stream
 from retention.errors import UsageError
 from tests.support.misconfigured import Json, Row, rows
 from tests.support.nats_oracle import Nats, ServerError, server
@@ -102,7 +102,7 @@ def first_code(
     others: list[ConsumerConfig],
     existing: ConsumerConfig | None = None,
 ) -> int | None:
-    found = refusals(consumer, parse_stream(stream, "S"), others, existing)
+    found = consumer_refusals(consumer, parse_stream(stream, "S"), others, existing)
     return next((refusal.code for refusal in found if refusal.code), None)
 
 
@@ -137,7 +137,7 @@ def test_the_server_and_we_find_the_same_streams_by_a_subject(nats: Nats) -> Non
     streams = [parse_stream(config, "S") for config in TAKING]
     for subject, names in found.items():
         try:
-            ours = [stream_of(Subscription(subject), streams).name]
+            ours = [find_stream(Subscription(subject), streams).name]
         except UsageError as error:
             ours = [one.name for one in streams if f" {one.name}" in str(error)]
         assert sorted(ours) == sorted(names or []), subject
@@ -248,6 +248,10 @@ def compare(nats: Nats, rng: random.Random, stream: Json, *, is_update: bool) ->
     assert first_code(consumer, stream, others, existing) == code, (stream, made, first, asked)
     if theirs is not None:
         on = parse_stream(stream, "S")
-        ours = updated(existing, consumer, on) if existing else resolved(consumer, on)
+        ours = (
+            updated_consumer(existing, consumer, on)
+            if existing
+            else with_server_defaults(consumer, on)
+        )
         assert told(ours.as_json()) == told(theirs), (stream, made, first, asked)
-        assert told(resolved(ConsumerConfig(**theirs), on).as_json()) == told(theirs)
+        assert told(with_server_defaults(ConsumerConfig(**theirs), on).as_json()) == told(theirs)

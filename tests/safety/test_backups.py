@@ -14,7 +14,7 @@ from retention.api.warehouse import Warehouse
 from retention.doctor.streams import check_stream
 from retention.errors import DamagedError, UsageError
 from retention.history.runs import history_of
-from retention.storage.checksum import checked, unchecked
+from retention.storage.checksum import verified, with_checksum
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.lease import KINDS
 from tests.support.sandboxes import NOW, ORDERS, lines, opened
@@ -142,9 +142,9 @@ def test_a_run_that_was_killed_before_its_commit_is_abandoned_although_the_log_w
 def begun_by_earlier_code(folder: Path, run: str) -> None:
     """A record without what the run looked at, in a log that does not keep the last run's instant."""
     place = Path(folder, "runs", "ORDERS", f"{run}.begun.json")
-    record = unchecked(json.loads(place.read_text()))
+    record = verified(json.loads(place.read_text()))
     del record["basis"]
-    place.write_text(json.dumps(checked(record)))
+    place.write_text(json.dumps(with_checksum(record)))
 
 
 def test_a_run_of_earlier_code_whose_entry_is_gone_is_undone_as_its_files_tell(

@@ -27,7 +27,7 @@ from retention.core.documents import (
     StreamFormat,
     judge,
 )
-from retention.storage.checksum import checked
+from retention.storage.checksum import with_checksum
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 
@@ -191,7 +191,7 @@ def test_no_field_of_a_document_is_believed(place: Path, made: Path, name: str) 
         for hostile in quickly(number):
             content = json.loads(json.dumps(said))
             put(content, (*kind.inside, *at), HOSTILE[hostile])
-            file.write_text(json.dumps(checked(content) if kind.is_checked else content))
+            file.write_text(json.dumps(with_checksum(content) if kind.is_checked else content))
             code, told = attempt(place, kind, words)
             if code not in expected(at, hostile) or any(one in told for one in "\x1b\x07\u202e"):
                 wrong.append((at, hostile, code, told[-300:]))

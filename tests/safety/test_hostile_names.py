@@ -15,7 +15,7 @@ from retention.core.subjects import path_name
 from retention.errors import DamagedError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.plan.planfile import load_plans
-from retention.storage.checksum import checked
+from retention.storage.checksum import with_checksum
 from tests.support.sandboxes import ORDERS, Commands, commands, lines
 from tests.support.trees import tree
 
@@ -149,7 +149,7 @@ def test_a_log_that_names_a_path_outside_is_refused(orders: Commands, tmp_path: 
     if logs[0].parent.name == "log":
         # Whoever names such a path on purpose has the entry's check agree with it.
         entry = {name: value for name, value in json.loads(outside).items() if name != "check"}
-        outside = json.dumps(checked(entry))
+        outside = json.dumps(with_checksum(entry))
     logs[0].write_text(outside)
     victim = root.parent / "precious.parquet"
     victim.write_bytes(b"not ours")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.datafile.parquet import read_columns
 from retention.dialects.dialect import Layer, Share
 from retention.errors import RetentionError, UsageError, VerificationError
@@ -56,7 +56,7 @@ def appended_locally(opened: OpenedStream, rows: list[dict[str, Any]]) -> pa.Tab
     )
     columns = {name: [row[name] for row in ordered] for name in rows[0]}
     columns["headers"] = pa.array(columns["headers"], pa.binary())
-    append_rows(opened, [complete(pa.table(columns), "file")])
+    append_rows(opened, [complete_rows(pa.table(columns), "file")])
     return stored(opened)
 
 

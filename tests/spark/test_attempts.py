@@ -11,12 +11,12 @@ import pytest
 
 from retention.apply import stage
 from retention.apply.orphans import orphans
-from retention.datafile.rewrite import copy_without
+from retention.datafile.rewrite import copy_remaining
 from retention.engines.spark import append
 from retention.engines.spark.attempts import attempts_of, may_pass
 from retention.engines.spark.session import TASK_ATTEMPTS
 from retention.errors import DamagedError, StorageError, UsageError
-from retention.storage.errors import failure
+from retention.storage.errors import storage_error
 from retention.stores.layout import is_ours
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.topics import World
@@ -55,7 +55,7 @@ def test_a_pass_goes_on_when_a_task_failed_after_it_had_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag = tmp_path / "failed"
-    monkeypatch.setattr(stage, "copy_without", failing_once(copy_without, flag))
+    monkeypatch.setattr(stage, "copy_remaining", failing_once(copy_remaining, flag))
     warehouse = warehouse_with(tmp_path / "w", "delta", START + 99 * SECOND, "spark", max_msgs=15)
     opened = warehouse.stream("ORDERS").opened
     lay(opened, even_segments(3, 10))
@@ -91,7 +91,7 @@ def test_storage_that_goes_on_failing_is_told_as_what_it_is(
     def failing(*_: Any) -> Any:
         with (tmp_path / "tries").open("a") as tries:
             tries.write(".")
-        raise failure(str(tmp_path), OSError(errno.ENOSPC, ""))
+        raise storage_error(str(tmp_path), OSError(errno.ENOSPC, ""))
 
     monkeypatch.setattr(append, "_write_share", failing)
     stream = warehouse_with(tmp_path / "w", "delta", START).new_stream("ORDERS")

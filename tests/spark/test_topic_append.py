@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retention.errors import RefusedError, UsageError
-from retention.formats.iggy.user_headers import built, typed_of
+from retention.formats.iggy.user_headers import build, typed_of
 from retention.ingest.table_source import Source, ingest
 from tests.support.topics import START, World
 
@@ -27,7 +27,7 @@ _EMPTY: Row = {"id": "", "headers": b""}
 
 def some_rows(count: int) -> list[Row]:
     """Messages in no order: by partition, by key, and by neither; some with ids and headers; ties in time."""
-    block = built([(typed_of("n"), typed_of(7))])
+    block = build([(typed_of("n"), typed_of(7))])
     return [
         {
             "payload": f"{number * 7919 % count:05}".encode() * (1 + number % 40),

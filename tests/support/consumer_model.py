@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from retention.consumers.ack_events import Lines
+from retention.consumers.ack_events import AckLines
 from retention.consumers.ack_subject import (
     ACK,
     ACKS,
@@ -150,11 +150,11 @@ def worlds(draw: st.DrawFn, *, forged: bool) -> World:
     return World(consumer, tuple(log), tuple(stream), tuple(sorted(cuts)))
 
 
-def lines_of(log: tuple[Line, ...]) -> Lines:
+def lines_of(log: tuple[Line, ...]) -> AckLines:
     """A log as the fold takes it."""
     names = ("deliveries", "seq", "consumer_seq", "ts_ns")
     numbers = (np.array([getattr(line, name) for line in log], np.int64) for name in names)
-    return Lines(np.array([line.verb for line in log], np.int8), *numbers)
+    return AckLines(np.array([line.verb for line in log], np.int8), *numbers)
 
 
 def acks_of(log: tuple[Line, ...], stream: str, consumer: str) -> pa.Table:

@@ -33,14 +33,14 @@ from retention.apply.run import remove_now
 from retention.consumers.state import from_json
 from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
-from retention.core.message_rows import complete, sizes
+from retention.core.message_rows import complete_rows, message_sizes
 from retention.core.table_updates import (
     SetBatch,
     set_next_seqs,
     set_open_bases,
 )
 from retention.datafile.parquet import stats_table, write_messages
-from retention.datafile.segment_writer import Staged, Staging, numbered, stage_rows
+from retention.datafile.segment_writer import Staged, Staging, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
 from retention.engines.select import Engines
 from retention.errors import UsageError
@@ -49,7 +49,7 @@ from retention.history.runs import history_of
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.origin import origins_of
-from retention.ingest.mirror.run import carry_over
+from retention.ingest.mirror.run import run_mirror
 from retention.layout.partitioner import TURN
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
@@ -130,7 +130,7 @@ def with_backup(folder: Path, format_: str) -> None:
         },
         schema=RAW_ROWS,
     )
-    counted = sizes(rows["subject"], rows["headers"], rows["payload"], "file")
+    counted = message_sizes(rows["subject"], rows["headers"], rows["payload"], "file")
     state = {
         "messages": len(seqs),
         "first_seq": 3,
@@ -304,7 +304,7 @@ def carry(folder: Path) -> None:
     warehouse = opened_at(folder)
     target = warehouse.new_stream("ORDERS").opened
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
-    carry_over(target, origins, NOW, part_bytes=400)
+    run_mirror(target, origins, NOW, part_bytes=400)
 
 
 def publish_oddly(folder: Path) -> None:
@@ -383,7 +383,7 @@ def lose_a_race(folder: Path) -> None:
 
 def _staged(opened: OpenedStream, position: Position, staging: Staging, first_ns: int) -> Staged:
     tail = position.tail(0)
-    rows = numbered([_given(5, first_ns)], tail.next_seq)
+    rows = with_sequences([_given(5, first_ns)], tail.next_seq)
     return stage_rows(staging, rows, JetStream.of(opened.config).ends(tail))
 
 
@@ -667,11 +667,11 @@ def _given(count: int, first_ns: int) -> pa.Table:
             "payload": pa.array([b"x"] * count, pa.binary()),
         }
     )
-    return complete(rows, "file")
+    return complete_rows(rows, "file")
 
 
 def _rows(first_seq: int, count: int, first_ns: int) -> Iterator[pa.Table]:
-    return numbered([_given(count, first_ns + first_seq * SECOND)], first_seq)
+    return with_sequences([_given(count, first_ns + first_seq * SECOND)], first_seq)
 
 
 def _in_a_fork(case: dict[str, Any]) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from retention.core.policy import HoldRule, Policy
+from retention.core.policy import ConsumerProtection, Policy
 from retention.rules.jetstream.interest import Interest
 from tests.support.interests import needs
 from tests.support.worlds import Message, World, update
 
 rules = st.builds(
-    HoldRule,
+    ConsumerProtection,
     consumers=st.none()
     | st.sets(st.sampled_from(["c0", "c1", "c2", "gone"]), min_size=1).map(tuple),
     max_age_ns=st.none() | st.integers(1, 25),
@@ -33,7 +33,7 @@ class Spared:
 
 
 def who_holds(
-    message: Message, rule: HoldRule, interests: Sequence[Interest], as_of_ns: int
+    message: Message, rule: ConsumerProtection, interests: Sequence[Interest], as_of_ns: int
 ) -> list[str]:
     """Those that a message is held for, were there room."""
     if rule.max_age_ns is not None and message.ts_ns <= as_of_ns - rule.max_age_ns:
@@ -47,7 +47,11 @@ def who_holds(
 
 
 def spared(
-    world: World, policy: Policy, as_of_ns: int, rule: HoldRule, interests: Sequence[Interest]
+    world: World,
+    policy: Policy,
+    as_of_ns: int,
+    rule: ConsumerProtection,
+    interests: Sequence[Interest],
 ) -> Spared:
     """A pass without the hold, from which the hold takes away."""
     gone = update(world.messages, replace(policy, hold=None), as_of_ns)

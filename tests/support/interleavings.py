@@ -22,7 +22,7 @@ from retention.engines import local
 from retention.errors import RetentionError
 from retention.history.runs import history_of
 from retention.ingest import append
-from retention.interest.edit import delete_consumer, edit
+from retention.interest.edit import delete_consumer, edit_consumer
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -99,7 +99,7 @@ def create_consumer(folder: Path) -> None:
     record = ConsumerRecord(
         "late", {"ack_policy": "explicit"}, new_state(1), revision=1, counted=False
     )
-    edit(opened_at(folder).stream(STREAM).opened, "late", lambda found: found or record)
+    edit_consumer(opened_at(folder).stream(STREAM).opened, "late", lambda found: found or record)
 
 
 def forget_consumer(folder: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.context.context import OpenedStream
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.core.table_updates import SetNextSeq, SetOpenBase
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName
@@ -110,4 +110,4 @@ def rows_of(messages: Sequence[Laid]) -> pa.Table:
             "payload": pa.array([m.payload for m in messages], pa.binary()),
         }
     )
-    return complete(raw, "file")
+    return complete_rows(raw, "file")

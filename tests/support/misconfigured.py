@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from retention.config.checks.consumer import refusals
+from retention.config.checks.consumer import consumer_refusals
 from retention.config.consumer import ConsumerConfig
 from retention.config.error_report import read_model
 from retention.config.stream import StreamConfig
-from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
+from retention.consumers.subscription import Subscription, find_stream, subscription_refusals
 from retention.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "semantics" / "consumers.md"
@@ -62,7 +62,7 @@ def refusal_of(row: Row) -> str:
     """The words of our first refusal of a subscription."""
     try:
         wanted = TypeAdapter(Subscription).validate_python(row.asked)
-        stream = stream_of(wanted, [StreamConfig(**ORDERS)])
+        stream = find_stream(wanted, [StreamConfig(**ORDERS)])
     except UsageError as error:
         return str(error)
     existing = ConsumerConfig(**{"name": "c", **row.there}) if row.there is not None else None
@@ -96,5 +96,5 @@ def ours(row: Row) -> tuple[int | None, str]:
         return INVALID_JSON, mistakes[0].text
     beside = [ConsumerConfig(**row.beside)] if row.beside else []
     existing = ConsumerConfig(**row.there) if row.there else None
-    found = next(refusals(consumer, StreamConfig(**row.stream), beside, existing), None)
+    found = next(consumer_refusals(consumer, StreamConfig(**row.stream), beside, existing), None)
     return (found.code, _CODE.sub("", found.text)) if found else (None, "")

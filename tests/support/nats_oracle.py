@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import nats
 import pyarrow as pa
 
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 
 Answer = TypeVar("Answer")
@@ -253,7 +253,7 @@ def state_of(rows: pa.Table, last_seq: int | None, storage: str) -> Json:
     """The `state.json` of a stream that holds exactly these rows."""
     seqs = rows["seq"].to_pylist()
     last = last_seq if last_seq is not None else (seqs[-1] if seqs else 0)
-    sizes = complete(rows, "memory" if storage == "memory" else "file")["size"]
+    sizes = complete_rows(rows, "memory" if storage == "memory" else "file")["size"]
     return {
         "messages": len(seqs),
         "bytes": sum(sizes.to_pylist()),

@@ -17,10 +17,10 @@ from retention.core.counter_names import counters_of
 from retention.core.inventory import Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.errors import ConflictError
-from retention.ports import Mark, Returned, Snapshot, Swap
+from retention.ports import Returned, Snapshot, Swap, VersionToken
 from retention.stores.checks.inventory import in_order
-from retention.stores.row_tombstones import Released
-from schemas.files import FILE_STATS, LOGGED_FILES, RELEASED_FILES, SUBJECT_COUNTS
+from retention.stores.row_tombstones import RowTombstones
+from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS, TOMBSTONED_FILES
 from schemas.messages import FILE_COLUMNS
 
 
@@ -48,10 +48,10 @@ class PlainStore:
     def mark(self) -> None:
         return None
 
-    def outlook(self, mark: Mark) -> None:
+    def outlook(self, mark: VersionToken) -> None:
         del mark
 
-    def keep(self, inventory: Inventory, mark: Mark) -> None:
+    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
         del inventory, mark
 
     def snapshot(self) -> Snapshot:
@@ -125,15 +125,15 @@ class PlainStore:
         return self._hidden().stored(files)
 
     def released(self, number: int) -> pa.Table:
-        return self.records[number - 1] if number else RELEASED_FILES.empty_table()
+        return self.records[number - 1] if number else TOMBSTONED_FILES.empty_table()
 
     def keep_released(self, record: pa.Table) -> int:
         self.records.append(record)
         return len(self.records)
 
-    def _hidden(self) -> Released:
+    def _hidden(self) -> RowTombstones:
         number = self.versions[-1][1].released
-        return Released(number, self.released(number))
+        return RowTombstones(number, self.released(number))
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         if self.before_commit:

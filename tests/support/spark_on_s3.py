@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import stage
 from retention.apply.orphans import orphans
-from retention.datafile.rewrite import Copied, Copy, copy_without
+from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.engines.select import EngineName
 from retention.engines.spark.s3a import for_spark
 from retention.engines.spark.session import build_session
 from retention.errors import RetentionError
 from retention.plan.planfile import save_plans
 from retention.storage import files
-from retention.storage.errors import failure
+from retention.storage.errors import storage_error
 from tests.support.laying import SECOND, START, File, Laid, held, lay
 
 NOW = START + 1_000 * SECOND
@@ -124,11 +124,13 @@ def attempts(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
     del spark
     made, flag = laid(place, max_msgs=97), f"{place}/failed"
 
-    def failing_once(task: Copy) -> Copied:
-        done = copy_without(task)
+    def failing_once(task: RewriteTask) -> RewriteResult:
+        done = copy_remaining(task)
         if files.length(flag) is None:
             files.replace(flag, b"once")
-            raise failure(flag, OSError("AWS Error NETWORK_CONNECTION during PutObject operation"))
+            raise storage_error(
+                flag, OSError("AWS Error NETWORK_CONNECTION during PutObject operation")
+            )
         return done
 
     with patch.object(stage, "copy_without", failing_once):

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from retention.apply.orphans import orphans
-from retention.core.outcomes import code_of, sentence_of
+from retention.core.outcomes import exit_code_of, sentence_of
 from retention.errors import RetentionError
 from retention.plan.planfile import load_plans, save_plans
 from retention.storage import parallel
@@ -107,7 +107,7 @@ def told(error: Exception | None) -> dict[str, Any]:
     return {
         "error": type(error).__name__,
         "sentence": sentence_of(error),
-        "code": code_of(error),
+        "code": exit_code_of(error),
         "ours": isinstance(error, RetentionError),
     }
 

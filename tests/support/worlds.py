@@ -18,16 +18,16 @@ from retention.core.spans import Spans
 from retention.datafile.subject_digest import count_subjects
 from retention.plan.build import make_plan
 from retention.plan.plan import Plan
-from retention.plan.remaining import Left, untouched
+from retention.plan.remaining import RemainingMessages, all_remaining
 from retention.planners import retention
 from retention.planners.context import PlanningContext
-from retention.planners.delete_markers import Announced, Announcer, without_markers
+from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
 from retention.planners.retention import plan
-from retention.planners.rows import Asks, Rule, Told
-from retention.rules.jetstream.evaluate import OnePass
+from retention.planners.rows import Rule, SpanRowsReader, Told
+from retention.rules.jetstream.evaluate import Evaluation
 from retention.rules.jetstream.max_msgs_per_subject import surplus
-from retention.rules.row_verdicts import Answer, Question, SpanRows, answer
-from retention.rules.rule import SubjectSurplus
+from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
+from retention.rules.rule import SubjectExcess
 from schemas.files import FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 
@@ -186,13 +186,13 @@ def digests(world: World, inventory: Inventory) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def decide(world: World, policy: Policy, as_of_ns: int) -> OnePass:
-    return retention.decide(untouched(world.inventory), policy, as_of_ns, WorldRows(world))
+def decide(world: World, policy: Policy, as_of_ns: int) -> Evaluation:
+    return retention.decide(all_remaining(world.inventory), policy, as_of_ns, WorldRows(world))
 
 
-def answers(world: World, decided: OnePass) -> list[Answer]:
+def answers(world: World, decided: Evaluation) -> list[Answer]:
     questions = [decided.question(int(span)) for span in np.flatnonzero(decided.ask)]
-    return asks(world, answer, decided.spans, questions)
+    return asks(world, answer_question, decided.spans, questions)
 
 
 def asks(
@@ -212,13 +212,13 @@ def _span_rows(world: World, spans: Spans, span: int) -> SpanRows:
     return SpanRows(rows.take(pa.array(order)), of_row, ReadCount())
 
 
-def announced(world: World, policy: Policy, as_of_ns: int) -> Announced:
+def announced(world: World, policy: Policy, as_of_ns: int) -> MarkedPass:
     """A pass as far as metadata, rows and markers decide it."""
     decided = decide(world, policy, as_of_ns)
     told = without_markers(decided, answers(world, decided))
     if policy.subject_delete_marker_ttl_ns is None:
         return told
-    announcer = Announcer(
+    announcer = MarkerPlanner(
         policy,
         as_of_ns,
         NEXT_SEQ,
@@ -234,7 +234,7 @@ class WorldRows:
 
     world: World
 
-    def of(self, remaining: Left) -> Asks:
+    def of(self, remaining: RemainingMessages) -> SpanRowsReader:
         assert remaining.files is self.world.inventory.files
         return partial(asks, self.world)
 
@@ -242,7 +242,7 @@ class WorldRows:
         assert files.equals(self.world.inventory.files)
         return digests(self.world, self.world.inventory)
 
-    def excess(self, remaining: Left, spans: Spans, limit: int) -> SubjectSurplus:
+    def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
         counts = remaining.subject_counts(self)
         return surplus(limit, counts, spans.span_of_file, len(spans))
 
@@ -252,8 +252,8 @@ def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
     return plan(context, WorldRows(world)).plan
 
 
-def planned(world: World, policy: Policy, as_of_ns: int, told: Announced) -> Plan:
-    plan = make_plan(untouched(world.inventory), policy, as_of_ns, told.decided, told.answers)
+def planned(world: World, policy: Policy, as_of_ns: int, told: MarkedPass) -> Plan:
+    plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, told.decided, told.answers)
     actions = replace(plan.actions, markers=told.markers, sequences=told.sequences)
     return replace(plan, actions=actions)
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
-from retention.core.run_names import parsed
+from retention.core.run_names import parse_run_name
 from retention.core.units import SECOND, format_instant
 from retention.errors import UsageError
 from retention.history.runs import UNKNOWN, History, history_of
@@ -136,7 +136,7 @@ def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
             continue
         if "undoes" in record:
             undone[record["undoes"]] = record["run"]
-        name = parsed(record["run"])
+        name = parse_run_name(record["run"])
         is_named_later = name is not None and name.started_ns > now_ns + _APART_NS
         if is_named_later or (record.get("kind") == "apply" and record["as_of_ns"] > as_of_ns):
             found.append(_wrong_run(record, undone.get(record["run"])))

@@ -16,7 +16,7 @@ from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.datafile.parquet import read_columns, stats_table
-from retention.datafile.rewrite import Copied, Copy, copy_without
+from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -40,7 +40,7 @@ ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class Back:
+class ReturnedMessages:
     """What of one file came back."""
 
     file: DataFile
@@ -53,13 +53,13 @@ class Back:
 
 
 @dataclass(frozen=True)
-class RepairedReturned:
+class ReturnedRepair:
     """What came back to a stream, and the run that removed it again."""
 
     stream: str
     commits: tuple[Returned, ...]
     """Of other writers, oldest first."""
-    back: tuple[Back, ...]
+    back: tuple[ReturnedMessages, ...]
     run: str | None = None
     """None: nothing was changed."""
 
@@ -89,7 +89,7 @@ class RepairedReturned:
         }
 
 
-def find_returned_messages(opened: OpenedStream) -> RepairedReturned:
+def find_returned_messages(opened: OpenedStream) -> ReturnedRepair:
     """Find what other writers have brought back since our own last commit; nothing is changed.
 
     Raises:
@@ -97,12 +97,12 @@ def find_returned_messages(opened: OpenedStream) -> RepairedReturned:
         DamagedError: a file that tells what came back is gone.
     """
     if not opened.store.exists():
-        return RepairedReturned(opened.name, (), ())
+        return ReturnedRepair(opened.name, (), ())
     _, found = _look(opened)
     return found
 
 
-def repair_returned_messages(opened: OpenedStream) -> RepairedReturned:
+def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
     """Remove what came back, as one commit, under the stream's maintenance lease; it can be undone like any run.
 
     Raises:
@@ -111,7 +111,7 @@ def repair_returned_messages(opened: OpenedStream) -> RepairedReturned:
         VerificationError: a copy does not hold what has to stay; nothing was committed.
     """
     if not opened.store.exists():
-        return RepairedReturned(opened.name, (), ())
+        return ReturnedRepair(opened.name, (), ())
     history = history_of(opened.warehouse, opened.name)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
@@ -128,13 +128,13 @@ def repair_returned_messages(opened: OpenedStream) -> RepairedReturned:
     )
 
 
-def _look(opened: OpenedStream) -> tuple[Snapshot, RepairedReturned]:
+def _look(opened: OpenedStream) -> tuple[Snapshot, ReturnedRepair]:
     snapshot, commits = opened.store.returned()
     back = [one for commit in commits for one in _back_by(opened, snapshot, commit)]
-    return snapshot, RepairedReturned(opened.name, commits, tuple(back))
+    return snapshot, ReturnedRepair(opened.name, commits, tuple(back))
 
 
-def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list[Back]:
+def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list[ReturnedMessages]:
     """What one commit brought back, by file."""
     made = snapshot.files.filter(pc.is_in(snapshot.files["path"], pa.array(commit.made)))
     if made.num_rows != len(commit.made):
@@ -152,7 +152,9 @@ def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list
         if came.any():
             size = int(rows["size"].to_numpy()[came].sum())
             count = int(came.sum())
-            found.append(Back(file, _ranges(seqs[came]), count, size, len(seqs) - count))
+            found.append(
+                ReturnedMessages(file, _ranges(seqs[came]), count, size, len(seqs) - count)
+            )
     return found
 
 
@@ -193,8 +195,8 @@ def _ranges(seqs: np.ndarray) -> np.ndarray:
 
 
 def _removed(
-    opened: OpenedStream, history: History, snapshot: Snapshot, found: RepairedReturned
-) -> RepairedReturned:
+    opened: OpenedStream, history: History, snapshot: Snapshot, found: ReturnedRepair
+) -> ReturnedRepair:
     paths = pa.array([one.file.path for one in found.back], pa.string())
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
     whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)
@@ -211,12 +213,12 @@ def _removed(
     if snapshot.counters.epoch:
         record["epoch"] = snapshot.counters.epoch
     copies = [
-        Copy(one.file, (opened.store.stage_copy(one.file),), one.ranges)
+        RewriteTask(one.file, (opened.store.stage_copy(one.file),), one.ranges)
         for one in found.back
         if one.stays
     ]
     try:
-        written = [copy_without(copy) for copy in copies]
+        written = [copy_remaining(copy) for copy in copies]
         _check(opened, whole, written, found)
         added = stats_table([row for one in written for row in one.stats])
         keep_for_undo(opened, run, whole, added)
@@ -230,7 +232,7 @@ def _removed(
         raise
     history.finish(run, record | {"status": "done", "version_after": version})
     opened.store.finish()
-    return RepairedReturned(opened.name, found.commits, found.back, run)
+    return ReturnedRepair(opened.name, found.commits, found.back, run)
 
 
 def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot) -> int:
@@ -241,12 +243,12 @@ def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot) -> int:
         raise StalePlanError(str(error)) from error
 
 
-def _targets(copies: Iterable[Copy]) -> list[str]:
+def _targets(copies: Iterable[RewriteTask]) -> list[str]:
     return [target.path for copy in copies for target in copy.targets]
 
 
 def _check(
-    opened: OpenedStream, whole: pa.Table, written: Sequence[Copied], found: RepairedReturned
+    opened: OpenedStream, whole: pa.Table, written: Sequence[RewriteResult], found: ReturnedRepair
 ) -> None:
     """Hold what the copies have, as read back, against what has to stay."""
     for name, gone in (("messages", found.messages), ("bytes", found.bytes)):

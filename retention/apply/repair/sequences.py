@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import keep_for_undo
-from retention.consumers.state import up_to
+from retention.consumers.state import truncate_state
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters, DataFile
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
 from retention.core.table_updates import set_batches, set_epoch, set_next_seqs, set_open_bases
 from retention.datafile.parquet import read_columns, stats_table
-from retention.datafile.rewrite import Copy, copy_without
+from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
 from retention.history.runs import REPAIR, History, history_of
@@ -272,7 +272,7 @@ def _carry_out(opened: OpenedStream, history: History, seen: _Look) -> SequenceR
             if one.found.kept:
                 target = store.stage_copy(one.file)
                 staged.append(target.path)
-                copies += copy_without(Copy(one.file, (target,), one.gone)).stats
+                copies += copy_remaining(RewriteTask(one.file, (target,), one.gone)).stats
         added = stats_table(copies)
         _refuse_broken(opened, pa.concat_tables([seen.sound, added]))
         return _commit(opened, history, seen, added)
@@ -286,7 +286,7 @@ def _carry_out(opened: OpenedStream, history: History, seen: _Look) -> SequenceR
 def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
     """Hold what stays against the rules of segments."""
     overlapping = inventory.refuse_overlaps(opened.name, inventory.in_order(files))
-    duplicates.refuse_doubles(
+    duplicates.refuse_duplicates(
         Layout(opened.root, opened.name), overlapping, opened.store.data_files
     )
 
@@ -353,7 +353,7 @@ def _take_back(opened: OpenedStream, repair: SequenceRepair, here: int, epoch: i
     def taken_back(record: ConsumerRecord | None) -> ConsumerRecord:
         if record is None:
             raise StalePlanError(f"{opened.name}: a consumer was deleted meanwhile; run again")
-        return replace(record, state=up_to(record.state, last_seq))
+        return replace(record, state=truncate_state(record.state, last_seq))
 
     for consumer in repair.consumers:
         ConsumerTable(opened.root).update(consumer, taken_back)

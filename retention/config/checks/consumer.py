@@ -11,11 +11,11 @@ from retention.config.checks.consumer_delivery import (
     priority_refusals,
     start_refusals,
 )
-from retention.config.checks.consumer_filters import filter_refusals, outside_refusals
+from retention.config.checks.consumer_filters import filter_refusals, unmatched_filter_refusals
 from retention.config.checks.consumer_updates import CREATE_FAILED, update_refusals
 from retention.config.checks.workqueue import overlap_refusals, work_queue_refusals
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.config.types import (
     MAX_DESCRIPTION_BYTES,
     MAX_METADATA_BYTES,
@@ -34,7 +34,7 @@ _REPORTED = {"_nats.ver", "_nats.level"}
 """Metadata that a server adds to its replies, never to the configuration that it keeps."""
 
 
-def refusals(
+def consumer_refusals(
     consumer: ConsumerConfig,
     stream: StreamFields,
     others: Collection[ConsumerConfig] = (),
@@ -51,7 +51,7 @@ def refusals(
         others: the stream's other consumers.
         existing: the consumer of that name, if there is one; then this is an update.
     """
-    requested = resolved(consumer, stream)
+    requested = with_server_defaults(consumer, stream)
     yield from _names(requested)
     yield from _replicas(requested, stream)
     yield from _waits(requested)
@@ -65,11 +65,11 @@ def refusals(
         yield from work_queue_refusals(requested, stream, others)
     else:
         yield from overlap_refusals(requested, stream, others)
-        yield from update_refusals(requested, resolved(existing, stream))
-    yield from outside_refusals(requested, stream)
+        yield from update_refusals(requested, with_server_defaults(existing, stream))
+    yield from unmatched_filter_refusals(requested, stream)
 
 
-def consumers_refusals(
+def listed_consumers_refusals(
     stream: StreamFields, consumers: Sequence[ConsumerConfig]
 ) -> Iterator[Refusal]:
     """The refusals of the consumers listed for a stream, each created after those before it."""
@@ -79,7 +79,7 @@ def consumers_refusals(
             text = "another consumer of the stream has this name; rename or remove one"
             yield replace(refusal("durable_name name", text, 10148), within=("consumers", at))
             continue
-        for reason in refusals(consumer, stream, earlier):
+        for reason in consumer_refusals(consumer, stream, earlier):
             yield replace(reason, within=("consumers", at))
 
 

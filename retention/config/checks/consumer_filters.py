@@ -37,7 +37,7 @@ def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
                 " whitespace, and > stands only at the end"
             )
             yield refusal(key, text)
-        elif has_look_alike(wanted):
+        elif has_wildcard_look_alike(wanted):
             text = (
                 f"{wanted!r} has a token that begins with a wildcard and is none, which servers match"
                 " now this way, now that; write the wildcard alone, or leave it out"
@@ -48,12 +48,12 @@ def filter_refusals(consumer: ConsumerConfig) -> Iterator[Refusal]:
             yield refusal(key, f"{first!r} and {second!r} overlap; leave one of them out", 10138)
 
 
-def has_look_alike(wanted: str) -> bool:
+def has_wildcard_look_alike(wanted: str) -> bool:
     """Whether a token is longer than a wildcard and begins with one: `*b`, `>>`."""
     return any(len(token) > 1 and token[0] in "*>" for token in wanted.split("."))
 
 
-def outside_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
+def unmatched_filter_refusals(consumer: ConsumerConfig, stream: StreamFields) -> Iterator[Refusal]:
     """The refusals of filters that no message of the stream can match, where its subjects say what it stores."""
     if stream.mirror is not None or stream.sources or stream.subject_transform is not None:
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.config.types import Refusal, refusal
 from retention.core.units import format_duration
 
@@ -31,7 +31,7 @@ FIXED = (
 """Fields that a consumer keeps from its creation on (server: checkNewConsumerConfig)."""
 
 
-def updated(
+def updated_consumer(
     existing: ConsumerConfig, consumer: ConsumerConfig, stream: StreamFields
 ) -> ConsumerConfig:
     """The consumer after an update that is not refused: as requested, but paused as before.
@@ -40,7 +40,7 @@ def updated(
     """
     as_durable = consumer.model_copy(update={"durable_name": existing.durable_name})
     kept = {"durable_name": consumer.durable_name, "pause_until": existing.pause_until}
-    return resolved(as_durable, stream).model_copy(update=kept)
+    return with_server_defaults(as_durable, stream).model_copy(update=kept)
 
 
 def update_refusals(requested: ConsumerConfig, existing: ConsumerConfig) -> Iterator[Refusal]:

@@ -17,7 +17,7 @@ Written = Mapping[Place, Mapping[str, Any]]
 """Streams as they are written, some of them wrong in other ways."""
 
 
-def neighbour_mistakes(
+def cross_stream_mistakes(
     written: Written, streams: Mapping[Place, StreamConfig]
 ) -> Iterator[Mistake]:
     """The mistakes between streams: names used twice, overlapping subjects, origins with larger messages, cycles."""

@@ -52,7 +52,7 @@ def overlap_refusals(
                 yield refusal(f"{key} retention", text, 10100)
 
 
-def doubly_taken(filters: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+def overlapping_consumers(filters: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
     """The first two consumers whose filters overlap; None: each subject is for one consumer.
 
     Args:

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from retention.core.inventory import DataFile
-from retention.datafile.deadline_writer import write_apart
-from retention.datafile.segment_writer import Staged, Staging, described
+from retention.datafile.deadline_writer import write_by_deadline
+from retention.datafile.segment_writer import Staged, Staging, verified_stats
 from retention.dialects.dialect import Dialect, Layer, Share
 from retention.engines.spark.attempts import attempts_of
 from retention.engines.spark.columns import arriving
@@ -120,8 +120,8 @@ def _writer(placed: Mapping[int, Sequence[Placed]], dialect: Dialect, attempts: 
 
 def _write_share(source: Source, dialect: Dialect, placed: Placed) -> list[dict[str, Any]]:
     files = [file.of_attempt() for file in placed.files]
-    written = write_apart(files, _completed(source, dialect, placed.share))
-    return described(written, placed.share.wrote)
+    written = write_by_deadline(files, _completed(source, dialect, placed.share))
+    return verified_stats(written, placed.share.wrote)
 
 
 def _completed(source: Source, dialect: Dialect, share: Share) -> Iterator[pa.Table]:

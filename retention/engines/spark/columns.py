@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from retention.dialects.dialect import Dialect
 from retention.dialects.iggy import Iggy
 from retention.errors import UsageError
-from retention.layout.partitioner import IN_TURN, addresses
+from retention.layout.partitioner import ROUND_ROBIN, partition_addresses
 
 _STREAM_TAKES = "an append takes subject and payload, and if there are headers and ts_ns or time"
 _TOPIC_TAKES = "an append to a topic takes payload, and if there are partition or key, id, headers and origin_ts_ns"
@@ -62,7 +62,7 @@ def _published(frame: DataFrame, now_ns: int) -> DataFrame:
 
 
 def _sent(frame: DataFrame, partitions: int, now_ns: int) -> DataFrame:
-    """The columns of messages for a topic; `address` is the partition that takes a row, or `IN_TURN`.
+    """The columns of messages for a topic; `address` is the partition that takes a row, or `ROUND_ROBIN`.
 
     Args:
         frame: `payload` (binary or string); if it has them, `partition` (a whole number) or `key` (binary or string),
@@ -94,9 +94,9 @@ def _addresser(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             partition, key = (pa.chunked_array([batch[name]]) for name in ("partition", "key"))
-            found = addresses(partition, key, partitions)
+            found = partition_addresses(partition, key, partitions)
             is_there = (found >= 0) & (found < partitions)
-            address = pa.array(np.where(is_there, found, IN_TURN), pa.int64())
+            address = pa.array(np.where(is_there, found, ROUND_ROBIN), pa.int64())
             yield pa.RecordBatch.from_arrays(
                 [address, *(batch[name] for name in _SENT)], names=["address", *_SENT]
             )

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from retention.engines.bin_packing import groups
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
-from retention.ports import Result, Task, carried_out
+from retention.ports import Result, Task, run_task
 
 _RESULT = "number long, outcome binary"
 
@@ -76,7 +76,7 @@ def _worker(
         for batch in batches:
             for share in batch.column("share").to_pylist():
                 for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
-                    act = partial(carried_out, function, task)
+                    act = partial(run_task, function, task)
                     outcome = pickle.dumps(outcome_of(act, attempts))
                     yield pa.RecordBatch.from_arrays(
                         [pa.array([number], pa.int64()), pa.array([outcome], pa.binary())],

@@ -72,7 +72,7 @@ class LogSlice:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedAcks:
     """Acks of some lines of a log, and the replies that cannot be read."""
 
     acks: pa.Table
@@ -98,7 +98,7 @@ def read_slice(wanted: LogSlice) -> pa.Table:
     return log
 
 
-def parse_slice(wanted: LogSlice) -> Parsed:
+def parse_slice(wanted: LogSlice) -> ParsedAcks:
     """Parse lines of a log into acks.
 
     Raises:
@@ -108,7 +108,7 @@ def parse_slice(wanted: LogSlice) -> Parsed:
     acks, malformed = parse(replies, bodies)
     place = acks.schema.get_field_index("row")
     acks = acks.set_column(place, "row", pc.add(acks["row"], wanted.row))
-    return Parsed(acks, tuple(malformed))
+    return ParsedAcks(acks, tuple(malformed))
 
 
 def replies_and_bodies(
@@ -138,7 +138,7 @@ def replies_and_bodies(
     return pc.coalesce(log["subject"], log["reply"]), bodies
 
 
-def tail(log: AckLog, end: int) -> str:
+def tail_digest(log: AckLog, end: int) -> str:
     """Digest of the last lines before `end`, which shows whether the log still begins as it did.
 
     Raises:

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from retention.errors import UsageError
 from retention.formats.ack.log import AckLog, LogPart, unreadable
 from retention.storage import files
-from retention.storage.checksum import parsed
-from retention.storage.errors import telling
+from retention.storage.checksum import parse_json
+from retention.storage.errors import as_storage_errors
 from retention.stores.delta.internals import is_table
 
 PART_BYTES = 32 << 20
@@ -57,7 +57,7 @@ def _files(place: str) -> list[str]:
 def _is_file(place: str) -> bool:
     if files.is_remote(place):
         return files.length(place) is not None
-    with telling(place):
+    with as_storage_errors(place):
         return Path(place).is_file()
 
 
@@ -113,6 +113,6 @@ def _blocks(file: str) -> Iterator[LogPart]:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        return bool(parsed(line))
+        return bool(parse_json(line))
     except ValueError:
         return False

@@ -16,7 +16,7 @@ CHECKSUM = "its checksum is wrong"
 
 
 @dataclass(frozen=True)
-class Taken:
+class WholeRecords:
     """The whole records at the beginning of a window, up to the first that is wrong or incomplete."""
 
     messages: Messages
@@ -43,7 +43,7 @@ class Era(Protocol):
     def is_gapless(self) -> bool:
         """Whether the offsets of a log have no gaps, so that the place of a record determines its offset."""
 
-    def take(self, window: bytes, left: int) -> Taken:
+    def take(self, window: bytes, left: int) -> WholeRecords:
         """Take the records at the beginning of a window, and compare their checksums.
 
         Args:

@@ -6,7 +6,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from retention.formats.iggy import messages
-from retention.formats.iggy.era import CHECKSUM, TORN, EraName, Taken
+from retention.formats.iggy.era import CHECKSUM, TORN, EraName, WholeRecords
 from retention.formats.iggy.messages import MOST_MESSAGE_BYTES, Layout, Messages
 from retention.formats.iggy.octets import numbers
 
@@ -35,7 +35,7 @@ class Era08:
     header_bytes = LAYOUT.header_bytes
     is_gapless = False
 
-    def take(self, window: bytes, left: int) -> Taken:
+    def take(self, window: bytes, left: int) -> WholeRecords:
         """Take the messages at the beginning of a window up to the first whose checksum is wrong."""
         cuts = np.array(LAYOUT.cuts(window, 0, len(window)))
         starts, ends = cuts[:-1], cuts[1:]
@@ -43,10 +43,12 @@ class Era08:
         wrong = np.flatnonzero(headers["checksum"] != messages.digests(window, starts, ends))
         if len(wrong):
             count = int(wrong[0])
-            return Taken(_messages(headers[:count], cuts[: count + 1]), int(cuts[count]), CHECKSUM)
+            return WholeRecords(
+                _messages(headers[:count], cuts[: count + 1]), int(cuts[count]), CHECKSUM
+            )
         end = int(cuts[-1])
         problem, wants = _next(window, end, left - end)
-        return Taken(_messages(headers, cuts), end, problem, wants)
+        return WholeRecords(_messages(headers, cuts), end, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
         """Read length and offset of a message; None for zeros."""

@@ -9,7 +9,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from retention.formats.iggy import messages
-from retention.formats.iggy.era import CHECKSUM, TORN, EraName, Taken
+from retention.formats.iggy.era import CHECKSUM, TORN, EraName, WholeRecords
 from retention.formats.iggy.messages import Layout, Messages
 from retention.formats.iggy.octets import numbers
 
@@ -66,7 +66,7 @@ class Era09:
     header_bytes = BATCH_HEADER_BYTES
     is_gapless = True
 
-    def take(self, window: bytes, left: int) -> Taken:
+    def take(self, window: bytes, left: int) -> WholeRecords:
         """Take the batches at the beginning of a window up to the first that is malformed or has a wrong checksum."""
         batches: list[int] = []
         starts: list[int] = []
@@ -93,7 +93,7 @@ class Era09:
         whole = _messages(
             window, np.array(batches, int), np.array(starts, int), np.array(ends, int)
         )
-        return Taken(whole, at, problem, wants)
+        return WholeRecords(whole, at, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
         """Read length and offset of a batch; None where it would be shorter than its header."""

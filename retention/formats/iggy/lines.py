@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from retention.formats.iggy.user_headers import Typed, built, parse, typed_of
+from retention.formats.iggy.user_headers import Typed, build, parse, typed_of
 from retention.formats.jsonl import (
     from_base64,
     octets_of,
@@ -72,7 +72,7 @@ def user_headers_of(given: Any) -> bytes:
     pairs = list(given.items()) if isinstance(given, dict) else given
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
         raise ValueError("headers must be pairs, or an object")
-    return built((_typed(key), _typed(value)) for key, value in pairs)
+    return build((_typed(key), _typed(value)) for key, value in pairs)
 
 
 def halves(number: int) -> tuple[int, int]:

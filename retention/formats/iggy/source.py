@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.errors import BusyError
 from retention.storage import files
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 
 WINDOW_BYTES = 1 << 20
 """Size of the pieces in which logs are read, or that of one record where it is longer."""
@@ -33,7 +33,7 @@ class Source:
             StorageError: the storage failed.
         """
         wanted = max(0, min(length, self.size - at))
-        with telling(self.location):
+        with as_storage_errors(self.location):
             content: bytes = self.file.read_at(wanted, at)
         if len(content) < wanted:
             raise _changed(self.location, "it became shorter while it was read")
@@ -59,7 +59,7 @@ def opened(location: str, size: int) -> Iterator[Source]:
         file = files.open_input(location)
     except FileNotFoundError as error:
         raise _changed(location, _GONE) from error
-    with telling(location), file:
+    with as_storage_errors(location), file:
         yield Source(location, size, file)
 
 

@@ -50,7 +50,7 @@ def parse(block: bytes) -> list[tuple[Typed, Typed]]:
     return list(zip(items[::2], items[1::2], strict=True))
 
 
-def built(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
+def build(pairs: Iterable[tuple[Typed, Typed]]) -> bytes:
     """Build the block of pairs, in their order; empty without pairs.
 
     Raises:

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.message_rows import Storage, sizes
+from retention.core.message_rows import Storage, message_sizes
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.nats import tar
 from retention.formats.s2 import stream as s2
 from retention.storage import files
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 from schemas.bounds import MAX_SEQ, MAX_TABLE_BYTES
 
 RAW_ROWS = pa.schema(
@@ -28,7 +28,7 @@ RAW_ROWS = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row per message of a backup: the columns that `retention.core.message_rows.complete` takes."""
+"""One row per message of a backup: the columns that `retention.core.message_rows.complete_rows` takes."""
 
 DIRECTORY_CONFIG = "backup.json"
 DIRECTORY_ARCHIVE = "stream.tar.s2"
@@ -215,7 +215,7 @@ class Totals:
         self.last_seq = rows["seq"][-1].as_py()
         self.messages += rows.num_rows
         for storage in _STORAGES:
-            counted = sizes(rows["subject"], rows["headers"], rows["payload"], storage)
+            counted = message_sizes(rows["subject"], rows["headers"], rows["payload"], storage)
             self.bytes[storage] += pc.sum(counted).as_py()
 
 
@@ -252,7 +252,7 @@ def _in_directory(directory: Path) -> tuple[Path, dict[str, Any] | None]:
 
 def _json_object(file: Path, name: str, content: bytes) -> dict[str, Any]:
     try:
-        value = parsed(content)
+        value = parse_json(content)
     except ValueError as error:
         raise DamagedError(f"{file}: {name} is not JSON ({error}); {_AGAIN}") from error
     if not isinstance(value, dict):

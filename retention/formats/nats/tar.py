@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from retention.errors import DamagedError
 from retention.formats.nats import varint as varints
 from retention.formats.s2 import stream as s2
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 
 ENTRIES = pa.schema(
     [
@@ -45,7 +45,7 @@ def read(path: Path) -> Iterator[pa.Table]:
     Raises:
         DamagedError: the file is no such archive, is cut off, or an entry is malformed.
     """
-    with telling(str(path)), path.open("rb") as file:
+    with as_storage_errors(str(path)), path.open("rb") as file:
         pieces = _joined(s2.read_frames(file))
         rest = _without_magic(path, next(pieces, b""))
         at = len(_MAGIC)

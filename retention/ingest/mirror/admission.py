@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from retention.config import StreamConfig
 from retention.ingest.mirror.rollup_scan import kinds_of
 from retention.ingest.rollup import NONE
-from retention.ingest.stream_state import UNCAPPED, Room, Stored
-from retention.ingest.validate import Refusal, Screen, refuse_records, refuse_sizes
+from retention.ingest.stream_state import UNCAPPED, Room, StreamState
+from retention.ingest.validate import Refusal, Validation, refuse_records, refuse_sizes
 
 
 class Stalled(Exception):  # noqa: N818  (never leaves mirroring)
@@ -27,7 +27,7 @@ class Stalled(Exception):  # noqa: N818  (never leaves mirroring)
 class Admission:
     """The state of a stream that decides, kept up while messages come (server 2.15)."""
 
-    def __init__(self, config: StreamConfig, stored: Stored, as_of_ns: int) -> None:
+    def __init__(self, config: StreamConfig, stored: StreamState, as_of_ns: int) -> None:
         self._config = config
         self._stored = stored
         self._since_ns = as_of_ns - config.duplicate_window_ns
@@ -41,7 +41,7 @@ class Admission:
         Raises:
             Stalled: one of them is refused.
         """
-        screen = Screen(rows.num_rows)
+        screen = Validation(rows.num_rows)
         refuse_sizes(screen, rows, self._config)
         refuse_records(screen, rows, self._config)
         refused = screen.earliest()

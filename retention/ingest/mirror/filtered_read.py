@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
 from retention.core.seq_ranges import in_ranges
-from retention.datafile.deadline_writer import HELD_BYTES
-from retention.datafile.parquet import ROW_GROUP_ROWS, damaged, open_messages, read_columns
+from retention.datafile.deadline_writer import BUFFER_BYTES
+from retention.datafile.parquet import ROW_GROUP_ROWS, open_messages, read_columns, unreadable_error
 
 Wanted = Callable[[pa.Table], np.ndarray]
 """From a table with `seq` and `subject`, a mask of the rows that are wanted."""
@@ -19,8 +19,8 @@ Wanted = Callable[[pa.Table], np.ndarray]
 _NARROW = ["seq", "subject"]
 
 
-def sifted(file: DataFile, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.Table]:
-    """The wanted rows of a file, ascending by `seq`, in tables of at most about `HELD_BYTES`.
+def filtered_rows(file: DataFile, columns: Sequence[str], wanted: Wanted) -> Iterator[pa.Table]:
+    """The wanted rows of a file, ascending by `seq`, in tables of at most about `BUFFER_BYTES`.
 
     Raises:
         DamagedError: the file cannot be read to its end.
@@ -31,7 +31,7 @@ def sifted(file: DataFile, columns: Sequence[str], wanted: Wanted) -> Iterator[p
             yield from _by_group(file, opened, columns, wanted)
             return
     except (OSError, pa.ArrowException) as error:
-        raise damaged(file, error) from error
+        raise unreadable_error(file, error) from error
     rows, _ = read_columns(file, columns)
     yield rows.filter(pa.array(wanted(rows)))
 
@@ -51,7 +51,7 @@ def _by_group(
         if not mask.any():
             continue
         found = opened.metadata.row_group(group)
-        fitting = HELD_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        fitting = BUFFER_BYTES * found.num_rows // max(found.total_byte_size, 1)
         rows, at = min(max(fitting, 1), ROW_GROUP_ROWS), 0
         for batch in opened.iter_batches(rows, row_groups=[group], columns=list(columns)):
             here = mask[at : at + batch.num_rows]

@@ -22,10 +22,10 @@ from retention.core.spans import Spans, spans_of
 from retention.core.subjects import matching_mask
 from retention.core.units import parse_instant
 from retention.datafile.parquet import read_columns
-from retention.datafile.row_groups import merged
+from retention.datafile.row_groups import merged_by_seq
 from retention.errors import RefusedError, UsageError
 from retention.ingest.append import refuse_topic_of
-from retention.ingest.mirror.filtered_read import sifted
+from retention.ingest.mirror.filtered_read import filtered_rows
 from retention.ingest.rollup import asks_to_roll_up
 from schemas.messages import FILE_COLUMNS
 
@@ -172,8 +172,8 @@ class View:
         wanted = partial(self._wanted, first=first, last=last, tally=tally)
         for span in np.flatnonzero((spans.max_seq >= first) & (spans.min_seq <= last)):
             files = self._files(int(span))
-            parts = [sifted(file, shape.names, wanted) for file in files]
-            yield from (part.cast(shape) for part in merged(parts))
+            parts = [filtered_rows(file, shape.names, wanted) for file in files]
+            yield from (part.cast(shape) for part in merged_by_seq(parts))
 
     def _files(self, span: int) -> list[DataFile]:
         begin, end = (int(number) for number in self.spans.first_file[span : span + 2])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.position import Position
-from retention.datafile.segment_writer import PARTITION, Staged, numbered, stage_rows
+from retention.datafile.segment_writer import PARTITION, Staged, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
 from retention.errors import RetentionError
 from retention.ingest.append import Appended, Attempt, appending
@@ -19,14 +19,14 @@ from retention.ingest.mirror.admission import Admission, Stalled
 from retention.ingest.mirror.origin import Origin, Tally, View
 from retention.ingest.mirror.remap import mirrored, sourced
 from retention.ingest.mirror.resume import counters_of, first_of, next_seq_of, position_of
-from retention.ingest.mirror.rollup_scan import Replaced
-from retention.ingest.recorded_commit import removing
+from retention.ingest.mirror.rollup_scan import ReplacedMessages
+from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import remove_older
-from retention.ingest.stream_state import Stored
+from retention.ingest.stream_state import StreamState
 
 
 @dataclass(frozen=True)
-class Taken:
+class PullResult:
     """What one origin gave in one run."""
 
     origin: str
@@ -57,7 +57,7 @@ class _Part:
     """Name and instant under which its roll-ups are on record; None: it has none that count."""
 
 
-class Taking:
+class Pull:
     """Taking from one origin, at one version of it."""
 
     def __init__(
@@ -70,11 +70,11 @@ class Taking:
         self._is_mirror = origin.kind == "mirror"
         self._tally = Tally()
 
-    def run(self) -> Taken:
+    def run(self) -> PullResult:
         view = self._origin.look()
         name = self._target.name
         done = position_of(name, self._origin, view, counters_of(self._target))
-        taken = Taken(self._origin.source.name, position=done or 0)
+        taken = PullResult(self._origin.source.name, position=done or 0)
         if view is None:
             return taken
         first = first_of(name, view, done, next_seq_of(self._target))
@@ -86,7 +86,7 @@ class Taking:
                 taken = self._part(view, max(first, taken.position + 1), taken)
         return taken
 
-    def _part(self, view: View, first: int, taken: Taken) -> Taken:
+    def _part(self, view: View, first: int, taken: PullResult) -> PullResult:
         """Commit the next part; less of it, if a message is refused."""
         until, stalled = view.part_end(first, self._part_bytes), None
         while until > taken.position:
@@ -116,7 +116,7 @@ class Taking:
         with ExitStack() as held:
             run = None
             if may_roll_up and view.rolls_up(first, until):
-                run = (held.enter_context(removing(self._target)), self._as_of_ns)
+                run = (held.enter_context(recorded_removal(self._target)), self._as_of_ns)
             part = _Part(view, until, run)
             append = held.enter_context(appending(self._target, identity))
             for attempt in append.attempts():
@@ -132,7 +132,7 @@ class Taking:
         rows = self._rows(position, part)
         if part.run is None:
             return stage_rows(staging, rows, ends)
-        replaced = Replaced(rows)
+        replaced = ReplacedMessages(rows)
         staged = stage_rows(staging, map(replaced.left, self._rows(position, part)), ends)
         store, files = self._target.store, position.inventory.files
         removal = remove_older(store, files, replaced.stored(), staging, part.run)
@@ -143,14 +143,14 @@ class Taking:
         target, view = self._target, part.view
         done = position_of(target.name, self._origin, view, position.snapshot.counters)
         first = first_of(target.name, view, done, position.next_seq)
-        stored = Stored.at(target, position)
+        stored = StreamState.at(target, position)
         admission = Admission(target.config, stored, self._as_of_ns)
         self._tally = Tally()
         rows = (
             admission.admit(raw["seq"].to_numpy(), self._carried(view, raw))
             for raw in view.rows(first, part.until, self._tally)
         )
-        return rows if self._is_mirror else numbered(rows, position.next_seq)
+        return rows if self._is_mirror else with_sequences(rows, position.next_seq)
 
     def _carried(self, view: View, raw: pa.Table) -> pa.Table:
         if self._is_mirror:
@@ -166,7 +166,7 @@ class Taking:
 
 
 @contextmanager
-def _telling(taken: Taken) -> Iterator[None]:
+def _telling(taken: PullResult) -> Iterator[None]:
     """Say of what fails behind other parts that those have come."""
     try:
         yield

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from retention.config import StreamConfig
 from retention.core import message_rows
 from retention.ingest.mirror.origin import View
-from retention.ingest.subject_transform import mapped, renamed
-from retention.ingest.ttl_clamp import clamped
+from retention.ingest.subject_transform import mapped, transform_subjects
+from retention.ingest.ttl_clamp import clamp_ttls
 
 STREAM_SOURCE = "Nats-Stream-Source"
 
@@ -32,7 +32,7 @@ def mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
         "ts_ns": raw["ts_ns"],
         "origin_ts_ns": raw["origin_ts_ns"],
     }
-    return message_rows.complete(pa.table(stored), config.storage)
+    return message_rows.complete_rows(pa.table(stored), config.storage)
 
 
 def sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> pa.Table:
@@ -41,18 +41,18 @@ def sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> p
     now = pa.repeat(pa.scalar(as_of_ns, pa.int64()), raw.num_rows)
     stored = {
         "subject": _renamed(raw["subject"], view, config),
-        "headers": clamped(blocks, config),
+        "headers": clamp_ttls(blocks, config),
         "payload": raw["payload"],
         "ts_ns": pa.chunked_array([now]),
         "origin_ts_ns": raw["ts_ns"],
     }
-    return message_rows.complete(pa.table(stored), config.storage)
+    return message_rows.complete_rows(pa.table(stored), config.storage)
 
 
 def _renamed(subjects: pa.ChunkedArray, view: View, config: StreamConfig) -> pa.ChunkedArray:
     """By the origin's transforms first, then by the stream's own."""
     source = view.origin.source
-    return renamed(mapped(config.name, subjects, source.subject_transforms), config)
+    return transform_subjects(mapped(config.name, subjects, source.subject_transforms), config)
 
 
 def _without(blocks: pa.ChunkedArray, beginnings: tuple[str, ...]) -> pa.ChunkedArray:

@@ -25,7 +25,7 @@ def kinds_of(blocks: pa.ChunkedArray) -> np.ndarray:
     return kinds
 
 
-class Replaced:
+class ReplacedMessages:
     """The last roll-up of each subject, and of everything, among messages in order."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:

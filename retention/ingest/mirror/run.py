@@ -9,7 +9,7 @@ from typing import Any
 from retention.context.context import OpenedStream
 from retention.errors import RefusedError
 from retention.ingest.mirror.origin import Origin
-from retention.ingest.mirror.pull import Taken, Taking
+from retention.ingest.mirror.pull import Pull, PullResult
 from retention.ingest.mirror.resume import next_seq_of
 
 PART_BYTES = 1 << 30
@@ -24,7 +24,7 @@ class Mirrored:
     first_seq: int
     """Of what came; without messages the next sequence."""
     last_seq: int
-    origins: Sequence[Taken]
+    origins: Sequence[PullResult]
 
     @property
     def messages(self) -> int:
@@ -47,7 +47,7 @@ class Mirrored:
         return {"stream": self.stream} | summed | bounds | {"origins": origins}
 
 
-def carry_over(
+def run_mirror(
     target: OpenedStream, origins: Sequence[Origin], as_of_ns: int, part_bytes: int = PART_BYTES
 ) -> Mirrored:
     """Bring a stream up to where its origins are, one after the other; each part is a commit with its position.
@@ -68,7 +68,7 @@ def carry_over(
             f"{target.name}: the stream is sealed (server error 10109); nothing was written; remove its "
             "mirror or sources"
         )
-    taken = [Taking(target, origin, as_of_ns, part_bytes).run() for origin in origins]
+    taken = [Pull(target, origin, as_of_ns, part_bytes).run() for origin in origins]
     next_seq = next_seq_of(target)
     first = min((one.first_seq for one in taken if one.first_seq), default=next_seq)
     last = max((one.last_seq for one in taken if one.last_seq), default=next_seq - 1)

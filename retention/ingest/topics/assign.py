@@ -13,9 +13,9 @@ import pyarrow as pa
 from retention.core.spans import Array
 from retention.dialects.iggy import Iggy
 from retention.dialects.iggy_checks import sizes_of
-from retention.layout.partition_tails import TopicEnds
-from retention.layout.partitioner import addresses
-from retention.layout.topic_segment_roll import Batch, with_headers
+from retention.layout.partition_tails import PartitionTails
+from retention.layout.partitioner import partition_addresses
+from retention.layout.topic_segment_roll import Batch, accounted_sizes
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Assigned:
             yield (self.partition, base), dialect.stored(rows, self.partition, batches, sizes)
 
 
-def assign(sent: pa.Table, dialect: Iggy, ends: TopicEnds) -> list[Assigned]:
+def assign(sent: pa.Table, dialect: Iggy, ends: PartitionTails) -> list[Assigned]:
     """Give messages their places, those of one address together.
 
     Args:
@@ -53,12 +53,12 @@ def assign(sent: pa.Table, dialect: Iggy, ends: TopicEnds) -> list[Assigned]:
         dialect: the topic's.
         ends: where its partitions end; they are moved on.
     """
-    address = addresses(sent["partition"], sent["key"], dialect.policy.partitions)
+    address = partition_addresses(sent["partition"], sent["key"], dialect.policy.partitions)
     sizes = sizes_of(sent, dialect.policy)
     assigned = []
     for number in np.unique(address).tolist():
         rows = np.flatnonzero(address == number)
         partition, batches = ends.append(number, sizes[rows])
-        counted = with_headers(sizes[rows], batches, dialect.policy)
+        counted = accounted_sizes(sizes[rows], batches, dialect.policy)
         assigned.append(Assigned(rows, partition, batches, counted))
     return assigned

@@ -18,7 +18,7 @@ from retention.formats.iggy.topic import Topic, era_of, read_topic, refuse_damag
 from retention.history.runs import history_of
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.topics.import_rows import Taken, Taking, taken
+from retention.ingest.topics.import_rows import ImportedLog, ImportTask, import_partition
 from retention.ports import Snapshot
 from retention.storage.crash_points import Step, reached
 from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOffset
@@ -137,18 +137,18 @@ def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
 
 def _staged(
     opened: OpenedStream, found: Topic, era: EraName, staging: Staging, engines: Engines
-) -> list[Taken]:
+) -> list[ImportedLog]:
     """Write each log's messages, and say what became of it."""
     tasks = []
     for log in found.logs:
         [file] = staging.new(log.segment, log.partition)
-        tasks.append(Taking(log, era, file, opened.name))
+        tasks.append(ImportTask(log, era, file, opened.name))
     sizes = [log.size for log in found.logs]
     engine = engines.pick(opened.config.engine, sum(sizes), opened.config.local_limit)
-    return engine.map(taken, tasks, sizes)
+    return engine.map(import_partition, tasks, sizes)
 
 
-def _ends(found: Topic, logs: Sequence[Taken]) -> Staged:
+def _ends(found: Topic, logs: Sequence[ImportedLog]) -> Staged:
     """What is to be committed: behind each partition's last log its next offset, and that log is its active segment."""
     last = {log.partition: (log, read) for log, read in zip(found.logs, logs, strict=True)}
     return Staged(
@@ -158,7 +158,7 @@ def _ends(found: Topic, logs: Sequence[Taken]) -> Staged:
     )
 
 
-def _findings(found: Topic, logs: Sequence[Taken]) -> list[Finding]:
+def _findings(found: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
     """What there is to say about a directory: what was skipped, then each partition from its first log to its last."""
     told: list[Finding] = list(found.skipped)
     after = iter(logs)

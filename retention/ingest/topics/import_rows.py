@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
-from retention.datafile.segment_writer import Tally, described
+from retention.datafile.segment_writer import Tally, verified_stats
 from retention.dialects.iggy import with_topic
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
@@ -19,7 +19,7 @@ from retention.formats.iggy.topic import ERAS, refuse_encrypted
 
 
 @dataclass(frozen=True)
-class Taking:
+class ImportTask:
     """A log, and where its messages go."""
 
     log: Log
@@ -29,13 +29,13 @@ class Taking:
     subject: str
     """The topic's name."""
 
-    def attempt(self) -> Taking:
+    def attempt(self) -> ImportTask:
         """The task with a file that no other attempt writes."""
         return replace(self, file=self.file.of_attempt())
 
 
 @dataclass(frozen=True)
-class Taken:
+class ImportedLog:
     """What became of a log."""
 
     stats: tuple[dict[str, Any], ...]
@@ -45,7 +45,7 @@ class Taken:
     """The first offset after those of the log, damaged ones included."""
 
 
-def taken(task: Taking) -> Taken:
+def import_partition(task: ImportTask) -> ImportedLog:
     """Write the messages of a log, in bounded memory, and read the file back.
 
     Raises:
@@ -58,19 +58,19 @@ def taken(task: Taking) -> Taken:
     batches = tally.counting(reading.batches())
     first = next(batches, None)
     if first is None:
-        return Taken((), tuple(reading.findings), reading.next_offset)
-    with parquet.messages_to(task.file.location) as write:
+        return ImportedLog((), tuple(reading.findings), reading.next_offset)
+    with parquet.open_message_writer(task.file.location) as write:
         write(first)
         for batch in batches:
             write(batch)
-    stats = described([task.file], tally.wrote)
-    return Taken(tuple(stats), tuple(reading.findings), reading.next_offset)
+    stats = verified_stats([task.file], tally.wrote)
+    return ImportedLog(tuple(stats), tuple(reading.findings), reading.next_offset)
 
 
 class _Reading:
     """The parts of a log, and what there is to say about those that were read."""
 
-    def __init__(self, task: Taking) -> None:
+    def __init__(self, task: ImportTask) -> None:
         self._task = task
         self.findings: list[Finding] = []
         self.next_offset = task.log.segment

@@ -53,7 +53,7 @@ def delete_segments_request(partition: int, count: int) -> DeleteSegments:
     return DeleteSegments(partition, count)
 
 
-def fates_asked(
+def requested_fates(
     segments: TopicSegments, asked: Mapping[int, int], barriers: Mapping[int, int]
 ) -> Array:
     """What goes because it was asked for, the oldest first, until one is held back (docs/semantics/topics.md).

@@ -10,7 +10,7 @@ import numpy as np
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
-from retention.rules.iggy.delete_segments import fates_asked
+from retention.rules.iggy.delete_segments import requested_fates
 from retention.rules.iggy.segments import STAYS, TopicSegments, leading
 from retention.rules.iggy.v08 import fates_v8
 from retention.rules.iggy.v09 import fates_modern
@@ -49,7 +49,7 @@ def topic_pass(
         fates = _FATES[policy.profile](segments, policy, now_us, barriers)
         if policy.profile == "v8":
             return fates
-        return np.where(fates == STAYS, fates_asked(segments, asked, barriers), fates)
+        return np.where(fates == STAYS, requested_fates(segments, asked, barriers), fates)
 
     unhindered = fates_with({})
     if not barriers or not policy.respect_consumer_offsets:

@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array, Spans, joined
 from retention.rules.jetstream.head_trim import head_cut, lowest_until
-from retention.rules.jetstream.protection import Hold
+from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import (
     STAYS,
     Answer,
     Question,
     SpanRows,
-    ended,
     judge,
     ranges_of,
     removed_ranges,
+    scan_end,
 )
 from retention.rules.row_verdicts import settled as settled_rules
 from schemas.plan import HELD_RANGES
@@ -30,7 +30,7 @@ ANYBODY = -1
 """In place of a consumer: a message that is held for several is counted once."""
 
 
-def answer_holding(span: SpanRows, question: Question) -> Answer:
+def answer_protected(span: SpanRows, question: Question) -> Answer:
     """What the rows of one span say to a question, those left out that its hold covers."""
     verdicts, until = judge(span.rows, question)
     covers = _covers(span, question)
@@ -43,7 +43,7 @@ def answer_holding(span: SpanRows, question: Question) -> Answer:
         held=_held_ranges(span.rows, verdicts, covers),
     )
     stays = (verdicts == STAYS) & ~covers.any(axis=0)
-    return ended(unended, span.rows, question, stays, until)
+    return scan_end(unended, span.rows, question, stays, until)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Sizes:
     read: ReadCount
 
 
-def held_sizes(span: SpanRows, question: Question, *, reached: bool) -> Sizes:
+def protected_sizes(span: SpanRows, question: Question, *, reached: bool) -> Sizes:
     """Which messages of one span are held, and what they take.
 
     Args:
@@ -98,7 +98,7 @@ def settled(held: pa.Table, *, reached: bool) -> pa.Table:
     return said.filter(pa.array(rules != STAYS))
 
 
-def held_whole(spans: Spans, by_rule: Array, hold: Hold, whole: Array) -> pa.Table:
+def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array) -> pa.Table:
     """What is held of spans that rows were not asked about, each of which one rule would take.
 
     Args:
@@ -164,7 +164,7 @@ def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
     )
 
 
-def first_held(budget: Budget, held: Sequence[pa.Table]) -> int:
+def first_protected(budget: Budget, held: Sequence[pa.Table]) -> int:
     """The lowest sequence that has room.
 
     Args:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.headers import MARKER_REASON, ROLLUP, TTL, build
-from retention.core.message_rows import accounted
+from retention.core.message_rows import accounted_sizes
 from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.core.units import SECOND, go_duration
@@ -56,7 +56,7 @@ def sizes(subjects: pa.Array, policy: Policy) -> Array:
     ttl_ns = policy.subject_delete_marker_ttl_ns or 0
     headings = pa.array(np.full(len(subjects), len(block(ttl_ns))), pa.int64())
     nothing = pa.array(np.zeros(len(subjects)), pa.int64())
-    counted = accounted(pc.binary_length(subjects), headings, nothing, policy.storage)
+    counted = accounted_sizes(pc.binary_length(subjects), headings, nothing, policy.storage)
     return counted.to_numpy(zero_copy_only=False)
 
 

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from retention.core.policy import Policy
 from retention.core.spans import Spans
-from retention.rules.fold import OnePass, fold
+from retention.rules.fold import Evaluation, fold
 from retention.rules.jetstream.max_age import MaxAge
 from retention.rules.jetstream.max_age_each import MaxAgeEach
 from retention.rules.jetstream.max_bytes import MaxBytes
 from retention.rules.jetstream.max_msgs import MaxMsgs
 from retention.rules.jetstream.max_msgs_per_subject import MaxMsgsPerSubject
 from retention.rules.jetstream.msg_ttl import MsgTtl
-from retention.rules.rule import Rule, SubjectSurplus
+from retention.rules.rule import Rule, SubjectExcess
 
-__all__ = ["ORDER", "OnePass", "expires", "one_pass", "reaches_all", "rules_of"]
+__all__ = ["ORDER", "Evaluation", "evaluate", "expires", "reaches_all", "rules_of"]
 
 ORDER: tuple[type[Rule], ...] = (MaxMsgs, MaxBytes, MaxMsgsPerSubject, MaxAge, MaxAgeEach, MsgTtl)
 """A rule sees what those before it leave; a message belongs to the first that takes it."""
 
 
 def rules_of(
-    policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None = None
+    policy: Policy, as_of_ns: int, surplus: SubjectExcess | None = None
 ) -> tuple[Rule, ...]:
-    """The rules by which a policy removes messages, in the order of a pass; parameters as in `one_pass`."""
+    """The rules by which a policy removes messages, in the order of a pass; parameters as in `evaluate`."""
     made = (rule.of(policy, as_of_ns, surplus) for rule in ORDER)
     return tuple(rule for rule in made if rule is not None)
 
 
-def one_pass(
-    spans: Spans, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None
-) -> OnePass:
+def evaluate(
+    spans: Spans, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None
+) -> Evaluation:
     """Decide what statistics can of a pass.
 
     Args:

@@ -138,7 +138,7 @@ def refined(
     return Release(whole=asked.whole | all_go, ask=asked.ask & ~all_go & ~all_stay)
 
 
-def released(rows: pa.Table, interests: Sequence[Interest], unmatched: Unmatched) -> Array:
+def released_rows(rows: pa.Table, interests: Sequence[Interest], unmatched: Unmatched) -> Array:
     """Which rows no consumer needs any more; a mask.
 
     Args:

@@ -15,13 +15,13 @@ from retention.core.units import SECOND, format_duration, format_instant
 from retention.rules import MAX_AGE
 from retention.rules.facts import Facts, spell_age
 from retention.rules.rule import (
-    Before,
     Decision,
     ExpiryRule,
+    PriorRemovals,
     RowRule,
     Scan,
-    SubjectSurplus,
-    later,
+    SubjectExcess,
+    delayed,
 )
 from schemas.messages import NEVER
 
@@ -42,7 +42,7 @@ class MaxAge(ExpiryRule):
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """None where age is unlimited, or does not scan."""
         del surplus
         age = policy.max_age_ns
@@ -68,7 +68,7 @@ class MaxAge(ExpiryRule):
         stored_by = format_instant((as_of_ns - age) // SECOND * SECOND)
         return f" {format_duration(age)}, stored by {stored_by}"
 
-    def decide(self, spans: Spans, before: Before) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Walk the spans: those without a young message go whole, up to one with a young message that surely stays.
 
         A span with young and old messages is asked, and so is one of which other rules take some: it may lose all its
@@ -107,13 +107,13 @@ class MaxAge(ExpiryRule):
     def first_due(self, spans: Spans) -> Array:
         """The scan has to pass every span before, down to its youngest message, and then to find an old one."""
         passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
-        due = later(np.maximum(passed, spans.min_ts_ns), self.max_age_ns)
+        due = delayed(np.maximum(passed, spans.min_ts_ns), self.max_age_ns)
         return np.where(spans.never < spans.messages, due, NEVER)
 
     def segment_due(self, segments: Spans, *, alone: bool) -> Array:
         """The scan has to pass the segments before; other rules may take all of one but a message."""
         times = segments.max_ts_ns if alone else segments.min_ts_ns
-        return later(np.maximum.accumulate(times), self.max_age_ns)
+        return delayed(np.maximum.accumulate(times), self.max_age_ns)
 
     def tail_due(self, spans: Spans) -> int:
         """The scan steps over all spans before it comes to the rest."""

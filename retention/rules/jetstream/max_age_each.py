@@ -13,7 +13,14 @@ from retention.core.spans import Array, Spans
 from retention.rules import MAX_AGE
 from retention.rules.facts import Facts
 from retention.rules.jetstream.max_age import MaxAge, age_line, has_expired, is_old
-from retention.rules.rule import Before, Decision, ExpiryRule, RowRule, SubjectSurplus, later
+from retention.rules.rule import (
+    Decision,
+    ExpiryRule,
+    PriorRemovals,
+    RowRule,
+    SubjectExcess,
+    delayed,
+)
 from schemas.messages import NEVER
 
 
@@ -27,7 +34,7 @@ class MaxAgeEach(ExpiryRule):
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """None where age is unlimited, or a scan."""
         del surplus
         age = policy.max_age_ns
@@ -56,7 +63,7 @@ class MaxAgeEach(ExpiryRule):
         """As that of the scan."""
         return MaxAge.reason(policy, as_of_ns)
 
-    def decide(self, spans: Spans, before: Before) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Spans without a young message and without `never` go whole; those without an old one stay."""
         old, young = spans.min_ts_ns <= self.cutoff_ns, spans.max_ts_ns > self.cutoff_ns
         whole = ~young & (spans.never == 0)
@@ -83,12 +90,12 @@ class MaxAgeEach(ExpiryRule):
 
     def first_due(self, spans: Spans) -> Array:
         """When the oldest message is old enough."""
-        due = later(spans.min_ts_ns, self.max_age_ns)
+        due = delayed(spans.min_ts_ns, self.max_age_ns)
         return np.where(spans.never < spans.messages, due, NEVER)
 
     def segment_due(self, segments: Spans, *, alone: bool) -> Array:
         """When the youngest message is old enough; the oldest, if other rules take the rest."""
-        return later(segments.max_ts_ns if alone else segments.min_ts_ns, self.max_age_ns)
+        return delayed(segments.max_ts_ns if alone else segments.min_ts_ns, self.max_age_ns)
 
 
 @dataclass(frozen=True, kw_only=True)

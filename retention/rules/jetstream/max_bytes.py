@@ -14,7 +14,7 @@ from retention.core.units import format_size
 from retention.rules import MAX_BYTES
 from retention.rules.facts import REFUSES, Facts
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut, lowest_until
-from retention.rules.rule import Before, RowRule, Rule, SubjectSurplus
+from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectExcess
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MaxBytes(Rule):
     limit: int
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """None also where `discard: new` refuses new messages instead."""
         del as_of_ns, surplus
         return cls(policy.max_bytes) if policy.max_bytes is not None and _acts(policy) else None
@@ -67,7 +67,7 @@ class MaxBytes(Rule):
         rest = policy.max_bytes - total_bytes
         return None if rest < 0 and _acts(policy) else replace(policy, max_bytes=rest)
 
-    def decide(self, spans: Spans, before: Before) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Cut by the bytes of each span; only rows tell how many messages of the last one these are."""
         cut = head_cut(self.limit, spans.bytes)
         whole, ends = cut_masks(cut, spans)

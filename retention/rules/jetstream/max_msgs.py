@@ -13,7 +13,7 @@ from retention.core.spans import Array, Spans
 from retention.rules import MAX_MSGS
 from retention.rules.facts import REFUSES, Facts, messages_are
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut
-from retention.rules.rule import Before, RowRule, Rule, SubjectSurplus
+from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectExcess
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MaxMsgs(Rule):
     limit: int
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """None also where `discard: new` refuses new messages instead."""
         del as_of_ns, surplus
         return cls(policy.max_msgs) if policy.max_msgs is not None and _acts(policy) else None
@@ -60,7 +60,7 @@ class MaxMsgs(Rule):
         rest = policy.max_msgs - messages
         return None if rest < 0 and _acts(policy) else replace(policy, max_msgs=rest)
 
-    def decide(self, spans: Spans, before: Before) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Cut by the messages of each span, which statistics count."""
         del before
         cut = head_cut(self.limit, spans.messages)

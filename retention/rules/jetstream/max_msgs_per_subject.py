@@ -16,7 +16,7 @@ from retention.core.spans import Array, Spans
 from retention.errors import DamagedError
 from retention.rules import MAX_MSGS_PER_SUBJECT
 from retention.rules.facts import Facts, messages_are
-from retention.rules.rule import Before, Decision, RowRule, Rule, SubjectSurplus
+from retention.rules.rule import Decision, PriorRemovals, RowRule, Rule, SubjectExcess
 
 _RANGE_ROWS = 65_536
 """Subjects that are numbered at once: a table of so many stays in a processor's cache."""
@@ -30,10 +30,10 @@ class MaxMsgsPerSubject(Rule):
 
     name: ClassVar[str] = MAX_MSGS_PER_SUBJECT
     limit: int
-    surplus: SubjectSurplus
+    surplus: SubjectExcess
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """None where subjects are unlimited."""
         del as_of_ns
         limit = policy.max_msgs_per_subject
@@ -65,7 +65,7 @@ class MaxMsgsPerSubject(Rule):
         limit = policy.max_msgs_per_subject or 0
         return f" {limit:,}, {limit:,} or more on the subject are newer"
 
-    def decide(self, spans: Spans, before: Before) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Subject digests count what goes; a head trim that ends in a span may take some of the same messages."""
         counted = self.surplus.messages
         whole = ~before.gone & ~before.unclear & (counted == spans.messages)
@@ -86,7 +86,7 @@ class MaxMsgsPerSubject(Rule):
 class Decided(Decision):
     """What digests say about subjects."""
 
-    surplus: SubjectSurplus
+    surplus: SubjectExcess
 
     def question(self, span: int) -> RowRule | None:
         """Which messages are beyond the limit, where some are."""
@@ -113,7 +113,7 @@ class _OfSubjects:
 
 
 @dataclass(frozen=True)
-class Share(_OfSubjects):
+class KeepCounts(_OfSubjects):
     """What the limit lets stay of one span, by the shorter of two lists of subjects."""
 
     columns: ClassVar[tuple[str, ...]] = ("subject",)
@@ -134,7 +134,7 @@ class Share(_OfSubjects):
 
 
 @dataclass(frozen=True)
-class Lasts(_OfSubjects):
+class KeepLast(_OfSubjects):
     """What the limit lets stay of a span in which no subject keeps more than its last message."""
 
     seqs: Array
@@ -150,7 +150,7 @@ class Lasts(_OfSubjects):
 
 
 @dataclass(frozen=True)
-class Apart(_OfSubjects):
+class StoredShare(_OfSubjects):
     """What the limit lets stay of a span, in files: of so many subjects that no process holds them all."""
 
     places: tuple[str, ...]
@@ -163,7 +163,7 @@ class Apart(_OfSubjects):
 
 
 @dataclass(frozen=True)
-class Held:
+class SpanSubjects:
     """What one span holds of each of its subjects; one entry a subject."""
 
     subjects: pa.Array
@@ -172,32 +172,32 @@ class Held:
     beyond: Array
     """How many of the messages are beyond the limit."""
 
-    def share(self) -> Share | Lasts:
+    def share(self) -> KeepCounts | KeepLast:
         """What the limit does to the span."""
         left = self.messages - self.beyond
         loses, keeps = self.beyond > 0, left > 0
         if int(left.max(initial=0)) <= 1:
-            return Lasts(np.sort(self.last_seq[keeps]))
+            return KeepLast(np.sort(self.last_seq[keeps]))
         stay = int(keeps.sum()) < int(loses.sum())
         listed = keeps if stay else loses
         counts = (left if stay else self.beyond)[listed]
-        return Share(self.subjects.filter(pa.array(listed)), counts, stay)
+        return KeepCounts(self.subjects.filter(pa.array(listed)), counts, stay)
 
 
 @dataclass(frozen=True)
-class Surplus:
+class Excess:
     """What each span holds beyond the limit."""
 
     messages: Array
     """Surplus messages of each span, int64."""
-    held: tuple[Held, ...]
+    held: tuple[SpanSubjects, ...]
 
-    def of_span(self, span: int) -> Share | Lasts:
+    def of_span(self, span: int) -> KeepCounts | KeepLast:
         """What the limit does to one span."""
         return self.held[span].share()
 
 
-def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Surplus:
+def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Excess:
     """Find the surplus of every span from subject digests alone, exactly (NATS STREAM.UPDATE order, step 4).
 
     Args:
@@ -218,7 +218,7 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Su
             one.beyond[part] = np.clip(newer[own] + messages - limit, 0, messages)
             newer[own] += messages
     totals = np.array([int(one.beyond.sum()) for one in held], dtype=np.int64)
-    return Surplus(totals, held)
+    return Excess(totals, held)
 
 
 def _all_but(last: Array, seqs: Array) -> Array:
@@ -234,7 +234,7 @@ def _all_but(last: Array, seqs: Array) -> Array:
     return goes
 
 
-def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Held]:
+def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[SpanSubjects]:
     """What each span holds, nothing beyond the limit yet."""
     at = span_of_file[counts["file"].to_numpy()]
     starts = np.searchsorted(at, np.arange(spans + 1))
@@ -248,7 +248,7 @@ def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Held
         if several[span]:
             columns = _merged(columns)
         names, counted, last = columns
-        yield Held(names, counted, last, np.zeros(len(counted), dtype=np.int64))
+        yield SpanSubjects(names, counted, last, np.zeros(len(counted), dtype=np.int64))
 
 
 def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:

@@ -14,7 +14,7 @@ from retention.core.spans import Array, Spans
 from retention.core.units import format_instant
 from retention.rules import MSG_TTL
 from retention.rules.facts import Facts, spell_age
-from retention.rules.rule import Before, Decision, ExpiryRule, RowRule, SubjectSurplus
+from retention.rules.rule import Decision, ExpiryRule, PriorRemovals, RowRule, SubjectExcess
 from schemas.messages import NEVER
 
 
@@ -27,7 +27,7 @@ class MsgTtl(ExpiryRule):
     """The pass's instant, nanoseconds since the epoch."""
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectSurplus | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """None where deadlines are not looked at."""
         del surplus
         return cls(as_of_ns) if policy.allow_msg_ttl else None
@@ -54,7 +54,7 @@ class MsgTtl(ExpiryRule):
         del policy, as_of_ns
         return ", outlived their own TTL"
 
-    def decide(self, spans: Spans, before: Before) -> Decided:
+    def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Spans of which every deadline has passed go whole, of those with some rows tell."""
         any_due = (spans.deadlines > 0) & (spans.min_deadline_ns <= self.due_ns)
         all_due = (spans.deadlines == spans.messages) & (spans.max_deadline_ns <= self.due_ns)

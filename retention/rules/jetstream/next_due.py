@@ -8,12 +8,12 @@ import numpy as np
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans, by_segment, joined
-from retention.rules.fold import OnePass
+from retention.rules.fold import Evaluation
 from retention.rules.rule import ExpiryRule
 from schemas.messages import NEVER
 
 
-def next_due(decided: OnePass, policy: Policy, open_base: Mapping[int, int]) -> int | None:
+def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) -> int | None:
     """The earliest instant at which any rule could let anything go, given that the pass lets nothing go.
 
     Time changes verdicts of the rules that expire messages only, and those in one direction: what the others take, a

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from retention.core.policy import Policy
-from retention.rules.fold import OnePass
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream.evaluate import ORDER
 
 
-def before(policy: Policy, messages: int, total_bytes: int) -> Policy | None:
+def prefix_policy(policy: Policy, messages: int, total_bytes: int) -> Policy | None:
     """The policy as the head of a stream has to keep it, so that the whole stream keeps the given one.
 
     Args:
@@ -24,6 +24,6 @@ def before(policy: Policy, messages: int, total_bytes: int) -> Policy | None:
     return seen
 
 
-def ends_before(decided: OnePass) -> bool:
+def ends_in_prefix(decided: Evaluation) -> bool:
     """Whether a pass over a head surely takes nothing of what lies behind."""
     return all(decision.ends_within() for decision in decided.decisions)

@@ -14,7 +14,7 @@ AT_ANY_AGE = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
-class Hold:
+class Protection:
     """What some consumers need of a stream, and within which bounds it is held (docs/semantics/consumers-hold.md)."""
 
     interests: tuple[Interest, ...]
@@ -58,6 +58,6 @@ class Hold:
         masks = [one.needs_all(spans) & (not one.filters) for one in self.interests]
         return np.array(masks, dtype=bool).reshape(len(masks), len(spans))
 
-    def within(self, first: int, last: int) -> Hold:
+    def within(self, first: int, last: int) -> Protection:
         """The same for messages between two sequences, both inclusive, and small."""
         return replace(self, interests=tuple(one.within(first, last) for one in self.interests))

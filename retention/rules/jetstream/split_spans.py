@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, spans_of
-from retention.rules.fold import OnePass
-from retention.rules.jetstream.evaluate import one_pass
-from retention.rules.rule import RowRule, SubjectSurplus
+from retention.rules.fold import Evaluation
+from retention.rules.jetstream.evaluate import evaluate
+from retention.rules.rule import RowRule, SubjectExcess
 
 
 @dataclass(frozen=True)
-class Regrouped:
+class RegroupedExcess:
     """What each span holds beyond the limit per subject, once spans without surplus are divided."""
 
-    found: SubjectSurplus
+    found: SubjectExcess
     number: Array
     """For each span, its number among those that `found` speaks of."""
 
@@ -32,7 +32,9 @@ class Regrouped:
         return self.found.of_span(int(self.number[span]))
 
 
-def by_file(decided: OnePass, files: pa.Table, policy: Policy, as_of_ns: int) -> OnePass:
+def split_by_file(
+    decided: Evaluation, files: pa.Table, policy: Policy, as_of_ns: int
+) -> Evaluation:
     """Decide a pass again with each file by itself where that changes nothing but what has to be read.
 
     A file of which every deadline has passed goes whole, one of which none has stays, and only the others are asked.
@@ -48,11 +50,11 @@ def by_file(decided: OnePass, files: pa.Table, policy: Policy, as_of_ns: int) ->
         return decided
     spans = spans_of(files, apart[decided.spans.span_of_file])
     number = decided.spans.span_of_file[spans.first_file[:-1]]
-    beyond = None if decided.surplus is None else Regrouped(decided.surplus, number)
-    return one_pass(spans, policy, as_of_ns, beyond)
+    beyond = None if decided.surplus is None else RegroupedExcess(decided.surplus, number)
+    return evaluate(spans, policy, as_of_ns, beyond)
 
 
-def _divisible(decided: OnePass) -> Array:
+def _divisible(decided: Evaluation) -> Array:
     """Spans of several files whose rows would be asked, and to which no rule comes that walks in order; a mask."""
     divisible = decided.ask & (np.diff(decided.spans.first_file) > 1)
     for decision in decided.decisions:

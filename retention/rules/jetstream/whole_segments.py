@@ -6,12 +6,12 @@ import numpy as np
 
 from retention.core.inventory import ReadCount
 from retention.core.spans import Array
-from retention.rules.fold import OnePass
+from retention.rules.fold import Evaluation
 from retention.rules.row_verdicts import Answer
 from schemas.plan import REMOVED_RANGES
 
 
-def unread(decided: OnePass) -> list[Answer]:
+def unread_answers(decided: Evaluation) -> list[Answer]:
     """Answers to those questions of a pass whose rows would change nothing under `whole_segments`.
 
     Such an answer says where the scan ends, if it ends in the span, and that nothing goes: the span's segment
@@ -29,7 +29,7 @@ def unread(decided: OnePass) -> list[Answer]:
     ]
 
 
-def _needless(decided: OnePass) -> Array:
+def _needless(decided: Evaluation) -> Array:
     """Spans that keep something, and of which statistics tell whether the scan ends in them."""
     most = np.zeros(len(decided.spans), dtype=np.int64)
     ends_known = np.ones(len(decided.spans), dtype=bool)
@@ -41,7 +41,7 @@ def _needless(decided: OnePass) -> Array:
     return ends_known & (most < decided.spans.messages)
 
 
-def _may_stop(decided: OnePass) -> Array:
+def _may_stop(decided: Evaluation) -> Array:
     if decided.scan is None:
         return np.zeros(len(decided.spans), dtype=bool)
     return decided.scan.may_stop

@@ -14,10 +14,10 @@ from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.layout import Layout, kin_of
+from retention.stores.layout import Layout, siblings_of
 
 
-def refuse_doubles(
+def refuse_duplicates(
     layout: Layout, overlapping: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
 ) -> ReadCount:
     """Read the sequences of overlapping files, one segment after another.
@@ -54,7 +54,7 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
 
 def _of_strangers(overlapping: pa.Table) -> pa.Table:
     """The files of segments in which ranges meet that do not belong to files written together."""
-    kin = pc.fill_null(kin_of(overlapping["path"]), overlapping["path"])
+    kin = pc.fill_null(siblings_of(overlapping["path"]), overlapping["path"])
     families = (
         overlapping.append_column("kin", kin)
         .group_by(["partition", "segment", "kin"])

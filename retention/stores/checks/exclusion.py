@@ -7,7 +7,7 @@ import threading
 
 from retention.errors import RefusedError, RetentionError
 from retention.storage import files
-from retention.storage.errors import failure
+from retention.storage.errors import storage_error
 from retention.storage.s3 import endpoint
 
 _NOT_IMPLEMENTED = re.compile(r"NotImplemented|\b501\b")
@@ -57,4 +57,4 @@ def _excludes(warehouse: str) -> bool:
     except Exception as error:  # whatever deltalake makes of the store's answer
         if _NOT_IMPLEMENTED.search(str(error)):
             return False
-        raise failure(warehouse, error) from error
+        raise storage_error(warehouse, error) from error

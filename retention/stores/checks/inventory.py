@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Counters, DataFile, ReadCount
-from retention.core.progress import paced
+from retention.core.progress import with_progress
 from retention.datafile import parquet
 from retention.errors import DamagedError, ForeignRowsError, ImpossibleNumbersError
 from retention.storage.parallel import in_threads
@@ -39,7 +39,7 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
         DamagedError: a file cannot be read, or has another length than the log says.
     """
     reading = in_threads(parquet.describe, found, _READERS)
-    described = list(paced(reading, len(found), "reading files that no log describes"))
+    described = list(with_progress(reading, len(found), "reading files that no log describes"))
     read = sum((one.read for one in described), ReadCount())
     rows = parquet.stats_table([one.stats for one in described])
     for file, length, expected in zip(

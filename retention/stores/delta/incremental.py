@@ -8,16 +8,16 @@ from contextlib import suppress
 import pyarrow as pa
 
 from retention.core.inventory import DataFile, Inventory, ReadCount
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes, changes
 from retention.stores.layout import Layout
-from retention.stores.sidecar.inventory_cache import Ledger, LedgerFiles, LostError
+from retention.stores.sidecar.inventory_cache import InventoryCache, InventoryCacheFiles, LostError
 from retention.stores.sidecar.inventory_incremental import (
-    LedgerOutlook,
+    CachedInventory,
     changed_blocks,
-    first_ledger,
+    first_cache,
     moved_on,
 )
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -27,7 +27,7 @@ WORTH_FILES = 1_000
 """Of fewer files no ledger is kept: opening the table takes milliseconds."""
 
 
-class DeltaOutlook:
+class DeltaIncrementalInventory:
     """Keeps a stream's ledger and brings it up to date."""
 
     def __init__(
@@ -39,9 +39,9 @@ class DeltaOutlook:
         self._layout = layout
         self._cache = cache
         self._locate = locate
-        self._files = LedgerFiles(layout)
+        self._files = InventoryCacheFiles(layout)
 
-    def at(self, mark: Mark) -> LedgerOutlook | None:
+    def at(self, mark: VersionToken) -> CachedInventory | None:
         """The state of a mark; None if the table has to be opened.
 
         Raises:
@@ -58,15 +58,15 @@ class DeltaOutlook:
         except LostError:
             return None
 
-    def keep(self, inventory: Inventory, mark: Mark) -> None:
+    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
         """Make the ledger anew from a whole inventory."""
         if inventory.files.num_rows >= WORTH_FILES:
-            ledger, tables = first_ledger(inventory, mark)
+            ledger, tables = first_cache(inventory, mark)
             # A pass that cannot keep it is only slower the next time.
             with suppress(OSError, LostError):
                 self._files.write(ledger, tables)
 
-    def _moved(self, ledger: Ledger, mark: Mark, found: Changes) -> LedgerOutlook:
+    def _moved(self, ledger: InventoryCache, mark: VersionToken, found: Changes) -> CachedInventory:
         added, read = self._described(found.logged)
         doubtful: list[pa.Table] = []
 
@@ -75,7 +75,7 @@ class DeltaOutlook:
 
         pieces = changed_blocks(ledger, found, added, self._files.rows, check)
         for overlapping in doubtful:
-            read += duplicates.refuse_doubles(self._layout, overlapping, self._locate)
+            read += duplicates.refuse_duplicates(self._layout, overlapping, self._locate)
         moved = moved_on(ledger, mark, found, added)
         number_bounds.refuse_counters(self._layout, moved.counters)
         try:
@@ -98,5 +98,5 @@ class DeltaOutlook:
         number_bounds.refuse_impossible(self._layout, added)
         return added, read
 
-    def _outlook(self, ledger: Ledger, read: ReadCount) -> LedgerOutlook:
-        return LedgerOutlook(self._layout.stream, ledger, self._files, read)
+    def _outlook(self, ledger: InventoryCache, read: ReadCount) -> CachedInventory:
+        return CachedInventory(self._layout.stream, ledger, self._files, read)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from retention.errors import DamagedError
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.storage import files
-from retention.storage.checksum import parsed
+from retention.storage.checksum import parse_json
 from retention.storage.parallel import in_threads
 from retention.stores.delta import internals
 from retention.stores.layout import Layout
@@ -38,16 +38,16 @@ def refuse_emptied(layout: Layout, version: int) -> None:
             )
 
 
-def newest_mark(layout: Layout) -> Mark | None:
+def newest_mark(layout: Layout) -> VersionToken | None:
     """The newest version, told from another table's same one by the bytes of its entry."""
     entries, _ = versions(layout)
     return mark_of(layout, entries[-1]) if entries else None
 
 
-def mark_of(layout: Layout, version: int) -> Mark | None:
+def mark_of(layout: Layout, version: int) -> VersionToken | None:
     """The mark of a version, None if its entry is gone."""
     seal = seal_at(place_of(layout, version))
-    return None if seal is None else Mark(version, seal)
+    return None if seal is None else VersionToken(version, seal)
 
 
 def read_entry(layout: Layout, version: int) -> bytes | None:
@@ -57,7 +57,7 @@ def read_entry(layout: Layout, version: int) -> bytes | None:
 
 def read_entries(layout: Layout, versions: Sequence[int]) -> Iterator[bytes | None]:
     """Entries of the log in the order of `versions`, None for each that is not there."""
-    return in_threads(partial(read_entry, layout), versions, files.at_a_time(layout.root))
+    return in_threads(partial(read_entry, layout), versions, files.read_parallelism(layout.root))
 
 
 def find_token(layout: Layout, token: str, after: int) -> int | None:
@@ -83,7 +83,7 @@ def _run(entry: bytes) -> object:
     """The run that an entry says has made it; None if another program did, with whatever text of its own."""
     text = internals.commit_info(entry).get("userMetadata") or "{}"
     try:
-        metadata = parsed(text)
+        metadata = parse_json(text)
     except ValueError:
         return None
     return metadata.get("run") if isinstance(metadata, dict) else None

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE
 from retention.core.inventory import EPOCH
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.storage import files
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.internals import actions
@@ -53,7 +53,7 @@ class Changes:
         return pa.Table.from_pylist(list(self.added.values()), schema=_LOGGED)
 
 
-def changes(layout: Layout, before: Mark, now: Mark) -> Changes | None:
+def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes | None:
     """What happened between two versions of a table; None if entries are gone, too many, or of another kind.
 
     So it is if either end is not the entry any more that the mark was made of.

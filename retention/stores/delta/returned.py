@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from retention.errors import ForeignRowsError
-from retention.ports import Mark, Returned
+from retention.ports import Returned, VersionToken
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.stores.delta import log as delta_history
@@ -110,7 +110,7 @@ def _remember(layout: Layout, version: int) -> None:
         _sidecar(layout).save(mark)
 
 
-def _sidecar(layout: Layout) -> Sidecar[Mark]:
+def _sidecar(layout: Layout) -> Sidecar[VersionToken]:
     """The mark of the version up to which the log was looked through."""
-    codec = JsonCodec(asdict, lambda _, fields: Mark(**fields))
+    codec = JsonCodec(asdict, lambda _, fields: VersionToken(**fields))
     return Sidecar(layout.own("looked-through.json"), codec, Step.LOOKED_THROUGH)

@@ -20,7 +20,7 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.ports import Mark, Outlook, Returned, Snapshot, Swap
+from retention.ports import IncrementalInventory, Returned, Snapshot, Swap, VersionToken
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.stores.checks import duplicates, number_bounds
@@ -30,7 +30,7 @@ from retention.stores.delta import log as delta_history
 from retention.stores.delta import properties
 from retention.stores.delta import table as delta_table
 from retention.stores.delta.commit import Attempt, refuse_vectors
-from retention.stores.delta.incremental import DeltaOutlook
+from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.returned import find_returned, refuse_returned
 from retention.stores.delta.table import DeltaHandle
 from retention.stores.file_store import FileStore
@@ -53,19 +53,19 @@ class DeltaStore(FileStore):
         super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
-        self._ahead = DeltaOutlook(layout, self._cache, self._located)
+        self._ahead = DeltaIncrementalInventory(layout, self._cache, self._located)
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
         newest = delta_history.newest_mark(self._layout)
         return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
-    def outlook(self, mark: Mark) -> Outlook | None:
+    def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
         """The ledger, brought up to date by the log's entries since; None where the table has to be opened."""
         # What is released and still in files is known to the table alone.
         return None if self.hides() else self._ahead.at(mark)
 
-    def keep(self, inventory: Inventory, mark: Mark) -> None:
+    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
         """Make the ledger anew; not of a table that the configuration wants otherwise."""
         if not self._grace_differs:
             self._ahead.keep(inventory, mark)
@@ -116,7 +116,7 @@ class DeltaStore(FileStore):
         number_bounds.refuse_counters(self._layout, snapshot.counters)
         self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read += duplicates.refuse_doubles(self._layout, overlapping, self._located)
+        read += duplicates.refuse_duplicates(self._layout, overlapping, self._located)
         counters = index.effective(snapshot.counters, table)
         left, hidden = self._left_of(table)
         version = snapshot.version

@@ -16,10 +16,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
 from retention.errors import DamagedError, RefusedError, UsageError
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import failure, first_line, telling
+from retention.storage.errors import as_storage_errors, first_line, storage_error
 from retention.stores.delta import counters, internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.compatibility import TableRules, examine
@@ -59,7 +59,7 @@ class DeltaHandle:
     """The counters as the log has them."""
     vectors: frozenset[str]
     """Paths of live files of which some rows are deleted by a deletion vector."""
-    mark: Mark | None
+    mark: VersionToken | None
     """Of this version: a table that is made anew comes to the same version with another one."""
 
     @property
@@ -91,7 +91,7 @@ def create_table(layout: Layout, grace_ns: int) -> None:
             storage_options=_options(layout),
         )
     except (DeltaError, OSError) as error:
-        raise failure(layout.messages, error) from error
+        raise storage_error(layout.messages, error) from error
     reached(Step.TABLE_MADE)
 
 
@@ -111,7 +111,7 @@ def open_table(layout: Layout) -> DeltaTable:
             f"{layout.messages}: there is no Delta table; write to stream {layout.stream} first"
         ) from error
     except OSError as error:
-        raise failure(layout.messages, error) from error
+        raise storage_error(layout.messages, error) from error
     except (DeltaError, ValueError) as error:
         if "Unsupported" in str(error):
             raise RefusedError(
@@ -196,13 +196,13 @@ def _avoid_percent_signs(layout: Layout) -> None:
     root, messages = Path(layout.root), Path(layout.messages)
     if files.is_remote(layout.root) or "%" not in root.name:
         return
-    with telling(layout.messages):
+    with as_storage_errors(layout.messages):
         if messages.is_symlink():
             return
     table = Path(TABLES, f"{root.name.replace('%', '=')}-{uuid.uuid4().hex[:8]}")
     files.make_directory(str(root.parent / table))
     files.make_directory(str(root))
-    with suppress(FileExistsError), telling(layout.messages, FileExistsError):
+    with suppress(FileExistsError), as_storage_errors(layout.messages, FileExistsError):
         messages.symlink_to(Path("..", table), target_is_directory=True)
         files.sync_directory(str(root))
         reached(Step.PLACE_LINKED)

@@ -202,7 +202,7 @@ def _refuse_together(
         return there
 
     table = inventory.in_order(pa.concat_tables([live, described]))
-    return duplicates.refuse_doubles(
+    return duplicates.refuse_duplicates(
         memory, inventory.refuse_overlaps(layout.stream, table), locate
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from retention.storage.crash_points import Step
-from retention.storage.errors import telling
+from retention.storage.errors import as_storage_errors
 from retention.storage.sidecar import ArrowCodec, Sidecar
 from retention.stores.layout import Layout
 
@@ -51,7 +51,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ListingRecord:
     """Directories as they were when every file in them was known."""
 
     basis: Basis
@@ -61,7 +61,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Walked:
+class ListingResult:
     """What lies in the directories that had to be listed."""
 
     listed: Mapping[str, list[str]]
@@ -76,7 +76,7 @@ class Walked:
         return [path for paths in self.listed.values() for path in paths]
 
 
-def walk(directory: str, seen: Seen | None = None, since: int = 0) -> Walked:
+def walk(directory: str, seen: ListingRecord | None = None, since: int = 0) -> ListingResult:
     """List Parquet files below a directory; hidden names and those that begin with _ are left out.
 
     Args:
@@ -87,11 +87,11 @@ def walk(directory: str, seen: Seen | None = None, since: int = 0) -> Walked:
     Raises:
         StorageError: a directory cannot be read.
     """
-    with telling(directory):
+    with as_storage_errors(directory):
         return _walk(directory, seen, since)
 
 
-def _walk(directory: str, seen: Seen | None, since: int) -> Walked:
+def _walk(directory: str, seen: ListingRecord | None, since: int) -> ListingResult:
     before = {} if seen is None else seen.stamps
     inner = _inner(before)
     listed: dict[str, list[str]] = {}
@@ -107,16 +107,16 @@ def _walk(directory: str, seen: Seen | None, since: int) -> Walked:
                 listed[inside], found = _list(directory, inside, since)
                 pending += found
             stamps[inside] = stamp
-    return Walked(listed, stamps, began)
+    return ListingResult(listed, stamps, began)
 
 
-def is_unchanged(directory: str, seen: Seen) -> bool:
+def is_unchanged(directory: str, seen: ListingRecord) -> bool:
     """Whether no file can have come or gone since: no directory is to be listed again.
 
     Raises:
         StorageError: a directory cannot be read.
     """
-    with suppress(FileNotFoundError), telling(directory, FileNotFoundError):
+    with suppress(FileNotFoundError), as_storage_errors(directory, FileNotFoundError):
         return all(
             _stamp(f"{directory}/{inside}") == stamp for inside, stamp in seen.stamps.items()
         )
@@ -135,12 +135,18 @@ class Directories:
             _EDITION,
         )
 
-    def recall(self) -> Seen | None:
+    def recall(self) -> ListingRecord | None:
         """What was seen last, of whatever log; None if nothing, or if in doubt."""
         record = self._sidecar.latest()
-        return None if record is None else Seen(*record.value, record.checksum)
+        return None if record is None else ListingRecord(*record.value, record.checksum)
 
-    def keep(self, basis: Basis, walked: Walked, unknown: Iterable[str], seen: Seen | None) -> None:
+    def keep(
+        self,
+        basis: Basis,
+        walked: ListingResult,
+        unknown: Iterable[str],
+        seen: ListingRecord | None,
+    ) -> None:
         """Remember a walk, but for directories of `unknown` files, and those that changed a moment before it."""
         latest = self._latest(walked)
         again = {path[: path.rfind("/") + 1] for path in unknown}
@@ -153,7 +159,7 @@ class Directories:
         if any(stamp != _LIST_AGAIN for stamp in stamps.values()):
             self._sidecar.save((basis, stamps), vars(basis))
 
-    def _latest(self, walked: Walked) -> int:
+    def _latest(self, walked: ListingResult) -> int:
         """Up to when a directory's last change must lie back, by the clock of the file system itself.
 
         0 if this file system does not say of directories when they changed.

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 from retention.core import run_names
 from retention.core.counter_names import OF_TABLE
 from retention.core.documents import ListState, LogEntry, judge
-from retention.core.file_records import judge_columns
+from retention.core.file_records import check_columns
 from retention.core.inventory import EPOCH, RUN, Counters
 from retention.errors import DamagedError, UsageError
 from retention.storage import files
-from retention.storage.checksum import checked, parsed, unchecked
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_at, seal_of
@@ -61,7 +61,7 @@ class Entry:
     @property
     def run_started_ns(self) -> int | None:
         """When the recorded run began that committed it, nanoseconds since the epoch; None: there was none."""
-        name = run_names.parsed(str(self.run))
+        name = run_names.parse_run_name(str(self.run))
         return None if name is None else name.started_ns
 
 
@@ -116,7 +116,7 @@ class ParquetLog:
         # goes with the directory.
         if before is not None and self.seal(before.version) != before.seal:
             return False
-        content = json.dumps(checked(_document(entry)), separators=(",", ":"))
+        content = json.dumps(with_checksum(_document(entry)), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
     def read(self) -> State:
@@ -152,7 +152,7 @@ class ParquetLog:
     def _parsed(self, version: int, content: bytes) -> Entry:
         place = self._place(version, "json")
         try:
-            said = unchecked(parsed(content))
+            said = verified(parse_json(content))
             judge(LogEntry, said)
             for name in ("next_seq", "open_base"):
                 said[name] = {int(partition): value for partition, value in said[name].items()}
@@ -212,7 +212,7 @@ class ParquetLog:
             "edits": dict(state.counters.edits),
             "resting": {str(epoch): _said(there) for epoch, there in state.resting.items()},
         }
-        said = json.dumps(checked(content)).encode()
+        said = json.dumps(with_checksum(content)).encode()
         table = state.files.replace_schema_metadata({_STATE: said})
         with files.create(self._place(state.version, "parquet")) as sink:
             pq.write_table(table, sink, write_page_checksum=True)
@@ -223,7 +223,7 @@ class ParquetLog:
         try:
             with files.open_input(self._place(version, "parquet")) as source:
                 opened = pq.ParquetFile(source, page_checksum_verification=True)
-                said = unchecked(parsed(opened.schema_arrow.metadata[_STATE]))
+                said = verified(parse_json(opened.schema_arrow.metadata[_STATE]))
                 judge(ListState, said)
                 if said["seal"] != self.seal(version):
                     return None
@@ -233,7 +233,7 @@ class ParquetLog:
                 int(epoch): _counters(there) for epoch, there in said.get("resting", {}).items()
             }
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
-            judge_columns(table, FILE_STATS)
+            check_columns(table, FILE_STATS)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries themselves are the truth; a list only saves reading them.
             return None

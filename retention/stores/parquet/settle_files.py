@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.errors import BusyError
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
@@ -93,7 +93,7 @@ class Places:
             self._directories.keep(basis, walked, unknown, seen)
         return unknown
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> VersionToken | None:
         """What tells this state from every other, if no directory has changed since it was last seen."""
         version, seen = self._log.newest(), self._directories.recall()
         seal = self._log.seal(version)
@@ -102,7 +102,7 @@ class Places:
         if self._moved() != (version, seal):
             return None
         unchanged = is_unchanged(self._layout.messages, seen)
-        return Mark(version, seal, beside=seen.digest) if unchanged else None
+        return VersionToken(version, seal, beside=seen.digest) if unchanged else None
 
     def _holds(self, basis: Basis) -> bool:
         """Whether the log still has that entry: one that was put back to an earlier state knows fewer files."""

@@ -21,7 +21,7 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.ports import Mark, Snapshot, Swap
+from retention.ports import Snapshot, Swap, VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import reason_of
@@ -59,14 +59,14 @@ class ParquetStore(FileStore):
         self._log = ParquetLog(layout)
         self._places = Places(layout, self._log)
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> VersionToken | None:
         """The newest log entry and the directories' times; None unless they tell that no file came without an entry."""
         return self._places.mark()
 
-    def outlook(self, mark: Mark) -> None:
+    def outlook(self, mark: VersionToken) -> None:
         """None: the log is all there is to read."""
 
-    def keep(self, inventory: Inventory, mark: Mark) -> None:
+    def keep(self, inventory: Inventory, mark: VersionToken) -> None:
         """Nothing: the log itself has all statistics."""
 
     def exists(self) -> bool:
@@ -104,7 +104,7 @@ class ParquetStore(FileStore):
         number_bounds.refuse_impossible(self._layout, table)
         number_bounds.refuse_counters(self._layout, state.counters)
         overlapping = index.refuse_overlaps(self.stream, table)
-        read += duplicates.refuse_doubles(self._layout, overlapping, self._located)
+        read += duplicates.refuse_duplicates(self._layout, overlapping, self._located)
         counters = index.effective(state.counters, table)
         self._follow(counters)
         left, hidden = self._left_of(table)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from retention.core.inventory import EPOCH, Counters
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
@@ -53,10 +53,10 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class InventoryCache:
     """One version of a stream: its blocks, ascending and disjoint, and its counters."""
 
-    mark: Mark
+    mark: VersionToken
     table_id: str
     next_seq: Mapping[int, int]
     open_base: Mapping[int, int]
@@ -71,16 +71,16 @@ class Ledger:
         return Counters(self.next_seq, self.open_base, edits=edits)
 
 
-class LedgerFiles:
+class InventoryCacheFiles:
     """Reads and writes `_retention/ledger/`: packs of blocks that never change, and the one file that names them."""
 
     def __init__(self, layout: Layout) -> None:
         self._directory = layout.own("ledger")
         place = files.join(self._directory, "ledger.json")
         codec = JsonCodec(_to_json, _from_json)
-        self._head: Sidecar[Ledger] = Sidecar(place, codec, Step.LEDGER_KEPT, _EDITION)
+        self._head: Sidecar[InventoryCache] = Sidecar(place, codec, Step.LEDGER_KEPT, _EDITION)
 
-    def load(self) -> Ledger | None:
+    def load(self) -> InventoryCache | None:
         """The ledger of whatever version, which its mark names; None if there is none or if in doubt."""
         head = self._head.latest()
         return None if head is None else head.value
@@ -97,7 +97,7 @@ class LedgerFiles:
             raise LostError
         return table
 
-    def write(self, ledger: Ledger, pieces: Sequence[Block | pa.Table]) -> Ledger:
+    def write(self, ledger: InventoryCache, pieces: Sequence[Block | pa.Table]) -> InventoryCache:
         """Keep a ledger made of blocks that are there and of tables that become blocks; what nothing names is deleted.
 
         Args:
@@ -210,14 +210,16 @@ def _decoded(content: bytes) -> pa.Table:
         raise LostError from error
 
 
-def _to_json(ledger: Ledger) -> dict[str, Any]:
+def _to_json(ledger: InventoryCache) -> dict[str, Any]:
     return {name: value for name, value in asdict(ledger).items() if name != "mark"}
 
 
-def _from_json(state: Mapping[str, Any], fields: Mapping[str, Any]) -> Ledger:
+def _from_json(state: Mapping[str, Any], fields: Mapping[str, Any]) -> InventoryCache:
     next_seq, open_base = (
         {int(partition): value for partition, value in fields[name].items()}
         for name in ("next_seq", "open_base")
     )
     blocks = [Block(**block) for block in fields["blocks"]]
-    return Ledger(Mark(**state), fields["table_id"], next_seq, open_base, blocks, fields["epoch"])
+    return InventoryCache(
+        VersionToken(**state), fields["table_id"], next_seq, open_base, blocks, fields["epoch"]
+    )

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Counters, Inventory, ReadCount
-from retention.ports import Head, Later, Mark
+from retention.ports import Prefix, TailTotals, VersionToken
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes
 from retention.stores.sidecar.inventory_cache import (
     Block,
-    Ledger,
-    LedgerFiles,
+    InventoryCache,
+    InventoryCacheFiles,
     LostError,
     blocks_of,
 )
@@ -27,16 +27,16 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class LedgerOutlook:
-    """Implements `retention.ports.Outlook`."""
+class CachedInventory:
+    """Implements `retention.ports.IncrementalInventory`."""
 
     stream: str
-    ledger: Ledger
-    source: LedgerFiles
+    ledger: InventoryCache
+    source: InventoryCacheFiles
     read: ReadCount
     """What it cost to bring the ledger up to date."""
 
-    def head(self, files: int) -> Head | None:
+    def head(self, files: int) -> Prefix | None:
         """The oldest segments, with at least so many files; None if what is kept turns out to be damaged."""
         blocks = self.ledger.blocks
         if len({block.partition for block in blocks}) > 1:
@@ -50,7 +50,7 @@ class LedgerOutlook:
         except LostError:
             return None
         rest = blocks[taken:]
-        later = Later(
+        later = TailTotals(
             segments=sum(block.segments for block in rest),
             messages=sum(block.messages for block in rest),
             bytes=sum(block.bytes for block in rest),
@@ -59,13 +59,13 @@ class LedgerOutlook:
         inventory = Inventory(
             self.stream, ledger.table_id, ledger.mark.version, rows, ledger.counters, self.read
         )
-        return Head(inventory, later)
+        return Prefix(inventory, later)
 
 
-def first_ledger(inventory: Inventory, mark: Mark) -> tuple[Ledger, list[pa.Table]]:
+def first_cache(inventory: Inventory, mark: VersionToken) -> tuple[InventoryCache, list[pa.Table]]:
     """The ledger of a whole inventory, still without blocks, and what they are made of."""
     counters = inventory.counters
-    ledger = Ledger(
+    ledger = InventoryCache(
         mark,
         inventory.table_id,
         dict(counters.next_seq),
@@ -76,7 +76,9 @@ def first_ledger(inventory: Inventory, mark: Mark) -> tuple[Ledger, list[pa.Tabl
     return ledger, blocks_of(inventory.files)
 
 
-def moved_on(ledger: Ledger, mark: Mark, changes: Changes, added: pa.Table) -> Ledger:
+def moved_on(
+    ledger: InventoryCache, mark: VersionToken, changes: Changes, added: pa.Table
+) -> InventoryCache:
     """The ledger's head at a later version: counters raised by the log, and by what the added files prove."""
     logged = Counters(
         _highest(ledger.next_seq, changes.counters["next_seq"]),
@@ -92,7 +94,7 @@ def moved_on(ledger: Ledger, mark: Mark, changes: Changes, added: pa.Table) -> L
 
 
 def changed_blocks(
-    ledger: Ledger,
+    ledger: InventoryCache,
     changes: Changes,
     added: pa.Table,
     rows_of: Callable[[Sequence[Block]], pa.Table],

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from retention.core.policy import Policy
-from retention.ports import Mark
+from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
@@ -35,12 +35,12 @@ class NextDue:
     """What is older than its limit and stays; its meaning is the planner's."""
 
 
-def recall(root: str, mark: Mark, policy: Policy) -> NextDue | None:
+def recall(root: str, mark: VersionToken, policy: Policy) -> NextDue | None:
     """What is remembered of exactly this state under this policy by these rules."""
     return _sidecar(root).load(_state(mark, policy))
 
 
-def remember(root: str, mark: Mark, policy: Policy, due: NextDue) -> None:
+def remember(root: str, mark: VersionToken, policy: Policy, due: NextDue) -> None:
     """Keep the next due instant of a state under a policy; where nothing can be written, nothing is."""
     _sidecar(root).save(due, _state(mark, policy))
 
@@ -50,7 +50,7 @@ def _sidecar(root: str) -> Sidecar[NextDue]:
     return Sidecar(place, JsonCodec(_to_json, _from_json), Step.DUE_KEPT, _EDITION)
 
 
-def _state(mark: Mark, policy: Policy) -> dict[str, Any]:
+def _state(mark: VersionToken, policy: Policy) -> dict[str, Any]:
     return {"mark": asdict(mark), "policy": policy.as_json()}
 
 

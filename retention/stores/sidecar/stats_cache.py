@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.datafile.expected_stats import CLAIMED
+from retention.datafile.expected_stats import EXPECTED_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import ParquetCodec, Sidecar
@@ -155,7 +155,7 @@ def _found(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     hit = pc.is_valid(at)
     for name in _KEY:
         hit = pc.and_(hit, pc.equal(known[name].take(at), live[name]))
-    for name in [name for name in CLAIMED if name in live.column_names]:
+    for name in [name for name in EXPECTED_COLUMNS if name in live.column_names]:
         # Where the log says something else, the file itself is asked.
         same = pc.equal(known[name].take(at), live[name])
         hit = pc.and_(hit, pc.or_kleene(pc.is_null(live[name]), same))

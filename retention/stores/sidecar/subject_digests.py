@@ -35,7 +35,7 @@ def subject_counts(
         numbers = pa.array(np.full(len(counted), number), pa.int64())
         return counted.add_column(0, _SHAPE.field("file"), numbers)
 
-    found = in_threads(digest, range(table.num_rows), files.at_a_time(layout.root))
+    found = in_threads(digest, range(table.num_rows), files.read_parallelism(layout.root))
     return pa.concat_tables([_SHAPE.empty_table(), *found])
 
 

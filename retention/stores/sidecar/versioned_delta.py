@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import failure
+from retention.storage.errors import storage_error
 from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.stores.delta import internals
 
@@ -70,7 +70,7 @@ class CommitVersions:
             entry = files.read_bytes(self._entry(number))
             return entry is not None and _record(self._entry(number), entry) == content
         except (DeltaError, OSError) as error:
-            raise failure(self.directory, error) from error
+            raise storage_error(self.directory, error) from error
         reached(Step.CONSUMER_WRITTEN)
         return True
 

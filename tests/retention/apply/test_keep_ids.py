@@ -12,7 +12,7 @@ import pytest
 
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.core.message_rows import sizes
+from retention.core.message_rows import message_sizes
 from retention.core.units import MINUTE, SECOND
 from retention.datafile.subject_digest import SubjectDigest, pack, unpack
 from retention.errors import DamagedError, RefusedError, UsageError
@@ -244,7 +244,9 @@ def test_ids_of_an_imported_backup_count(tmp_path: Path, format_: str) -> None:
     columns = {"subject": ["s.a", "s.a"], "headers": [block, None], "payload": [b"x", b"y"]}
     rows = pa.table({"seq": [7, 8], **columns, "ts_ns": [NOW, NOW]}, schema=None)
     rows = rows.select(RAW_ROWS.names).cast(RAW_ROWS)
-    total = sum(sizes(rows["subject"], rows["headers"], rows["payload"], "file").to_pylist())
+    total = sum(
+        message_sizes(rows["subject"], rows["headers"], rows["payload"], "file").to_pylist()
+    )
     state = {"messages": 2, "first_seq": 7, "last_seq": 8, "bytes": total}
     write_backup(tmp_path / "S.arc", state, {}, [rows])
     world.stream.import_nats_backup(tmp_path / "S.arc")

@@ -8,7 +8,7 @@ import pytest
 
 from retention.apply.guards import Guards
 from retention.errors import StalePlanError
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.inspect.topic_state import PartitionState
 from retention.plan.planfile import load_plans
 from tests.support.topics import NAME, SECOND, START, World, line
@@ -26,7 +26,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return world
 
 
-def applied(world: World) -> Report:
+def applied(world: World) -> RunReport:
     [outcome] = world.warehouse.apply()
     assert outcome.value is not None, outcome.error
     return outcome.value

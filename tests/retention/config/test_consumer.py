@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retention.config import StreamConfig, parse_stream
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.core.units import MINUTE, SECOND
 from tests.support.laws import law
 
@@ -55,7 +55,7 @@ def consumer_of(**given: Any) -> ConsumerConfig:
 def test_what_the_server_says_of_a_consumer_is_taken_and_told_as_it_is() -> None:
     consumer = consumer_of(**SHOWN)
     assert consumer.as_json() == SHOWN
-    assert resolved(consumer, ORDERS) == consumer
+    assert with_server_defaults(consumer, ORDERS) == consumer
     assert json.loads(consumer.model_dump_json()) | SHOWN == json.loads(consumer.model_dump_json())
 
 
@@ -82,7 +82,7 @@ def test_one_filter_and_many_are_read_alike() -> None:
 def assumed(stream: StreamConfig = ORDERS, **given: Any) -> dict[str, Any]:
     consumer = consumer_of(name="c", **given)
     plain = consumer_of(name="c", **given).as_json()
-    found = resolved(consumer, stream).as_json()
+    found = with_server_defaults(consumer, stream).as_json()
     return {key: value for key, value in found.items() if plain.get(key) != value}
 
 
@@ -137,6 +137,6 @@ DURATIONS = ("ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", 
 def test_a_resolved_consumer_needs_no_resolving_and_survives_the_servers_json(
     numbers: dict[str, int], backoff: list[int], words: dict[str, Any], stream: StreamConfig
 ) -> None:
-    once = resolved(consumer_of(name="c", backoff=backoff, **numbers, **words), stream)
-    assert resolved(once, stream) == once
+    once = with_server_defaults(consumer_of(name="c", backoff=backoff, **numbers, **words), stream)
+    assert with_server_defaults(once, stream) == once
     assert consumer_of(**once.as_json()) == once

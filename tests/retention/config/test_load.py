@@ -11,7 +11,7 @@ import pytest
 
 from retention.config import Config, StreamConfig, explain_config, load_config, parse_stream
 from retention.config.server_json import server_config
-from retention.core.policy import UNLIMITED, HoldRule, Policy, describe
+from retention.core.policy import UNLIMITED, ConsumerProtection, Policy, describe
 from retention.core.units import DAY, HOUR, MINUTE, SECOND
 from retention.errors import ConfigError
 
@@ -415,9 +415,9 @@ def test_the_json_schema_that_is_checked_in_is_current() -> None:
 def test_a_hold_is_read_in_the_units_of_the_file() -> None:
     rule = {"consumers": ["b", "a", "b"], "max_age": "30d", "max_bytes": "1GiB"}
     policy = parse_stream({"name": "A", "hold_for_consumers": rule}, "test").policy()
-    assert policy.hold == HoldRule(("b", "a"), "hold", 30 * DAY, 2**30)
+    assert policy.hold == ConsumerProtection(("b", "a"), "hold", 30 * DAY, 2**30)
     everybody = parse_stream({"name": "A", "hold_for_consumers": {"action": "warn"}}, "test")
-    assert everybody.policy().hold == HoldRule(None, "warn", None, None)
+    assert everybody.policy().hold == ConsumerProtection(None, "warn", None, None)
     assert "hold_for_consumers" not in server_config(everybody)
 
 

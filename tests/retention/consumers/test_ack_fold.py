@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.consumers import ack_gaps
-from retention.consumers.ack_events import Lines
+from retention.consumers.ack_events import AckLines
 from retention.consumers.ack_floor import floor_of_all
-from retention.consumers.ack_fold import Before, Report, fold, fold_log
+from retention.consumers.ack_fold import FoldInput, FoldReport, fold, fold_log
 from retention.consumers.ack_subject import ACK, ACKS, DELIVERED, NAK, NEXT, PROGRESS, TERM, UNKNOWN
 from retention.consumers.state import (
     UNSEEN,
@@ -23,7 +23,7 @@ from retention.consumers.state import (
     from_json,
     new_state,
 )
-from retention.consumers.state_codec import packed, unpacked
+from retention.consumers.state_codec import decode_state, encode_state
 from retention.errors import RefusedError
 from tests.support.consumer_model import (
     LAST_SEQ,
@@ -43,13 +43,13 @@ def folded(
     cuts: tuple[int, ...],
     matching: tuple[int, ...] | None = None,
 ) -> ConsumerState:
-    before = Before(world.consumer.policy, new_state(world.consumer.start))
+    before = FoldInput(world.consumer.policy, new_state(world.consumer.start))
     if matching is not None:
         before = replace(before, matching=np.array(matching))
     for begin, end in pairwise([0, *cuts, len(log)]):
         state, _ = fold(before, lines_of(log[begin:end]), LAST_SEQ)
         assert contradictions(state, LAST_SEQ) == []
-        assert unpacked(packed(state)) == state
+        assert decode_state(encode_state(state)) == state
         before = replace(before, state=state)
     return before.state
 
@@ -58,7 +58,7 @@ def folded(
 @given(world=worlds(forged=True))
 def test_what_pieces_say_is_what_the_whole_log_says(world: World) -> None:
     """A gap that no longer matters is forgotten, so that a later piece may speak of it and it is still listed."""
-    before = Before(world.consumer.policy, new_state(world.consumer.start))
+    before = FoldInput(world.consumer.policy, new_state(world.consumer.start))
     _, whole = fold(before, lines_of(world.log), LAST_SEQ)
     state, report = fold(before, lines_of(()), LAST_SEQ)
     for begin, end in pairwise([0, *world.cuts, len(world.log)]):
@@ -142,7 +142,7 @@ ANY_LINES = st.lists(
 def test_no_log_however_forged_makes_a_state_that_contradicts_itself_or_a_floor_fall(
     logs: list[list[Line]], policy: str
 ) -> None:
-    before = Before(policy, new_state(3))
+    before = FoldInput(policy, new_state(3))
     for lines in logs:
         state, _ = fold(before, lines_of(tuple(lines)), LAST_SEQ)
         assert contradictions(state, LAST_SEQ) == []
@@ -157,14 +157,14 @@ def log(*lines: tuple[int, int, int]) -> tuple[Line, ...]:
 
 
 def explicit(*lines: tuple[int, int, int], start: int = 1) -> ConsumerState:
-    return fold(Before("explicit", new_state(start)), lines_of(log(*lines)), LAST_SEQ)[0]
+    return fold(FoldInput("explicit", new_state(start)), lines_of(log(*lines)), LAST_SEQ)[0]
 
 
 def test_a_delivery_that_nobody_saw_is_held_until_it_is_seen() -> None:
     held = explicit((ACK, 1, 1), (ACK, 3, 3))
     assert held.pending.to_pylist() == [{"seq": 2, "consumer_seq": 2, "ts_ns": 0}]
     assert held.ack_floor == Position(1, 1)
-    after, _ = fold(Before("explicit", held), lines_of(log((ACK, 2, 2))), LAST_SEQ)
+    after, _ = fold(FoldInput("explicit", held), lines_of(log((ACK, 2, 2))), LAST_SEQ)
     assert after.num_ack_pending == 0
     assert after.ack_floor == Position(3, 3)
 
@@ -172,13 +172,13 @@ def test_a_delivery_that_nobody_saw_is_held_until_it_is_seen() -> None:
 def test_every_message_of_a_gap_is_held_where_a_filter_leaves_open_which_it_was() -> None:
     held = explicit((ACK, 10, 1), (ACK, 20, 3))
     assert held.pending["seq"].to_pylist() == list(range(11, 20))
-    after, _ = fold(Before("explicit", held), lines_of(log((NAK, 15, 2))), LAST_SEQ)
+    after, _ = fold(FoldInput("explicit", held), lines_of(log((NAK, 15, 2))), LAST_SEQ)
     assert after.pending["seq"].to_pylist() == [15]
     assert after.ack_floor == Position(1, 14)
 
 
 def test_only_what_the_filters_match_is_held_where_they_are_known() -> None:
-    before = Before("explicit", new_state(1), np.array([10, 13, 15, 20, 30]))
+    before = FoldInput("explicit", new_state(1), np.array([10, 13, 15, 20, 30]))
     held, _ = fold(before, lines_of(log((ACK, 10, 1), (ACK, 20, 4))), LAST_SEQ)
     assert held.pending["seq"].to_pylist() == [13, 15]
     assert held.pending["consumer_seq"].to_pylist() == [2, 3]
@@ -198,7 +198,7 @@ def test_an_ack_of_all_settles_what_lies_below_and_one_from_further_back_does_no
     delivered = log(*((DELIVERED, seq, seq) for seq in range(1, 7)))
     again = Line(ACK, 2, 3, 8)
     late = Line(ACK, 1, 5, 5)
-    state, _ = fold(Before("all", new_state(1)), lines_of((*delivered, again, late)), LAST_SEQ)
+    state, _ = fold(FoldInput("all", new_state(1)), lines_of((*delivered, again, late)), LAST_SEQ)
     assert state.ack_floor == Position(8, 3)
     assert state.pending["seq"].to_pylist() == [4, 5, 6]
 
@@ -211,7 +211,7 @@ def test_acks_that_stand_for_all_are_taken_one_by_one_also_where_they_go_back() 
     for number, place in zip(consumer_seq.tolist(), seq.tolist(), strict=True):
         if number > low and place > high:
             low, high = number, place
-    lines = Lines(ones.astype(np.int8), ones, seq, consumer_seq, ones)
+    lines = AckLines(ones.astype(np.int8), ones, seq, consumer_seq, ones)
     assert floor_of_all(Position(), lines) == Position(low, high)
 
 
@@ -224,12 +224,12 @@ def test_an_ack_settles_also_what_had_been_given_up() -> None:
         }
     )
     late = lines_of((Line(ACK, 5, 3, 7),))
-    assert fold(Before("explicit", given_up), late, LAST_SEQ)[0].num_redelivered() == 0
+    assert fold(FoldInput("explicit", given_up), late, LAST_SEQ)[0].num_redelivered() == 0
 
 
 def test_a_consumer_that_needs_no_acks_has_what_was_delivered_behind_it() -> None:
     state, _ = fold(
-        Before("none", new_state(1)), lines_of(log((DELIVERED, 7, 1), (ACK, 9, 2))), LAST_SEQ
+        FoldInput("none", new_state(1)), lines_of(log((DELIVERED, 7, 1), (ACK, 9, 2))), LAST_SEQ
     )
     assert state == ConsumerState(Position(2, 9), Position(2, 9))
 
@@ -239,9 +239,9 @@ def test_the_report_counts_what_was_said() -> None:
         *((ACK, 1, 1), (ACK, 1, 1), (NAK, 2, 2), (UNKNOWN, 2, 2), (PROGRESS, 2, 2)),
         *((ACK, 7, 1), (ACK, LAST_SEQ + 1, 9), (ACK, 0, 3), (TERM, 6, 6)),
     )
-    _, report = fold(Before("explicit", new_state(1)), lines_of(lines), LAST_SEQ)
+    _, report = fold(FoldInput("explicit", new_state(1)), lines_of(lines), LAST_SEQ)
     missing = report.missing.to_pylist()
-    assert replace(report, missing=UNSEEN.empty_table()) == Report(
+    assert replace(report, missing=UNSEEN.empty_table()) == FoldReport(
         lines=9, settling=6, naks=1, unknown_bodies=1, beyond=2, undelivered=1
     )
     assert missing == [{"first": 3, "last": 5, "after": 2, "before": 6}]
@@ -258,9 +258,9 @@ def test_a_log_is_sorted_out_by_stream_and_consumer() -> None:
         ]
     )
     consumers = {
-        "billing": Before("explicit", new_state(1)),
-        "audit": Before("all", new_state(1)),
-        "silent": Before("explicit", new_state(4)),
+        "billing": FoldInput("explicit", new_state(1)),
+        "audit": FoldInput("all", new_state(1)),
+        "silent": FoldInput("explicit", new_state(4)),
     }
     folded = fold_log(consumers, acks, stream="ORDERS", last_seq=LAST_SEQ)
     assert folded.states["billing"] == ConsumerState(Position(3, 3), Position(3, 3))
@@ -276,17 +276,22 @@ def test_a_log_is_sorted_out_by_stream_and_consumer() -> None:
 
 def test_an_empty_log_changes_nothing() -> None:
     state = explicit((ACK, 1, 1), (NAK, 3, 3))
-    folded = fold_log({"c": Before("explicit", state)}, ACKS.empty_table(), stream="S", last_seq=9)
+    folded = fold_log(
+        {"c": FoldInput("explicit", state)}, ACKS.empty_table(), stream="S", last_seq=9
+    )
     assert folded.states == {"c": state}
     assert folded.reports == {}
 
 
 def test_a_log_that_begins_too_late_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ack_gaps, "MOST_HELD", 3)
+    monkeypatch.setattr(ack_gaps, "MOST_KEPT", 3)
     acks = acks_of(log((ACK, 30, 7)), "ORDERS", "billing")
     with pytest.raises(RefusedError, match="consumer billing of ORDERS: the log lacks deliveries"):
         fold_log(
-            {"billing": Before("explicit", new_state(1))}, acks, stream="ORDERS", last_seq=LAST_SEQ
+            {"billing": FoldInput("explicit", new_state(1))},
+            acks,
+            stream="ORDERS",
+            last_seq=LAST_SEQ,
         )
 
 
@@ -295,8 +300,8 @@ def test_a_million_acks_fold_in_a_few_passes() -> None:
     seq = np.arange(1, count + 1)
     order = np.argsort(seq + np.random.default_rng(3).integers(0, 1000, count), kind="stable")
     ones = np.ones(count, np.int64)
-    lines = Lines(np.full(count, ACK, np.int8), ones, seq[order], seq[order], ones)
+    lines = AckLines(np.full(count, ACK, np.int8), ones, seq[order], seq[order], ones)
     started = time.process_time()
-    state, _ = fold(Before("explicit", new_state(1)), lines, count)
+    state, _ = fold(FoldInput("explicit", new_state(1)), lines, count)
     assert time.process_time() - started < 10
     assert state == ConsumerState(Position(count, count), Position(count, count))

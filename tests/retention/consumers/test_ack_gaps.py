@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from retention.consumers import ack_gaps
-from retention.consumers.ack_gaps import Gaps, Runs, gaps_of, runs_up_to
+from retention.consumers.ack_gaps import AckGaps, UnseenRuns, gaps_of, runs_up_to
 from retention.consumers.state import OPEN, UNSEEN, Position, new_state
 from retention.errors import RefusedError
 
@@ -16,17 +16,17 @@ def numbers(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-def runs(*rows: tuple[int, int, int, int]) -> Runs:
-    return Runs(*(numbers(*column) for column in zip(*rows, strict=True)))
+def runs(*rows: tuple[int, int, int, int]) -> UnseenRuns:
+    return UnseenRuns(*(numbers(*column) for column in zip(*rows, strict=True)))
 
 
-def listed(some: Runs) -> list[tuple[int, ...]]:
+def listed(some: UnseenRuns) -> list[tuple[int, ...]]:
     return [tuple(row.values()) for row in some.table().to_pylist()]
 
 
 def gaps(
     *rows: tuple[int, int, int, int], delivered: int = 100, matching: np.ndarray | None = None
-) -> Gaps:
+) -> AckGaps:
     return gaps_of(runs(*rows), delivered, matching)
 
 
@@ -91,7 +91,7 @@ def test_the_nth_message_of_a_gap_has_its_nth_delivery() -> None:
 
 
 def test_too_much_that_nobody_saw_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ack_gaps, "MOST_HELD", 3)
+    monkeypatch.setattr(ack_gaps, "MOST_KEPT", 3)
     assert len(gaps((2, 3, 10, 14)).seqs_above(0)) == 3
     with pytest.raises(RefusedError, match=r"sequence 2 first, and any of 4 messages .* 11 first"):
         gaps((2, 3, 10, 15)).seqs_above(0)

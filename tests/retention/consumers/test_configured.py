@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from retention.config import StreamConfig, parse_stream
-from retention.config.checks.consumer_updates import updated
+from retention.config.checks.consumer_updates import updated_consumer
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.consumers.configured import listed_consumers
 from retention.core.units import SECOND
 from retention.errors import RefusedError
@@ -26,7 +26,7 @@ def consumer_of(**given: Any) -> ConsumerConfig:
 
 def stored(**consumers: dict[str, Any]) -> dict[str, ConsumerConfig]:
     return {
-        name: resolved(consumer_of(durable_name=name, **fields), orders())
+        name: with_server_defaults(consumer_of(durable_name=name, **fields), orders())
         for name, fields in consumers.items()
     }
 
@@ -50,9 +50,14 @@ def test_listing_again_changes_nothing() -> None:
 def test_an_update_leaves_a_pause_and_what_follows_from_being_durable_alone() -> None:
     existing = stored(a={"pause_until": "2027-01-01T00:00:00Z"})["a"]
     listed = consumer_of(name="a", pause_until="2028-01-01T00:00:00Z")
-    made = updated(existing, listed, orders())
+    made = updated_consumer(existing, listed, orders())
     assert (made.pause_until, made.inactive_threshold) == (existing.pause_until, 0)
-    assert updated(resolved(listed, orders()), listed, orders()).inactive_threshold == 5 * SECOND
+    assert (
+        updated_consumer(
+            with_server_defaults(listed, orders()), listed, orders()
+        ).inactive_threshold
+        == 5 * SECOND
+    )
 
 
 def test_what_cannot_be_updated_is_refused_with_every_reason() -> None:

@@ -6,19 +6,19 @@ import numpy as np
 from hypothesis import given
 
 from retention.config.consumer import ConsumerConfig
-from retention.config.consumer_defaults import resolved
+from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream import StreamConfig
-from retention.consumers.ack_result import Answered
+from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import (
     Terms,
     deliver,
-    due,
-    forget,
+    drop_messages,
+    due_seqs,
     give_up,
-    put_off,
-    room,
+    limit_new,
+    postpone,
+    restart_waits,
     settle,
-    start_over,
     terms_of,
 )
 from retention.consumers.state import ConsumerState, contradictions, from_json, new_state
@@ -44,11 +44,11 @@ class Ours:
 
     def fetch(self, count: int, now: int) -> list[tuple[int, int, int]]:
         self.state = give_up(self.state, self.terms, now)
-        late = due(self.state, self.terms, now)
+        late = due_seqs(self.state, self.terms, now)
         there = np.isin(late, self.stream)
-        self.state = forget(self.state, late[~there])
+        self.state = drop_messages(self.state, late[~there])
         again = late[there][:count]
-        wanted = room(self.state, self.terms, count - len(again))
+        wanted = limit_new(self.state, self.terms, count - len(again))
         stream = np.array(self.stream, np.int64)
         new = stream[stream > self.state.delivered.stream_seq][:wanted]
         self.state, given_ = deliver(self.state, self.terms, np.append(again, new), now)
@@ -80,11 +80,11 @@ class Trial:
 
     def nak(self, delay: int, seq: int) -> None:
         due_ns = self.now + delay
-        self.ours.state, _ = put_off(self.ours.state, self.ours.terms, seqs(seq), due_ns)
+        self.ours.state, _ = postpone(self.ours.state, self.ours.terms, seqs(seq), due_ns)
         self.model.nak(seq, due_ns)
 
     def progress(self, *named: int) -> None:
-        self.ours.state, _ = start_over(self.ours.state, seqs(*named), self.now)
+        self.ours.state, _ = restart_waits(self.ours.state, seqs(*named), self.now)
         for seq in named:
             self.model.progress(seq, self.now)
 
@@ -102,7 +102,7 @@ class Trial:
         named, after = seqs(*(seq for seq, _ in acks)), self.model.waiting()
         self.ours.state, answered = settle(self.ours.state, self.ours.terms, named, consumer_seqs)
         unknown = {seq for seq, _ in acks} - before
-        assert answered == Answered(
+        assert answered == AnswerResult(
             taken=len({seq for seq, _ in acks} & before - after),
             repeated=len({seq for seq in unknown if seq <= delivered}),
             undelivered=len({seq for seq in unknown if seq > delivered}),
@@ -149,17 +149,19 @@ def pending(state: ConsumerState) -> list[int]:
 def test_what_a_consumer_assumes_is_in_its_terms() -> None:
     stream = StreamConfig(name="S", subjects=("s.>",))
     config = ConsumerConfig.model_validate({"name": "c", "ack_policy": "explicit"})
-    assert terms_of(resolved(config, stream)) == Terms("explicit", (30 * 10**9,), -1, 1000)
+    assert terms_of(with_server_defaults(config, stream)) == Terms(
+        "explicit", (30 * 10**9,), -1, 1000
+    )
     backing_off = config.model_copy(update={"backoff": (1, 2)})
-    assert terms_of(resolved(backing_off, stream)).waits_ns == (1, 2)
+    assert terms_of(with_server_defaults(backing_off, stream)).waits_ns == (1, 2)
 
 
 def test_who_waits_longest_is_delivered_first() -> None:
     state, _ = deliver(new_state(1), EXPLICIT, seqs(1, 2, 3), 100)
-    state, _ = put_off(state, EXPLICIT, seqs(3), 110)
-    state, _ = start_over(state, seqs(1), 120)
-    assert due(state, EXPLICIT, 200).tolist() == [3, 2, 1]
-    assert due(state, EXPLICIT, 109).tolist() == []
+    state, _ = postpone(state, EXPLICIT, seqs(3), 110)
+    state, _ = restart_waits(state, seqs(1), 120)
+    assert due_seqs(state, EXPLICIT, 200).tolist() == [3, 2, 1]
+    assert due_seqs(state, EXPLICIT, 109).tolist() == []
 
 
 def test_each_delivery_has_its_own_wait() -> None:
@@ -167,7 +169,7 @@ def test_each_delivery_has_its_own_wait() -> None:
     state, _ = deliver(new_state(1), terms, seqs(1), 100)
     waits = []
     for now in range(100, 200):
-        if len(late := due(state, terms, now)):
+        if len(late := due_seqs(state, terms, now)):
             state, _ = deliver(state, terms, late, now)
             waits.append(now)
     assert waits == [110, 130, 150, 170, 190]
@@ -181,7 +183,7 @@ def test_a_message_that_was_given_up_waits_for_nobody_and_can_still_be_settled()
     assert (pending(state), state.redelivered["seq"].to_pylist()) == ([], [1])
     assert needs("explicit", state, (1, 2, 3)) == {1, 3}
     state, answered = settle(state, terms, seqs(1))
-    assert (answered, needs("explicit", state, (1, 2))) == (Answered(taken=1), set())
+    assert (answered, needs("explicit", state, (1, 2))) == (AnswerResult(taken=1), set())
 
 
 def test_an_ack_for_all_before_it_stands_for_what_was_given_up_too() -> None:
@@ -190,7 +192,7 @@ def test_an_ack_for_all_before_it_stands_for_what_was_given_up_too() -> None:
     state, _ = deliver(give_up(state, terms, 130), terms, seqs(3), 130)
     assert needs("all", state, (1, 2, 3)) == {1, 2, 3}
     by_itself, answered = settle(state, terms, seqs(1))
-    assert (answered, needs("all", by_itself, (1, 2, 3))) == (Answered(taken=1), {2, 3})
+    assert (answered, needs("all", by_itself, (1, 2, 3))) == (AnswerResult(taken=1), {2, 3})
     by_a_later_one, _ = settle(state, terms, seqs(3))
     assert needs("all", by_a_later_one, (1, 2, 3)) == set()
 
@@ -200,4 +202,4 @@ def test_deliveries_that_nobody_saw_are_due_at_once() -> None:
     waits = {"1": {"Sequence": 1, "Timestamp": 0}, "2": {"Sequence": 2, "Timestamp": 100}}
     floor = {"consumer_seq": 0, "stream_seq": 0}
     state = from_json({"delivered": delivered, "ack_floor": floor, "pending": waits})
-    assert due(state, EXPLICIT, 100).tolist() == [1]
+    assert due_seqs(state, EXPLICIT, 100).tolist() == [1]

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retention.consumers.sampling import is_sampled, share_of
+from retention.consumers.sampling import is_sampled, sample_percent
 
 
 @pytest.mark.parametrize(
     ("text", "share"), [("", 0), ("0", 0), ("-0%", 0), ("30", 30), ("+30%", 30), ("250%", 250)]
 )
 def test_a_share_is_written_with_a_percent_sign_or_without(text: str, share: int) -> None:
-    assert share_of(text) == share
+    assert sample_percent(text) == share
 
 
 @pytest.mark.parametrize("share", [0, 1, 30, 99, 100, 250])

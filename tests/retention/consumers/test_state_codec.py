@@ -19,7 +19,7 @@ from retention.consumers.state import (
     new_state,
     with_lasts,
 )
-from retention.consumers.state_codec import packed, unpacked
+from retention.consumers.state_codec import decode_state, encode_state
 from retention.errors import DamagedError
 
 CASES = Path(__file__).parents[2] / "conformance" / "jetstream-interest.jsonl"
@@ -38,25 +38,25 @@ def test_every_state_of_the_conformance_cases_comes_back() -> None:
     for line in CASES.read_text().splitlines():
         for consumer in json.loads(line)["consumers"]:
             state = from_json(consumer["state"])
-            assert unpacked(packed(state)) == state
+            assert decode_state(encode_state(state)) == state
 
 
 def test_everything_is_kept_and_nothing_counts_but_the_values() -> None:
     chunks = pa.concat_tables([FULL.pending.slice(0, 1), FULL.pending.slice(1)])
-    assert unpacked(packed(FULL)) == FULL
-    assert unpacked(packed(new_state(7))) == new_state(7)
-    assert packed(replace(FULL, pending=chunks)) == packed(FULL)
+    assert decode_state(encode_state(FULL)) == FULL
+    assert decode_state(encode_state(new_state(7))) == new_state(7)
+    assert encode_state(replace(FULL, pending=chunks)) == encode_state(FULL)
 
 
 def test_what_follows_each_other_takes_next_to_nothing() -> None:
     seqs = np.arange(1, 100_001)
     waiting = pa.table([seqs, seqs, np.full(len(seqs), 10**18)], schema=PENDING)
     state = ConsumerState(Position(100_000, 100_000), Position(), waiting)
-    assert len(packed(state)) < 10_000
-    assert unpacked(packed(state)) == state
+    assert len(encode_state(state)) < 10_000
+    assert decode_state(encode_state(state)) == state
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{}", packed(FULL)[:100]])
+@pytest.mark.parametrize("damaged", [b"", b"{}", encode_state(FULL)[:100]])
 def test_bytes_that_are_no_state_are_refused(damaged: bytes) -> None:
     with pytest.raises(DamagedError):
-        unpacked(damaged)
+        decode_state(damaged)

@@ -6,7 +6,7 @@ import pytest
 
 from retention.config import StreamConfig, parse_stream
 from retention.config.consumer import ConsumerConfig
-from retention.consumers.subscription import Subscription, stream_of, subscription_refusals
+from retention.consumers.subscription import Subscription, find_stream, subscription_refusals
 from retention.errors import UsageError
 
 
@@ -43,15 +43,15 @@ def test_a_stream_is_found_by_a_subject_alone_if_it_is_the_only_one(
     subject: str, name: str
 ) -> None:
     try:
-        assert stream_of(Subscription(subject), STREAMS).name == name
+        assert find_stream(Subscription(subject), STREAMS).name == name
     except UsageError as error:
         assert name in str(error)  # noqa: PT017
 
 
 def test_a_stream_that_is_named_is_that_whatever_the_subject() -> None:
-    assert stream_of(Subscription("orders.paid", stream="EU"), STREAMS).name == "EU"
+    assert find_stream(Subscription("orders.paid", stream="EU"), STREAMS).name == "EU"
     with pytest.raises(UsageError, match="stream ASIA is not there"):
-        stream_of(Subscription("orders.paid", stream="ASIA"), STREAMS)
+        find_stream(Subscription("orders.paid", stream="ASIA"), STREAMS)
 
 
 def consumer_of(**given: Any) -> ConsumerConfig:

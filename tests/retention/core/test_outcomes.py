@@ -6,11 +6,11 @@ import pytest
 
 from retention.core.outcomes import (
     Outcome,
+    act_concurrently,
+    act_sequentially,
     exit_code,
-    failed,
-    one_by_one,
+    failure_entry,
     sentence_of,
-    side_by_side,
 )
 from retention.core.policy import UNLIMITED
 from retention.errors import BusyError, RefusedError, UsageError
@@ -29,7 +29,7 @@ def act(name: str) -> str:
 def test_each_is_done_whatever_happens_to_the_others() -> None:
     seen: list[str] = []
     clock = iter(range(0, 10**12, 10**9)).__next__
-    outcomes = one_by_one(
+    outcomes = act_sequentially(
         ["a", "busy", "odd", "b"], act, clock, lambda one: seen.append(one.stream)
     )
     assert [outcome.value for outcome in outcomes] == ["A", None, None, "B"]
@@ -47,7 +47,7 @@ def test_streams_done_side_by_side_come_in_order_and_overlap() -> None:
         return act(name)
 
     names = ["a", "busy", "b", "odd", "a"]
-    outcomes = side_by_side(names, wait, lambda: 0, 2, lambda one: seen.append(one.stream))
+    outcomes = act_concurrently(names, wait, lambda: 0, 2, lambda one: seen.append(one.stream))
     assert [outcome.value for outcome in outcomes] == ["A", None, "B", None]
     assert [type(outcome.error) for outcome in outcomes[1::2]] == [BusyError, KeyError]
     assert seen == ["a", "busy", "b", "odd"]
@@ -83,7 +83,7 @@ def test_a_sentence_begins_with_the_stream_once() -> None:
     assert Outcome("s", error=UsageError("s: wrong")).sentence == "s: wrong"
     assert Outcome("s", error=UsageError("wrong")).sentence == "s: wrong"
     assert Outcome("s", 1).sentence == ""
-    assert failed(Outcome("s", 1)) == {"stream": "s"}
+    assert failure_entry(Outcome("s", 1)) == {"stream": "s"}
 
 
 def test_a_failed_stream_has_the_keys_of_one_that_is_done() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retention.core.policy import UNLIMITED, HoldRule, Policy, describe, policy_from_json
+from retention.core.policy import UNLIMITED, ConsumerProtection, Policy, describe, policy_from_json
 from retention.core.units import DAY, HOUR
 
 
@@ -16,8 +16,10 @@ def test_a_policy_is_json_in_the_order_of_its_names() -> None:
     assert Policy(**values) == Policy(max_age_ns=1, discard="new", whole_segments=True)
 
 
-@pytest.mark.parametrize("hold", [None, HoldRule(), HoldRule(("a", "b"), "warn", 1, 2)])
-def test_a_policy_comes_back_from_json(hold: HoldRule | None) -> None:
+@pytest.mark.parametrize(
+    "hold", [None, ConsumerProtection(), ConsumerProtection(("a", "b"), "warn", 1, 2)]
+)
+def test_a_policy_comes_back_from_json(hold: ConsumerProtection | None) -> None:
     policy = Policy(max_msgs=1, hold=hold)
     assert policy_from_json(json.loads(json.dumps(policy.as_json()))) == policy
     assert ("hold" in policy.as_json()) == (hold is not None)
@@ -57,9 +59,18 @@ def test_without_limits_nothing_goes() -> None:
         ({"retention": "interest"}, "every consumer that wants it"),
         ({"retention": "interest", "unmatched": "remove"}, "no consumer wants goes"),
         ({"retention": "workqueue"}, "its consumer has acknowledged it"),
-        ({"hold": HoldRule(max_age_ns=DAY)}, "any consumer still needs stays all the same, until"),
-        ({"hold": HoldRule(("a", "b"), max_bytes=2**30)}, "a or b still needs stays all the same"),
-        ({"hold": HoldRule(("a",), "warn")}, "a pass says what it takes although a still needs"),
+        (
+            {"hold": ConsumerProtection(max_age_ns=DAY)},
+            "any consumer still needs stays all the same, until",
+        ),
+        (
+            {"hold": ConsumerProtection(("a", "b"), max_bytes=2**30)},
+            "a or b still needs stays all the same",
+        ),
+        (
+            {"hold": ConsumerProtection(("a",), "warn")},
+            "a pass says what it takes although a still needs",
+        ),
     ],
 )
 def test_every_rule_has_its_words(limits: dict[str, Any], words: str) -> None:

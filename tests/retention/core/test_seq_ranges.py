@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.core.inventory import Claim, DataFile
-from retention.core.seq_ranges import in_ranges, joined
+from retention.core.inventory import DataFile, ExpectedStats
+from retention.core.seq_ranges import in_ranges, union_of_ranges
 from retention.datafile.parquet import describe, read_columns, write_messages
-from retention.datafile.rewrite import Copy, copy_without
+from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.row_groups import pick_rows, rows_in_order
-from retention.ingest.mirror.filtered_read import sifted
+from retention.ingest.mirror.filtered_read import filtered_rows
 from tests.support.laws import law
 from tests.support.laying import Laid, rows_of
 
@@ -31,7 +31,9 @@ def hiding(folder: Path, order: list[int]) -> DataFile:
     """A file of messages 1 to 40, in this order, of which some are hidden."""
     location = str(folder / "a.parquet")
     write_messages(location, [rows_of([Laid(seq, "s", seq, b"x") for seq in order])])
-    return DataFile("a", 0, 1, location, str(folder / "digest"), Claim(len(LEFT)), hidden=HIDDEN)
+    return DataFile(
+        "a", 0, 1, location, str(folder / "digest"), ExpectedStats(len(LEFT)), hidden=HIDDEN
+    )
 
 
 def picked(file: DataFile) -> list[pa.Table]:
@@ -39,16 +41,20 @@ def picked(file: DataFile) -> list[pa.Table]:
 
 
 def copied(file: DataFile) -> list[pa.Table]:
-    target = replace(file, location=file.location + ".copy", claim=Claim(), hidden=HIDDEN[:0])
+    target = replace(
+        file, location=file.location + ".copy", claim=ExpectedStats(), hidden=HIDDEN[:0]
+    )
     removed = np.array([[2, 2], [6, 6]])
-    assert copy_without(Copy(file, (target,), removed)).total("messages") == len(LEFT) - 2
+    assert copy_remaining(RewriteTask(file, (target,), removed)).total("messages") == len(LEFT) - 2
     return [*rows_in_order(target, COLUMNS), pick_rows(file, np.array([2, 6]), COLUMNS)]
 
 
 READERS: list[Read] = [
     lambda file: [read_columns(file, COLUMNS)[0]],
     lambda file: list(rows_in_order(file, COLUMNS)),
-    lambda file: list(sifted(file, COLUMNS, lambda rows: np.ones(rows.num_rows, dtype=bool))),
+    lambda file: list(
+        filtered_rows(file, COLUMNS, lambda rows: np.ones(rows.num_rows, dtype=bool))
+    ),
     picked,
     copied,
 ]
@@ -84,7 +90,9 @@ def as_ranges(seqs: set[int]) -> np.ndarray:
 def test_joined_ranges_hold_what_both_hold_and_do_not_touch(
     first: set[int], second: set[int]
 ) -> None:
-    ranges = joined(joined(as_ranges(first), as_ranges(set())), as_ranges(second - first))
+    ranges = union_of_ranges(
+        union_of_ranges(as_ranges(first), as_ranges(set())), as_ranges(second - first)
+    )
     assert np.flatnonzero(in_ranges(np.arange(40), ranges)).tolist() == sorted(first | second)
     if first and second - first:
         assert (ranges[1:, 0] > ranges[:-1, 1] + 1).all()

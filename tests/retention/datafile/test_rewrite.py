@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.inventory import DataFile
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.core.seq_ranges import in_ranges
 from retention.datafile import deadline_writer, parquet, rewrite
-from retention.datafile.rewrite import Copy, copy_without
+from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.errors import DamagedError
 
 
@@ -30,7 +30,7 @@ def messages(first: int, last: int) -> pa.Table:
             "ts_ns": pa.array(seqs, pa.int64()),
         }
     )
-    return complete(raw, "file")
+    return complete_rows(raw, "file")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def copied(source: DataFile, *removed: tuple[int, int]) -> tuple[list[int], int]
     """The sequences that a copy has, and the bytes that it cost to read the source and the copy."""
     target = file_at(Path(source.location).parent, "target")
     ranges = np.array(removed, dtype=np.int64).reshape(-1, 2)
-    description = copy_without(Copy(source, (target,), ranges))
+    description = copy_remaining(RewriteTask(source, (target,), ranges))
     return pq.read_table(target.location)["seq"].to_pylist(), description.read.bytes
 
 
@@ -98,8 +98,8 @@ def test_a_copy_holds_little_at_a_time_however_large_messages_are(
     source: DataFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rewrite, "DECODED_BYTES", 400)
-    monkeypatch.setattr(deadline_writer, "HELD_BYTES", 400)
-    monkeypatch.setattr(deadline_writer, "HELD_BYTES", 400)
+    monkeypatch.setattr(deadline_writer, "BUFFER_BYTES", 400)
+    monkeypatch.setattr(deadline_writer, "BUFFER_BYTES", 400)
     seqs, _ = copied(source, (3, 5))
     assert seqs == [seq for seq in range(1, 41) if seq not in (3, 4, 5)]
     written = pq.ParquetFile(Path(source.location).parent / "target").metadata

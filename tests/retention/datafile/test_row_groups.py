@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retention.core.inventory import DataFile
 from retention.datafile import parquet
-from retention.datafile.row_groups import merged, pick_rows, rows_in_order
+from retention.datafile.row_groups import merged_by_seq, pick_rows, rows_in_order
 from retention.errors import DamagedError
 from schemas.messages import FILE_COLUMNS
 from tests.support.laws import law
@@ -90,6 +90,6 @@ def test_interleaved_sources_come_in_order_a_table_at_a_time(
     sources = [
         iter([pa.table({"seq": pa.array(seqs, pa.int64())}) for seqs in parts]) for parts in tables
     ]
-    found = [table["seq"].to_pylist() for table in merged(sources)]
+    found = [table["seq"].to_pylist() for table in merged_by_seq(sources)]
     assert all(found)
     assert [seq for seqs in found for seq in seqs] == list(range(len(places)))

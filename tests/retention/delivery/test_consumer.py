@@ -9,7 +9,7 @@ import pytest
 
 from retention.api.stream import Stream
 from retention.api.warehouse import open_warehouse
-from retention.consumers.ack_result import Answered
+from retention.consumers.ack_result import AnswerResult
 from retention.delivery import record
 from retention.delivery.consumer import BatchConsumer
 from retention.delivery.messages import Messages
@@ -75,9 +75,9 @@ def test_a_message_has_what_was_published(tmp_path: Path, clock: Clock) -> None:
         b"",
     )
     assert (second.consumer_seq, second.deliveries) == (2, 1)
-    assert first.ack() == Answered(taken=1)
-    assert first.ack() == Answered(repeated=1)
-    assert billing.ack([2, 9]) == Answered(taken=1, undelivered=1)
+    assert first.ack() == AnswerResult(taken=1)
+    assert first.ack() == AnswerResult(repeated=1)
+    assert billing.ack([2, 9]) == AnswerResult(taken=1, undelivered=1)
 
 
 def test_what_is_not_answered_in_time_comes_again(tmp_path: Path, clock: Clock) -> None:
@@ -126,7 +126,7 @@ def test_a_term_settles_and_its_reason_is_logged(
 ) -> None:
     billing = consumer_of(tmp_path, clock)
     with caplog.at_level(logging.INFO, "retention.consuming"):
-        assert billing.fetch(2).term("no such order") == Answered(taken=2)
+        assert billing.fetch(2).term("no such order") == AnswerResult(taken=2)
     assert "ORDERS > billing: [1, 2]: no such order" in caplog.text
     assert billing.state.ack_floor.stream_seq == 2
 
@@ -152,15 +152,15 @@ def test_no_more_wait_than_may(tmp_path: Path, clock: Clock) -> None:
 def test_one_ack_stands_for_all_before_it(tmp_path: Path, clock: Clock) -> None:
     billing = consumer_of(tmp_path, clock, ack_policy="all")
     messages = list(billing.fetch(5))
-    assert messages[3].ack() == Answered(taken=1)
+    assert messages[3].ack() == AnswerResult(taken=1)
     assert billing.state.pending["seq"].to_pylist() == [5]
-    assert messages[1].ack() == Answered(repeated=1)
+    assert messages[1].ack() == AnswerResult(repeated=1)
 
 
 def test_without_acks_a_delivery_settles(tmp_path: Path, clock: Clock) -> None:
     stream = stream_with(tmp_path, clock, ack_policy="none", ack_wait=0)
     billing = stream.consumer("billing")
-    assert billing.fetch(5).ack() == Answered(repeated=5)
+    assert billing.fetch(5).ack() == AnswerResult(repeated=5)
     stream.plan().apply()
     assert stream.state().first_seq == 6
 
@@ -210,8 +210,8 @@ def test_everything_that_was_given_and_not_answered_is_settled_at_once(
     billing = consumer_of(tmp_path, clock)
     billing.fetch(3)
     billing.fetch(3).filter([False, True, False]).nak("1h")
-    assert billing.ack_all() == Answered(taken=5)
-    assert billing.ack_all() == Answered()
+    assert billing.ack_all() == AnswerResult(taken=5)
+    assert billing.ack_all() == AnswerResult()
     assert billing.state.pending["seq"].to_pylist() == [5]
 
 

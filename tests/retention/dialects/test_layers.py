@@ -15,13 +15,13 @@ from retention.dialects.dialect import Dialect, Share
 from retention.dialects.iggy import Iggy
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
-from retention.layout.partition_tails import TopicEnds
-from retention.layout.segment_roll import Active, RollRule, Tail, roll
+from retention.layout.partition_tails import PartitionTails
+from retention.layout.segment_roll import ActiveSegment, RollRule, Tail, roll
 from retention.layout.topic_segment_roll import record_sizes
 
 STREAM = JetStream(1, RollRule(200, 50), "file")
 TOPIC = Iggy("clicks", TopicPolicy(2, segment_size=300, max_message_size=400))
-TAILS = {0: Tail(7, Active(5, 90, 3)), 1: Tail(0)}
+TAILS = {0: Tail(7, ActiveSegment(5, 90, 3)), 1: Tail(0)}
 ROWS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1)), max_size=40).map(sorted)
 CUTS = st.lists(st.integers(0, 40), max_size=4).map(sorted)
 
@@ -75,7 +75,7 @@ def test_rows_of_a_stream_go_where_messages_go_one_after_another(
 @given(rows=ROWS)
 def test_rows_of_a_topic_go_where_a_send_puts_them(rows: list[tuple[int, int]]) -> None:
     ordered = sorted(rows, key=lambda row: row[1])
-    ends, bases = TopicEnds(TAILS.__getitem__, 0, TOPIC.policy, 9), []
+    ends, bases = PartitionTails(TAILS.__getitem__, 0, TOPIC.policy, 9), []
     for address in sorted({part for _, part in rows}):
         lengths = np.array([length for length, part in ordered if part == address])
         sizes = record_sizes(np.zeros_like(lengths), lengths, TOPIC.policy)

@@ -103,7 +103,7 @@ def test_messages_are_printed_with_the_documented_keys_in_order_and_read_back() 
         ],
         5,
     )
-    complete = message_rows.complete(raw, "file")
+    complete = message_rows.complete_rows(raw, "file")
     extra = {"partition": [0, 0], "segment": [1, 1], "seq": [1, 2]}
     columns = [
         pa.array(extra[name]) if name in extra else complete[name] for name in MESSAGES.names

@@ -10,7 +10,7 @@ import pytest
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.datafile import parquet
 from retention.errors import (
     BusyError,
@@ -35,7 +35,7 @@ def batch(*payloads: str, ts_ns: int = 0) -> pa.Table:
             "ts_ns": pa.array([ts_ns] * len(payloads), pa.int64()),
         }
     )
-    return complete(raw, "file")
+    return complete_rows(raw, "file")
 
 
 def stored(opened: OpenedStream) -> list[tuple[int, int, str]]:
@@ -173,7 +173,7 @@ def test_a_lost_race_puts_messages_that_were_divided_by_deadline_into_their_orde
         append_rows(replace(opened, root=str(tmp_path / "rival")), [batch("rival")])
 
     store_of(opened).before_commit.append(rival)
-    append_rows(opened, [complete(raw, "file")])
+    append_rows(opened, [complete_rows(raw, "file")])
     assert [(seq, int(text)) for _, seq, text in stored(opened)[1:]] == [
         (n + 2, n) for n in range(900)
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
-from retention.core.message_rows import complete, sizes
+from retention.core.message_rows import complete_rows, message_sizes
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from retention.ingest.append import append_rows
@@ -50,7 +50,7 @@ def backup(
     folder: Path, rows: pa.Table, consumers: dict[str, Any] | None = None, /, **state: int
 ) -> Path:
     path = folder / "ORDERS.arc"
-    counted = sizes(rows["subject"], rows["headers"], rows["payload"], "file")
+    counted = message_sizes(rows["subject"], rows["headers"], rows["payload"], "file")
     known = {
         "messages": rows.num_rows,
         "bytes": pc.sum(counted, min_count=0).as_py(),
@@ -126,7 +126,7 @@ def test_segments_roll_as_those_of_appends_do(tmp_path: Path) -> None:
 def test_the_last_sequence_is_the_backups(tmp_path: Path) -> None:
     opened = opened_stream(tmp_path)
     assert import_nats_backup(opened, backup(tmp_path, messages(3), last_seq=17)).last_seq == 17
-    more = complete(messages(1).drop_columns(["seq"]), "file")
+    more = complete_rows(messages(1).drop_columns(["seq"]), "file")
     assert append_rows(opened, [more]).first_seq == 18
 
 

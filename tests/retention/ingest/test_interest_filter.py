@@ -17,7 +17,7 @@ from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.ingest import interest_filter
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.interest_filter import wanted_by_somebody
+from retention.ingest.interest_filter import needed_mask
 from retention.ingest.publish import Published, publish
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, warehouse_with
@@ -141,7 +141,7 @@ def test_a_consumer_that_comes_while_a_batch_is_written_gets_its_messages(
     late = ["late"]
 
     def meanwhile(*arguments: Any) -> Any:
-        found = wanted_by_somebody(*arguments)
+        found = needed_mask(*arguments)
         if late:
             add(make(), late.pop(), "b")
         return found

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from retention.api.stream import Stream
-from retention.consumers.ack_fold import Before, fold
+from retention.consumers.ack_fold import FoldInput, fold
 from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack import sources
@@ -216,7 +216,7 @@ def test_a_change_meanwhile_is_not_overwritten(
 ) -> None:
     stream = stream_in(tmp_path)
     log = written(tmp_path / "acks.jsonl", [ack(1), ack(2)])
-    real = ack_log_position.place_at_end
+    real = ack_log_position.end_position
 
     def meanwhile(rival: Callable[[ConsumerRecord], ConsumerRecord]) -> None:
         def change(current: ConsumerRecord | None) -> ConsumerRecord:
@@ -227,13 +227,13 @@ def test_a_change_meanwhile_is_not_overwritten(
             ConsumerTable(stream.opened.root).update("all", change)
             return real(folded)
 
-        monkeypatch.setattr(ack_fold, "place_at_end", place)
+        monkeypatch.setattr(ack_fold, "end_position", place)
 
     meanwhile(lambda current: replace(current, state=new_state(5)))
     with pytest.raises(BusyError, match="consumer all was changed while"):
         stream.consumers.fold(log)
     assert record(stream).state == new_state(5)
-    monkeypatch.setattr(ack_fold, "place_at_end", real)
+    monkeypatch.setattr(ack_fold, "end_position", real)
     stream.consumers.fold(log)
     done = record(stream)
     stream.consumers.fold(written(tmp_path / "acks.jsonl", [ack(1), ack(2)]))
@@ -276,7 +276,7 @@ def test_a_log_in_any_pieces_and_runs_is_folded_as_in_one(
         patch.setattr(ack_fold, "PIECE_ROWS", rows)
         for cut in [*world.cuts, len(lines)]:
             done += stream.consumers.fold(written(stored / "acks.jsonl", lines[:cut]))
-    expected, report = fold(Before(policy, start), lines_of(world.log), 60)
+    expected, report = fold(FoldInput(policy, start), lines_of(world.log), 60)
     state = record(stream).state
     numbers = ["seq", "consumer_seq"]
     assert (state.delivered, state.ack_floor) == (expected.delivered, expected.ack_floor)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.layout.batch_split import Piece, Pieces, clipped
-from retention.layout.partition_tails import TopicEnds
-from retention.layout.partitioner import IN_TURN
-from retention.layout.segment_roll import Active, Tail
-from retention.layout.topic_segment_roll import Batch, with_headers
+from retention.layout.batch_split import BatchPart, BatchSplitter, clipped_batches
+from retention.layout.partition_tails import PartitionTails
+from retention.layout.partitioner import ROUND_ROBIN
+from retention.layout.segment_roll import ActiveSegment, Tail
+from retention.layout.topic_segment_roll import Batch, accounted_sizes
 
-TAILS = {0: Tail(5, Active(3, 400, 1_000), 7), 1: Tail(0, Active(0))}
+TAILS = {0: Tail(5, ActiveSegment(3, 400, 1_000), 7), 1: Tail(0, ActiveSegment(0))}
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
 Row = tuple[int, int, int, int, int]
 
@@ -30,18 +30,18 @@ def worlds(draw: st.DrawFn) -> tuple[TopicPolicy, np.ndarray, np.ndarray, np.nda
         np.array(draw(st.lists(one, min_size=count, max_size=count)), dtype=np.int64)
         for one in (st.integers(1, 400), st.sampled_from([0, 0, 0, 1]))
     )
-    known = st.sampled_from([IN_TURN, 0, 1])
+    known = st.sampled_from([ROUND_ROBIN, 0, 1])
     address = np.sort(draw(st.lists(known, min_size=count, max_size=count)))
     return policy, address.astype(np.int64), np.cumsum(steps), sizes
 
 
 def one_by_one(policy: TopicPolicy, address: np.ndarray, sizes: np.ndarray) -> list[Row]:
     """Partition, segment, offset, time and bytes of each message."""
-    ends, found = TopicEnds(TAILS.__getitem__, 3, policy, 9), []
+    ends, found = PartitionTails(TAILS.__getitem__, 3, policy, 9), []
     for one in np.unique(address).tolist():
         rows = sizes[address == one]
         partition, batches = ends.append(one, rows)
-        counted = with_headers(rows, batches, policy).tolist()
+        counted = accounted_sizes(rows, batches, policy).tolist()
         found += [
             (partition, batch.base, batch.first_seq + at - batch.start, batch.ts_us, counted[at])
             for batch in batches
@@ -56,8 +56,8 @@ def test_messages_in_parts_lie_where_they_would_at_once(
 ) -> None:
     policy, address, parts, sizes = world
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sizes)), max_size=4)))
-    laying = Pieces(TopicEnds(TAILS.__getitem__, 3, policy, 9), policy)
-    pieces: list[Piece] = []
+    laying = BatchSplitter(PartitionTails(TAILS.__getitem__, 3, policy, 9), policy)
+    pieces: list[BatchPart] = []
     for begin, end in zip([0, *cuts], [*cuts, len(sizes)], strict=True):
         if end > begin:
             pieces += laying.take(address[begin:end], parts[begin:end], sizes[begin:end])
@@ -68,7 +68,7 @@ def test_messages_in_parts_lie_where_they_would_at_once(
     for piece in pieces:
         batch = piece.batch
         inside = sizes[at : at + batch.end]
-        counted = with_headers(inside, [batch] if piece.opens else [], policy)
+        counted = accounted_sizes(inside, [batch] if piece.opens else [], policy)
         assert counted.sum() == batch.bytes
         assert (parts[at : at + batch.end] == piece.part).all()
         found += [
@@ -84,12 +84,12 @@ def test_a_task_that_reads_its_rows_in_parts_numbers_them_alike(
     world: tuple[TopicPolicy, np.ndarray, np.ndarray, np.ndarray], data: st.DataObject
 ) -> None:
     policy, address, _, sizes = world
-    laying = Pieces(TopicEnds(TAILS.__getitem__, 0, policy, 9), policy)
+    laying = BatchSplitter(PartitionTails(TAILS.__getitem__, 0, policy, 9), policy)
     pieces = [*laying.take(address, sizes * 0, sizes), *laying.rest()] if len(sizes) else []
     cut = data.draw(st.integers(0, len(sizes)))
-    whole = clipped(pieces, 0, len(sizes))
-    parts = [(0, one) for one in clipped(pieces, 0, cut)]
-    parts += [(cut, one) for one in clipped(pieces, cut, len(sizes))]
+    whole = clipped_batches(pieces, 0, len(sizes))
+    parts = [(0, one) for one in clipped_batches(pieces, 0, cut)]
+    parts += [(cut, one) for one in clipped_batches(pieces, cut, len(sizes))]
 
     def numbers(found: list[tuple[int, tuple[Batch, bool]]]) -> list[tuple[int, int, int]]:
         return [
@@ -104,7 +104,7 @@ def test_a_task_that_reads_its_rows_in_parts_numbers_them_alike(
 
 
 def test_what_goes_to_a_task_and_back_can_be_pickled() -> None:
-    ends = TopicEnds(TAILS.__getitem__, 0, TopicPolicy(2, 1, 1), 9)
-    ends.append(IN_TURN, np.array([5]))
+    ends = PartitionTails(TAILS.__getitem__, 0, TopicPolicy(2, 1, 1), 9)
+    ends.append(ROUND_ROBIN, np.array([5]))
     again = pickle.loads(pickle.dumps(ends))  # noqa: S301  (our own)
     assert (again.turn, again.next_seq, again.open_base) == (1, {0: 6}, {0: 6})

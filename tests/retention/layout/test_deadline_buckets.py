@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.layout.deadline_buckets import (
+    CLASS_NEVER,
+    CLASS_WITHOUT_TTL,
     SMALL_BYTES,
-    WITHOUT_DEADLINE,
-    WITHOUT_END,
-    classes_of,
-    group_of,
-    groups_among,
+    bucket_ends,
+    buckets_of,
+    lifetime_classes,
 )
 from schemas.messages import NEVER
 from tests.support.laws import law
@@ -41,7 +41,7 @@ def rows_of(given_lives: Sequence[int | None]) -> pa.Table:
 def divided(given_lives: Sequence[int | None], size: int, most: int = 16) -> list[int]:
     rows = rows_of(given_lives)
     sizes = np.full(len(given_lives), size)
-    return group_of(rows, groups_among(classes_of(rows), sizes, most)).tolist()
+    return buckets_of(rows, bucket_ends(lifetime_classes(rows), sizes, most)).tolist()
 
 
 @law
@@ -62,16 +62,16 @@ def test_longer_lives_never_lie_in_an_earlier_file_and_files_are_few(
 @law
 @given(st.integers(1, 400 * DAY), st.integers(0, 400 * DAY))
 def test_lives_of_one_class_differ_by_an_eighth_at_most(one: int, more: int) -> None:
-    classes = classes_of(rows_of([one, one + more]))
+    classes = lifetime_classes(rows_of([one, one + more]))
     assert classes[0] <= classes[1]
     if classes[0] == classes[1]:
         assert more <= max(one // 8, 0)
 
 
 def test_no_deadline_and_never_are_classes_of_their_own() -> None:
-    found = classes_of(rows_of([None, NEVER, 400 * DAY])).tolist()
-    assert found[:2] == [WITHOUT_DEADLINE, WITHOUT_END]
-    assert found[2] < WITHOUT_DEADLINE
+    found = lifetime_classes(rows_of([None, NEVER, 400 * DAY])).tolist()
+    assert found[:2] == [CLASS_WITHOUT_TTL, CLASS_NEVER]
+    assert found[2] < CLASS_WITHOUT_TTL
 
 
 def test_deadlines_that_are_past_or_wrapped_are_the_shortest() -> None:
@@ -81,9 +81,9 @@ def test_deadlines_that_are_past_or_wrapped_are_the_shortest() -> None:
             "deadline_ns": pa.array([NOW, NOW - SECOND, -(2**63), NEVER - 1], pa.int64()),
         }
     )
-    *past, far = classes_of(rows).tolist()
+    *past, far = lifetime_classes(rows).tolist()
     assert past == [0, 0, 0]
-    assert 0 < far < WITHOUT_DEADLINE
+    assert 0 < far < CLASS_WITHOUT_TTL
 
 
 def test_each_of_a_few_lives_has_its_file_if_there_is_enough_of_it() -> None:

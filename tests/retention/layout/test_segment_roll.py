@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.layout.segment_roll import Active, RollRule, roll
+from retention.layout.segment_roll import ActiveSegment, RollRule, roll
 
 
 def bases(
-    active: Active | None,
+    active: ActiveSegment | None,
     messages: list[tuple[int, int]],
     rule: RollRule,
     first_seq: int = 1,
@@ -25,7 +25,7 @@ def bases(
 
 
 def bases_one_by_one(
-    active: Active | None, messages: list[tuple[int, int]], rule: RollRule, first_seq: int
+    active: ActiveSegment | None, messages: list[tuple[int, int]], rule: RollRule, first_seq: int
 ) -> list[int]:
     found = []
     base, held, first = (
@@ -56,15 +56,15 @@ def test_exactly_the_size_is_full() -> None:
 
 
 def test_bytes_that_are_there_already_count() -> None:
-    assert bases(Active(3, 99, 0), [(1, 0), (1, 0)], RollRule(100), first_seq=9) == [3, 10]
+    assert bases(ActiveSegment(3, 99, 0), [(1, 0), (1, 0)], RollRule(100), first_seq=9) == [3, 10]
 
 
 def test_a_full_active_segment_takes_no_more() -> None:
-    assert bases(Active(3, 100, 0), [(1, 0)], RollRule(100), first_seq=9) == [9]
+    assert bases(ActiveSegment(3, 100, 0), [(1, 0)], RollRule(100), first_seq=9) == [9]
 
 
 def test_an_emptied_active_segment_is_gone_on_with() -> None:
-    assert bases(Active(3), [(1, 0), (1, 0)], RollRule(100, 5), first_seq=9) == [3, 3]
+    assert bases(ActiveSegment(3), [(1, 0), (1, 0)], RollRule(100, 5), first_seq=9) == [3, 3]
 
 
 def test_a_message_one_span_younger_opens_the_next_segment() -> None:
@@ -90,11 +90,11 @@ def test_a_single_message_above_the_size_fills_a_segment_alone() -> None:
     size=st.integers(1, 120),
     span=st.none() | st.integers(1, 40),
     active=st.none()
-    | st.builds(Active, st.just(2))
-    | st.builds(Active, st.just(2), st.integers(1, 130), st.integers(0, 60)),
+    | st.builds(ActiveSegment, st.just(2))
+    | st.builds(ActiveSegment, st.just(2), st.integers(1, 130), st.integers(0, 60)),
 )
 def test_segments_are_those_of_a_message_by_message_roll(
-    messages: list[tuple[int, int]], size: int, span: int | None, active: Active | None
+    messages: list[tuple[int, int]], size: int, span: int | None, active: ActiveSegment | None
 ) -> None:
     rule = RollRule(size, span)
     assert bases(active, messages, rule, 5) == bases_one_by_one(active, messages, rule, 5)
@@ -108,7 +108,7 @@ def test_batches_make_no_difference_to_where_segments_begin(
     messages: list[tuple[int, int]], cuts: list[int]
 ) -> None:
     rule = RollRule(90, 30)
-    active: Active | None = None
+    active: ActiveSegment | None = None
     found: list[int] = []
     for start, end in pairwise(
         [0, *sorted(min(cut, len(messages)) for cut in cuts), len(messages)]

@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.layout.segment_roll import Active, Tail
-from retention.layout.topic_segment_roll import Batch, framing, laid, with_headers
+from retention.layout.segment_roll import ActiveSegment, Tail
+from retention.layout.topic_segment_roll import (
+    Batch,
+    accounted_sizes,
+    header_bytes_of_batch,
+    lay_out,
+)
 
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
 SIZES = st.lists(st.integers(1, 400), max_size=30)
@@ -33,7 +38,7 @@ def tails(draw: st.DrawFn) -> Tail:
     base = draw(st.integers(0, 9))
     held = draw(st.integers(0, 5))
     first_ts_ns = draw(st.integers(1, 60)) * 1_000 if held else None
-    active = Active(base, draw(st.integers(1, 5_000)) if held else 0, first_ts_ns)
+    active = ActiveSegment(base, draw(st.integers(1, 5_000)) if held else 0, first_ts_ns)
     return Tail(base + held, active, draw(st.none() | st.integers(1, 60)))
 
 
@@ -49,11 +54,11 @@ def of(batches: Sequence[Batch]) -> list[tuple[int, int, int, int, int]]:
 def test_whoever_appends_the_batches_in_several_runs_gets_the_same_segments(
     tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int, data: st.DataObject
 ) -> None:
-    at_once, after = laid(tail, array(sizes), policy, now_us)
+    at_once, after = lay_out(tail, array(sizes), policy, now_us)
     cuts = [batch.end for batch in at_once if data.draw(st.booleans())]
     one_by_one, at = [], 0
     for end in [*cuts, len(sizes)]:
-        batches, tail = laid(tail, array(sizes[at:end]), policy, now_us)
+        batches, tail = lay_out(tail, array(sizes[at:end]), policy, now_us)
         one_by_one += batches
         at = end
     assert of(one_by_one) == of(at_once)
@@ -64,12 +69,12 @@ def test_whoever_appends_the_batches_in_several_runs_gets_the_same_segments(
 def test_every_message_is_counted_once_in_an_offset_of_its_own(
     tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int
 ) -> None:
-    batches, after = laid(tail, array(sizes), policy, now_us)
+    batches, after = lay_out(tail, array(sizes), policy, now_us)
     assert [one.start for one in batches] == [0, *(one.end for one in batches)][: len(batches)]
     assert [one.first_seq - one.start for one in batches] == [tail.next_seq] * len(batches)
     assert after.next_seq == tail.next_seq + len(sizes)
-    counted = with_headers(array(sizes), batches, policy)
-    assert counted.sum() == sum(sizes) + framing(policy) * len(batches)
+    counted = accounted_sizes(array(sizes), batches, policy)
+    assert counted.sum() == sum(sizes) + header_bytes_of_batch(policy) * len(batches)
     for one in batches:
         assert one.bytes == counted[one.start : one.end].sum()
         assert one.bytes <= policy.max_message_size or one.end - one.start == 1
@@ -80,7 +85,7 @@ def test_a_segment_takes_no_batch_once_it_is_full(
     tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int
 ) -> None:
     """As a server that is told one batch after the other."""
-    batches, after = laid(tail, array(sizes), policy, now_us)
+    batches, after = lay_out(tail, array(sizes), policy, now_us)
     assert tail.active is not None
     base, held, first = tail.active.base, tail.active.bytes, tail.active.first_ts_ns
     last_us, seq = tail.last_us, tail.next_seq
@@ -100,10 +105,10 @@ def test_a_segment_takes_no_batch_once_it_is_full(
         last_us, seq = ts_us, seq + one.end - one.start
         if is_full:
             base, held, first = seq, 0, None
-    assert after == Tail(seq, Active(base, held, first), last_us)
+    assert after == Tail(seq, ActiveSegment(base, held, first), last_us)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_nothing_appended_changes_nothing(profile: Profile) -> None:
-    tail = Tail(7, Active(3, 10**9, 5_000), 9)
-    assert laid(tail, array([]), TopicPolicy(1, 1, 1, profile), 10**9) == ([], tail)
+    tail = Tail(7, ActiveSegment(3, 10**9, 5_000), 9)
+    assert lay_out(tail, array([]), TopicPolicy(1, 1, 1, profile), 10**9) == ([], tail)

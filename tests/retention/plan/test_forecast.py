@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
 from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, forecast
-from retention.ports import Later
-from retention.rules.jetstream.prefix_scan import before, ends_before
+from retention.ports import TailTotals
+from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants
@@ -89,12 +89,12 @@ def test_a_forecast_from_the_oldest_segments_holds_for_the_whole_stream(
     bases = sorted({base for base, _ in world.files})[:segments]
     head = World(tuple(file for file in world.files if file[0] in bases), world.open_base)
     rest = [one for base, file in world.files if base not in bases for one in file]
-    later = Later(len(rest), len(rest), sum(one.size for one in rest))
-    seen = before(policy, later.messages, later.bytes)
+    later = TailTotals(len(rest), len(rest), sum(one.size for one in rest))
+    seen = prefix_policy(policy, later.messages, later.bytes)
     if seen is None:
         return
     decided = decide(head, seen, as_of_ns)
-    if ends_before(decided):
+    if ends_in_prefix(decided):
         event("seen from the head")
         check(world, policy, as_of_ns, forecast(head.inventory, policy, as_of_ns, decided, later))
 

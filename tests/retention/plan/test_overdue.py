@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.plan.overdue import Overdue, overdue_from_json, overdue_of
-from retention.rules.jetstream.whole_segments import unread
+from retention.rules.jetstream.whole_segments import unread_answers
 from tests.support.laws import law
 from tests.support.worlds import (
     Message,
@@ -67,7 +67,7 @@ def test_bounds_hold_where_rows_are_not_read_for_whole_segments(
     head, each = (replace(policy, expiry=how) for how in ("head", "each"))
     stays = set(update(world.messages, each, as_of)) - set(update(world.messages, head, as_of))
     decided = decide(world, head, as_of)
-    known = unread(decided)
+    known = unread_answers(decided)
     spans = {answer.span for answer in known}
     told = known + [one for one in answers(world, decided) if one.span not in spans]
     found = overdue_of(world.inventory.files, head, as_of, decided, told) or Overdue(0, 0)

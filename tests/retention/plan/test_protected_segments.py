@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from retention.api.stream import BoundPlan
 from retention.plan.planfile import load_plans
-from retention.plan.protected import HeldSegments, held_segments_from_json
-from retention.plan.protected_segments import held_segments
+from retention.plan.protected import ProtectedSegments, protected_segments_from_json
+from retention.plan.protected_segments import protected_segments
 from retention.rules import MESSAGE_EXPIRY, RULES
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, Reader, StoredOffset
-from retention.views.text_protected import MOST_READERS, held_text
+from retention.views.text_protected import MOST_READERS, protected_text
 from schemas.files import FILE_STATS
 from tests.retention.planners.test_delete_segments import FORMATS, NOW, opened_at
 from tests.support.topic_crashes import NAME
@@ -25,9 +25,9 @@ EXPIRY = RULES.index(MESSAGE_EXPIRY)
 SINCE = "2027-01-15T08:00:00Z"
 
 
-def held_of(plan: BoundPlan) -> HeldSegments:
+def held_of(plan: BoundPlan) -> ProtectedSegments:
     held = plan.plan.held_segments
-    assert isinstance(held, HeldSegments)
+    assert isinstance(held, ProtectedSegments)
     return held
 
 
@@ -55,7 +55,7 @@ def test_a_plan_says_what_waits_for_whom_and_since_when(
     assert "2 segments (20 messages, " in shown
     assert f"wait for group 3, which has read up to 4 since {SINCE}" in shown
     assert f"waits for consumer 7, which has read up to 12 since {SINCE}" in shown
-    assert shown.splitlines()[-3:] == [f"  {line}" for line in held_text(held.as_json())]
+    assert shown.splitlines()[-3:] == [f"  {line}" for line in protected_text(held.as_json())]
     assert "wait for group 3" in plan._repr_html_()
     assert plan.plan.summary()["held"] == json.loads(json.dumps(held.as_json()))
     assert "group 3 has read up to 4" in topic.explain(3).sentence
@@ -68,7 +68,7 @@ def test_a_plan_says_what_waits_for_whom_and_since_when(
     assert loaded.held_segments == held
     topic.store_offset(0, "group", 3, 29)
     topic.store_offset(0, "consumer", "7", 29)
-    assert held_of(topic.plan()) == HeldSegments()
+    assert held_of(topic.plan()) == ProtectedSegments()
     assert "held back" not in repr(topic.plan())
 
 
@@ -94,8 +94,8 @@ def test_where_offsets_are_not_respected_nothing_is_said_to_be_held(
 def test_of_many_readers_the_slowest_are_named_and_the_rest_counted() -> None:
     readers = {Reader(0, "consumer", str(one)): StoredOffset(one, 0) for one in range(100)}
     files = files_of([(0, 0, 200, 5)])
-    held = held_segments(files, np.array([EXPIRY]), Offsets(of=readers))
-    lines = held_text(held.as_json())
+    held = protected_segments(files, np.array([EXPIRY]), Offsets(of=readers))
+    lines = protected_text(held.as_json())
     assert len(lines) == 1 + MOST_READERS + 1
     assert lines[-1] == "  and 88 more who read a partition"
     assert "consumer 0," in lines[1]
@@ -130,7 +130,7 @@ def test_the_sums_are_those_of_counting_segment_by_segment(
         for name, (where, offset) in enumerate(readers)
     }
     rules = np.where(np.array(waiting, dtype=bool), EXPIRY, STAYS)
-    held = held_segments(files_of(rows), rules, Offsets(of=offsets))
+    held = protected_segments(files_of(rows), rules, Offsets(of=offsets))
     counted = [row for row, is_held in zip(rows, waiting, strict=True) if is_held]
     assert (held.segments, held.messages) == (len(counted), sum(row[3] for row in counted))
     for told in held.partitions:
@@ -140,7 +140,7 @@ def test_the_sums_are_those_of_counting_segment_by_segment(
             ahead = [row for row in those if row[2] > reader.offset]
             assert (reader.segments, reader.messages) == (len(ahead), sum(row[3] for row in ahead))
             assert reader.segments
-    assert held_segments_from_json(json.loads(json.dumps(held.as_json()))) == held
+    assert protected_segments_from_json(json.loads(json.dumps(held.as_json()))) == held
 
 
 @pytest.mark.parametrize("format_", FORMATS)

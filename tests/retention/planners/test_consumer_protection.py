@@ -14,19 +14,24 @@ from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
-from retention.core.policy import HoldRule, Policy
+from retention.core.policy import ConsumerProtection, Policy
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.inspect.state import state_of
 from retention.interest.edit import delete_consumer
 from retention.plan.build import make_plan
-from retention.plan.consumer_snapshot import Audience
+from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
-from retention.plan.protected import Held, HeldFor
-from retention.plan.remaining import untouched
+from retention.plan.protected import ProtectedFor, ProtectedMessages
+from retention.plan.remaining import all_remaining
 from retention.planners.cached import plan_stream
-from retention.planners.consumer_protection import HeldBack, hold_back, hold_of, missing_of
+from retention.planners.consumer_protection import (
+    ProtectionOutcome,
+    missing_consumers,
+    protect,
+    protection_of,
+)
 from retention.planners.explain import explain
 from retention.rules.jetstream.interest import Interest
 from retention.views.text import plan_text, report_text
@@ -79,8 +84,8 @@ def test_limits_leave_alone_what_consumers_need_and_take_the_rest(make: Make) ->
     stand(opened, "billing", progress(20, 25, 24), "s.0")
     plan = plan_stream(opened, AS_OF, LOCAL)
     assert plan.by_rule == {"max_msgs": 31}
-    assert plan.held == Held(
-        "hold", 4, 4 * 34, (HeldFor("billing", "max_msgs", 4, 4 * 34, START + 24 * SECOND),)
+    assert plan.held == ProtectedMessages(
+        "hold", 4, 4 * 34, (ProtectedFor("billing", "max_msgs", 4, 4 * 34, START + 24 * SECOND),)
     )
     report = apply_now(opened, AS_OF, LOCAL, Guards())
     assert report.as_json()["held"] == plan.held.as_json()
@@ -172,7 +177,7 @@ def test_everything_is_held_for_one_that_is_named_and_not_there(make: Make) -> N
 def test_nobody_is_everybody_where_no_consumer_is_there(make: Make) -> None:
     plan = plan_stream(make(), AS_OF, LOCAL)
     assert plan.by_rule == {"max_msgs": 35}
-    assert plan.held == Held("hold")
+    assert plan.held == ProtectedMessages("hold")
 
 
 def test_a_state_that_contradicts_itself_removes_nothing(make: Make) -> None:
@@ -256,14 +261,18 @@ def test_an_undone_run_is_as_if_it_had_not_been(make: Make) -> None:
 
 
 def held_of(
-    world: World, policy: Policy, as_of_ns: int, rule: HoldRule, interests: Sequence[Interest]
-) -> tuple[HeldBack, Held, Plan]:
-    audience = Audience(tuple(interests))
-    hold = hold_of(rule, audience, as_of_ns)
+    world: World,
+    policy: Policy,
+    as_of_ns: int,
+    rule: ConsumerProtection,
+    interests: Sequence[Interest],
+) -> tuple[ProtectionOutcome, ProtectedMessages, Plan]:
+    audience = ConsumerSnapshot(tuple(interests))
+    hold = protection_of(rule, audience, as_of_ns)
     decided = decide(world, policy, as_of_ns)
-    found = hold_back(partial(asks, world), decided, hold, rule.max_bytes)
-    told = found.told(rule, missing_of(rule, audience))
-    plan = make_plan(untouched(world.inventory), policy, as_of_ns, found.decided, found.answers)
+    found = protect(partial(asks, world), decided, hold, rule.max_bytes)
+    told = found.told(rule, missing_consumers(rule, audience))
+    plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, found.decided, found.answers)
     return found, told, plan
 
 
@@ -276,7 +285,7 @@ def held_of(
     rule=holds.rules,
 )
 def test_a_pass_takes_what_it_would_take_but_what_is_held(
-    data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: HoldRule
+    data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: ConsumerProtection
 ) -> None:
     interests = data.draw(interests_of(world))
     expected = holds.spared(world, policy, as_of_ns, rule, interests)
@@ -299,7 +308,7 @@ def test_a_pass_takes_what_it_would_take_but_what_is_held(
     rule=holds.rules,
 )
 def test_a_second_pass_takes_nothing_more(
-    data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: HoldRule
+    data: st.DataObject, world: World, policy: Policy, as_of_ns: int, rule: ConsumerProtection
 ) -> None:
     # The age scan ends at a young message that its own TTL takes: what lies behind that goes with the next pass.
     assume(not policy.allow_msg_ttl or policy.max_age_ns is None)

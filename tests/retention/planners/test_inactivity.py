@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from retention.api.stream import Stream
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
-from retention.consumers.expiry import in_use, is_over, threshold_of
+from retention.consumers.expiry import has_expired, inactive_threshold_ns, mark_used
 from retention.consumers.state import new_state
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
@@ -189,12 +189,12 @@ def test_a_later_use_never_ends_a_consumer_and_a_later_look_never_saves_it(
     threshold: int, durable: bool, last: int | None, first: int, second: int
 ) -> None:
     config = {"inactive_threshold": threshold} | ({"durable_name": "c"} if durable else {})
-    used = in_use(config, new_state(1), last) if last is not None else new_state(1)
-    over = partial(is_over, config)
+    used = mark_used(config, new_state(1), last) if last is not None else new_state(1)
+    over = partial(has_expired, config)
     early, late = sorted((first, second))
     assert not over(used, early) or over(used, late)
     if last is not None:
-        assert not over(in_use(config, used, early), late) or over(used, late)
-    if threshold_of(config) and last is not None:
-        assert over(used, last + threshold_of(config))
-        assert not over(used, last + threshold_of(config) - 1)
+        assert not over(mark_used(config, used, early), late) or over(used, late)
+    if inactive_threshold_ns(config) and last is not None:
+        assert over(used, last + inactive_threshold_ns(config))
+        assert not over(used, last + inactive_threshold_ns(config) - 1)

@@ -15,8 +15,8 @@ from retention.consumers.state import PENDING, ConsumerState, Position, new_stat
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError, UsageError
-from retention.interest.edit import delete_consumer, edit
-from retention.interest.reconcile import edited
+from retention.interest.edit import delete_consumer, edit_consumer
+from retention.interest.reconcile import with_config
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners import retention
 from retention.planners.cached import plan_stream
@@ -178,8 +178,8 @@ def test_a_saved_plan_is_stale_when_a_consumer_is_edited(make: Make, how: str) -
 
 
 CHANGES: dict[str, Callable[[OpenedStream], object]] = {
-    "edit": lambda opened: edit(opened, "billing", widened),
-    "create": lambda opened: edit(opened, "late", begun),
+    "edit": lambda opened: edit_consumer(opened, "billing", widened),
+    "create": lambda opened: edit_consumer(opened, "late", begun),
     "delete": lambda opened: delete_consumer(opened, "billing"),
 }
 
@@ -187,7 +187,7 @@ CHANGES: dict[str, Callable[[OpenedStream], object]] = {
 def widened(found: ConsumerRecord | None) -> ConsumerRecord:
     assert found is not None
     wanted = {**found.config, "description": "wider"}
-    return found if found.config == wanted else edited(found, wanted)
+    return found if found.config == wanted else with_config(found, wanted)
 
 
 def begun(found: ConsumerRecord | None) -> ConsumerRecord:
@@ -224,9 +224,9 @@ def test_an_edit_is_counted_once_and_only_when_it_changes_something(make: Make) 
         return opened.store.snapshot().counters.consumers
 
     assert count() == 0
-    record = edit(opened, "late", begun)
+    record = edit_consumer(opened, "late", begun)
     assert (count(), record.revision, record.counted) == (1, 1, True)
-    assert edit(opened, "late", begun) == record
+    assert edit_consumer(opened, "late", begun) == record
     assert count() == 1
     delete_consumer(opened, "late")
     assert count() == 2
@@ -240,7 +240,7 @@ def test_an_edit_that_was_interrupted_is_counted_by_the_next_try(make: Make) -> 
     opened = make()
     ConsumerTable(opened.root).update("late", begun)
     assert opened.store.snapshot().counters.consumers == 0
-    assert edit(opened, "late", begun).counted
+    assert edit_consumer(opened, "late", begun).counted
     assert opened.store.snapshot().counters.consumers == 1
 
 

@@ -14,7 +14,7 @@ from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.plan.overdue import Overdue
 from retention.planners import cached
-from retention.ports import Head, Later
+from retention.ports import Prefix, TailTotals
 from retention.views.html import plan_html, report_html, state_html
 from retention.views.json_entries import plan_entry, report_entry
 from retention.views.text import plan_text, report_text, state_text
@@ -68,10 +68,10 @@ class ThreeSegments:
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
 
-    def head(self, files: int) -> Head:
+    def head(self, files: int) -> Prefix:
         del files
         oldest = replace(self.inventory, files=self.inventory.files.slice(0, 3))
-        return Head(oldest, Later(segments=1, messages=2, bytes=62))
+        return Prefix(oldest, TailTotals(segments=1, messages=2, bytes=62))
 
 
 def test_a_plan_from_the_oldest_segments_says_what_they_tell(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from retention.plan.planfile import load_plans, save_plans
 from retention.planners import cached
 from retention.planners.explain import explain_by
 from retention.planners.table import plan_table
-from retention.ports import Head, Later
+from retention.ports import Prefix, TailTotals
 from tests.retention.planners.test_delete_segments import opened_at
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
@@ -53,10 +53,10 @@ class Oldest:
 
     inventory: Inventory
 
-    def head(self, _: int) -> Head:
+    def head(self, _: int) -> Prefix:
         files = self.inventory.files
         size = pc.sum(files["bytes"].slice(2)).as_py()
-        return Head(replace(self.inventory, files=files.slice(0, 2)), Later(2, 20, size))
+        return Prefix(replace(self.inventory, files=files.slice(0, 2)), TailTotals(2, 20, size))
 
 
 def forty(folder: Path, format_: str, **settings: Any) -> Warehouse:

@@ -11,11 +11,11 @@ import pytest
 from retention.api.topic import Topic
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.run import remove_now
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetBatch, SetEpoch, SetNextSeq
 from retention.datafile.parquet import describe, stats_table, write_messages
-from retention.datafile.segment_writer import numbered
+from retention.datafile.segment_writer import with_sequences
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.formats.nats.backup import RAW_ROWS
@@ -245,7 +245,7 @@ def append_one(topic: Topic) -> None:
     file = opened.store.stage(0, snapshot.counters.open_base.get(0, 0))
     columns = {"subject": [NAME], "ts_ns": [NOW], "headers": [None], "payload": [b"x"]}
     rows = pa.table(columns, schema=RAW_ROWS.remove(RAW_ROWS.get_field_index("seq")))
-    write_messages(file.location, numbered([complete(rows, "file")], seq))
+    write_messages(file.location, with_sequences([complete_rows(rows, "file")], seq))
     added = stats_table([describe(file).stats])
     said = {"run": f"append-{seq}"}
     swap = Swap(

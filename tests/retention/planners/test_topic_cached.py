@@ -14,7 +14,7 @@ from retention.apply.guards import Guards
 from retention.engines.select import Engines
 from retention.plan.plan import Plan
 from retention.planners.cached import Planned, plan_pass
-from retention.planners.topic import look_at_topic
+from retention.planners.topic import plan_topic_table
 from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 from retention.stores.parquet import listing
@@ -48,7 +48,7 @@ def planned(topic: Topic, as_of_ns: int = NOW) -> Planned:
 def from_everything(topic: Topic, as_of_ns: int) -> Plan:
     policy = topic.opened.config.policy().topic
     assert policy is not None
-    return look_at_topic(topic.opened, policy, as_of_ns).plan
+    return plan_topic_table(topic.opened, policy, as_of_ns).plan
 
 
 def is_opened(topic: Topic, as_of_ns: int = NOW) -> bool:

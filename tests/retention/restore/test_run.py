@@ -18,7 +18,7 @@ from retention.core.table_requirements import AssertConsumerEdits
 from retention.core.table_updates import SetConsumerEdits
 from retention.errors import BusyError, DamagedError, RefusedError, UsageError
 from retention.restore import select
-from retention.restore.select import There, Wanted, parts
+from retention.restore.select import MessageRange, StoredFile, select_parts
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.archive_manifest import ArchivedFile, read_manifests
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -86,7 +86,7 @@ def test_a_second_time_nothing_is_left_to_bring_back(warehouse: Warehouse) -> No
 def test_a_range_comes_back_and_nothing_else(warehouse: Warehouse, first: int, last: int) -> None:
     gone(warehouse)
     stream = warehouse.stream("ORDERS")
-    stream.restore(wanted=Wanted(first=first, last=last))
+    stream.restore(wanted=MessageRange(first=first, last=last))
     assert seqs(held(warehouse)) == [*range(first, min(last, 25) + 1), *range(26, 41)]
     stream.restore()
     assert seqs(held(warehouse)) == list(range(1, 41))
@@ -121,7 +121,7 @@ def test_a_new_stream_has_the_same_messages_in_sealed_segments(warehouse: Wareho
     again = warehouse.stream("ORDERS").restore(into=new)
     assert (again.messages, again.already) == (0, 30)
     with pytest.raises(RefusedError, match="written to before"):
-        warehouse.stream("ORDERS").restore(wanted=Wanted(last=3), into=new)
+        warehouse.stream("ORDERS").restore(wanted=MessageRange(last=3), into=new)
 
 
 def test_what_is_damaged_is_refused_by_name(warehouse: Warehouse) -> None:
@@ -218,13 +218,13 @@ def test_a_topic_comes_back_as_a_topic_and_not_over_a_purge(tmp_path: Path) -> N
     topic, again = warehouse.topic(NAME), warehouse.topic("again")
     before = pa.concat_tables(topic.messages())
     topic.delete_segments(0, 1).apply()
-    restored = topic.restore(wanted=Wanted(partition=0, first=2))
+    restored = topic.restore(wanted=MessageRange(partition=0, first=2))
     assert restored.messages == 8
     assert restored.expires_again == {"message_expiry": 8}
     assert topic.restore().messages == 2
     assert pa.concat_tables(topic.messages()).equals(before)
     with pytest.raises(UsageError, match="no message that is asked for"):
-        topic.restore(wanted=Wanted(partition=1))
+        topic.restore(wanted=MessageRange(partition=1))
     topic.purge().apply()
     with pytest.raises(RefusedError, match="before it was purged"):
         topic.restore()
@@ -267,7 +267,7 @@ def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Wareh
     [applied] = [
         record["run"] for record in warehouse.history(["ORDERS"]) if record["kind"] == "apply"
     ]
-    run = warehouse.stream("ORDERS").restore(wanted=Wanted(last=3)).run
+    run = warehouse.stream("ORDERS").restore(wanted=MessageRange(last=3)).run
     with pytest.raises(RefusedError, match="back from an archive"):
         warehouse.undo(applied)
     with pytest.raises(UsageError, match="removed nothing"):
@@ -296,7 +296,7 @@ def test_what_consumers_had_released_before_stays_away(tmp_path: Path, format_: 
     assert (restored.messages, restored.already) == (len(needed), 0)
     assert seqs(held(warehouse)) == needed
     new = warehouse.new_stream("BACK")
-    assert stream.restore(wanted=Wanted(first=4, last=11), into=new).messages == 3
+    assert stream.restore(wanted=MessageRange(first=4, last=11), into=new).messages == 3
     assert seqs(held(warehouse, "BACK")) == [4, 9, 11]
 
 
@@ -335,12 +335,12 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
     ]
     archived = sorted(archived, key=lambda file: (file.min_seq, file.path))
     there = [
-        There(DataFile(f"live-{at}", 0, 0, "", ""), min(numbers), max(numbers))
+        StoredFile(DataFile(f"live-{at}", 0, 0, "", ""), min(numbers), max(numbers))
         for at, numbers in enumerate(live)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(select, "_seqs", lambda file: np.array(rows[file.path], dtype=int))
-        selected, already = parts("", archived, there, Wanted(first=first, last=last))
+        selected, already = select_parts("", archived, there, MessageRange(first=first, last=last))
     back: list[int] = []
     for part in selected:
         brought = [

@@ -9,7 +9,7 @@ import pytest
 
 from retention.errors import DamagedError
 from retention.history.runs import History
-from retention.storage.checksum import checked, unchecked
+from retention.storage.checksum import verified, with_checksum
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import Entry, ParquetLog
 
@@ -23,12 +23,12 @@ RECORD = {
 
 
 def test_what_was_written_is_read() -> None:
-    said = json.loads(json.dumps(checked(RECORD)))
-    assert unchecked(said) == json.loads(json.dumps(RECORD))
+    said = json.loads(json.dumps(with_checksum(RECORD)))
+    assert verified(said) == json.loads(json.dumps(RECORD))
 
 
 def test_a_record_of_before_is_taken_as_it_is() -> None:
-    assert unchecked({"a": 1}) == {"a": 1}
+    assert verified({"a": 1}) == {"a": 1}
 
 
 def _with_every_digit_changed(file: Path) -> list[bytes]:

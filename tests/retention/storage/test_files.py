@@ -87,7 +87,7 @@ def test_what_is_missing_is_told_and_not_raised(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_to_its_end_is_named() -> None:
     with pytest.raises(StorageError, match="/proc/self/mem: Input/output error"):
-        list(files.pieces("/proc/self/mem", 10))
+        list(files.chunks("/proc/self/mem", 10))
 
 
 def test_moves_that_were_made_before_are_passed_over(tmp_path: Path) -> None:

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from retention.api.topic import Topic
 from retention.api.warehouse import open_warehouse
 from retention.config import explain_config, load_config
-from retention.config.topic_settings import SETTINGS, TopicSettings, setting_refusals, updated
+from retention.config.topic_settings import (
+    SETTINGS,
+    TopicSettings,
+    setting_refusals,
+    updated_settings,
+)
 from retention.core.iggy_units import UNLIMITED
 from retention.core.outcomes import Outcome
 from retention.core.topic_policy import Profile
 from retention.errors import ConfigError, DamagedError, StalePlanError
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.plan.planfile import load_plans
 from retention.stores.topic_settings import kept_settings
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -136,7 +141,7 @@ def test_a_saved_plan_of_other_settings_is_refused_and_updates_nothing(tmp_path:
     lake, place, server = Lake(tmp_path, "delta"), tmp_path / "plan.json", {"message_expiry": "1s"}
     lake.created(server).plan().save(place)
 
-    def applied() -> Outcome[Report]:
+    def applied() -> Outcome[RunReport]:
         path = tmp_path / "retention.yaml"
         warehouse = open_warehouse(path, engine="local", clock=lambda: NOW)
         return warehouse.apply_plans(load_plans(str(place)))[0]
@@ -187,8 +192,8 @@ settings = st.builds(
 def test_an_update_changes_what_it_names_and_the_same_one_again_nothing(
     kept: TopicSettings, said: TopicSettings, profile: Profile
 ) -> None:
-    after = updated(kept, said, profile)
-    assert updated(after, said, profile) == after
+    after = updated_settings(kept, said, profile)
+    assert updated_settings(after, said, profile) == after
     for name in SETTINGS:
         if name not in said.defaulted:
             assert getattr(after, name) == getattr(said, name)
@@ -198,7 +203,7 @@ def test_an_update_changes_what_it_names_and_the_same_one_again_nothing(
             assert (name in after.defaulted) == (name in kept.defaulted)
         else:
             assert name in after.defaulted
-    assert updated(kept, kept, profile) == kept
+    assert updated_settings(kept, kept, profile) == kept
 
 
 def test_a_cap_of_nothing_is_never_taken() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
-from retention.history.report import Report
+from retention.history.report import RunReport
 from retention.inspect.state import Lag, State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.estimate_ranges import Bounds
@@ -29,7 +29,7 @@ from retention.views.wording import brief_duration, brief_instant
 from tests.support.worlds import Message, World, plan_of
 
 NOW = 100 * DAY
-REPORT = Report(
+REPORT = RunReport(
     run="20260101T000000.0Z-abc",
     stream="A<B",
     plan_id="f" * 64,

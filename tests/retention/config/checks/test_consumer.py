@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from retention.config import parse_stream
-from retention.config.checks.consumer import refusals
+from retention.config.checks.consumer import consumer_refusals
 from retention.config.consumer import ConsumerConfig
 
 Codes = list[int | None]
@@ -14,7 +14,7 @@ Codes = list[int | None]
 def codes(stream: dict[str, Any] | None = None, **consumer: Any) -> Codes:
     given = {"name": "ORDERS", "subjects": ["orders.>"], **(stream or {})}
     asked = ConsumerConfig.model_validate({"name": "c", **consumer})
-    found = refusals(asked, parse_stream(given, "ORDERS"))
+    found = consumer_refusals(asked, parse_stream(given, "ORDERS"))
     return [refusal.code for refusal in found]
 
 
@@ -76,11 +76,11 @@ def test_consumers_of_streams_that_take_from_this_one_are_not_counted() -> None:
     queue = parse_stream({"name": "A", "retention": "workqueue"}, "A")
     filtered = ConsumerConfig(name="a", ack_policy="explicit", filter_subject="A")
     for internal in (direct, sourcing):
-        assert list(refusals(own, one, [internal])) == []
-        assert list(refusals(internal, one, [own])) == []
-        assert list(refusals(own, queue, [internal])) == []
-        assert list(refusals(filtered, queue, [internal])) == []
-    assert [refusal.code for refusal in refusals(filtered, queue, [own])] == [10100]
+        assert list(consumer_refusals(own, one, [internal])) == []
+        assert list(consumer_refusals(internal, one, [own])) == []
+        assert list(consumer_refusals(own, queue, [internal])) == []
+        assert list(consumer_refusals(filtered, queue, [internal])) == []
+    assert [refusal.code for refusal in consumer_refusals(filtered, queue, [own])] == [10100]
 
 
 def test_everything_wrong_is_told_at_once() -> None:
@@ -105,7 +105,7 @@ def test_a_filter_with_a_token_that_looks_like_a_wildcard_is_refused_by_name(
     look_alike: str,
 ) -> None:
     stream = parse_stream({"name": "ALL", "subjects": [">"], "no_ack": True}, "ALL")
-    (only,) = refusals(ConsumerConfig(name="c", filter_subject=look_alike), stream)
+    (only,) = consumer_refusals(ConsumerConfig(name="c", filter_subject=look_alike), stream)
     assert only.code is None
     assert look_alike in only.text
 

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.inventory import DataFile
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.datafile.parquet import write_messages
 from retention.errors import DamagedError
 from retention.ingest.mirror import filtered_read
-from retention.ingest.mirror.filtered_read import sifted
+from retention.ingest.mirror.filtered_read import filtered_rows
 
 COLUMNS = ("seq", "subject", "payload")
 
@@ -33,7 +33,7 @@ def rows_of(seqs: Sequence[int], payload: bytes) -> pa.Table:
         "headers": pa.nulls(len(seqs), pa.binary()),
         "payload": pa.array([payload] * len(seqs), pa.binary()),
     }
-    return complete(pa.table(raw), "file")
+    return complete_rows(pa.table(raw), "file")
 
 
 def of_a(table: pa.Table) -> np.ndarray:
@@ -41,11 +41,11 @@ def of_a(table: pa.Table) -> np.ndarray:
 
 
 def found(file: DataFile) -> list[int]:
-    return [seq for table in sifted(file, COLUMNS, of_a) for seq in table["seq"].to_pylist()]
+    return [seq for table in filtered_rows(file, COLUMNS, of_a) for seq in table["seq"].to_pylist()]
 
 
 def test_wanted_rows_come_in_order_with_the_columns_asked_for(tmp_path: Path) -> None:
-    tables = list(sifted(file_of(tmp_path, [1, 2, 4], [5, 6, 7]), COLUMNS, of_a))
+    tables = list(filtered_rows(file_of(tmp_path, [1, 2, 4], [5, 6, 7]), COLUMNS, of_a))
     assert [table["seq"].to_pylist() for table in tables] == [[2, 4], [6]]
     assert {tuple(table.column_names) for table in tables} == {COLUMNS}
 
@@ -83,7 +83,7 @@ def test_large_payloads_come_a_part_at_a_time(
     monkeypatch.setattr(filtered_read, "HELD_BYTES", 50_000)
     payload = np.random.default_rng(1).bytes(10_000)
     file = file_of(tmp_path, range(2, 82, 2), payload=payload)
-    sizes = [table.num_rows for table in sifted(file, COLUMNS, of_a)]
+    sizes = [table.num_rows for table in filtered_rows(file, COLUMNS, of_a)]
     assert sum(sizes) == 40
     assert len(sizes) > 1
 

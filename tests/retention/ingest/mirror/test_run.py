@@ -14,14 +14,14 @@ import pytest
 from retention.api.warehouse import Warehouse
 from retention.core import headers
 from retention.core.counter_names import counters_of
-from retention.core.message_rows import complete
+from retention.core.message_rows import complete_rows
 from retention.core.outcomes import Outcome
 from retention.core.table_updates import SetNextSeq, SetOpenBase
 from retention.core.units import HOUR, SECOND
 from retention.datafile.parquet import describe, read_columns, stats_table, write_messages
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.ingest.mirror.origin import origins_of
-from retention.ingest.mirror.run import Mirrored, carry_over
+from retention.ingest.mirror.run import Mirrored, run_mirror
 from retention.ports import Snapshot, Swap
 from schemas.files import LOGGED_FILES
 from schemas.messages import FILE_COLUMNS, NEVER
@@ -316,7 +316,7 @@ def test_parts_are_commits_of_their_own(
 
     monkeypatch.setattr(target.store, "commit", noted)
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
-    done = carry_over(target, origins, NOW, part_bytes=180)
+    done = run_mirror(target, origins, NOW, part_bytes=180)
     assert (done.messages, done.origins[0].position) == (12, 33)
     assert [set(counters_of(swap.sets).batches.values()) for swap in commits] == [{13}, {33}]
     assert seqs(warehouse, name) == expected
@@ -348,7 +348,7 @@ def test_a_rival_that_mirrors_the_same_comes_first_or_second_and_nothing_twice(
     rivals.append(theirs)
     monkeypatch.setattr(target.store, "commit", late)
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
-    done = carry_over(target, origins, NOW)
+    done = run_mirror(target, origins, NOW)
     assert (done.messages, done.origins[0].skipped, done.origins[0].position) == (0, 0, 4)
     assert seqs(warehouse, name) == list(range(1, 7))
 
@@ -373,7 +373,7 @@ def test_an_appender_at_the_origin_meanwhile_is_for_the_next_run(
 
     monkeypatch.setattr(target.store, "create", late)
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
-    assert carry_over(target, origins, NOW).origins[0].position == 4
+    assert run_mirror(target, origins, NOW).origins[0].position == 4
     assert seqs(warehouse, "M") == [1, 2, 3, 4]
     warehouse = opened(tmp_path, ORIGIN, mirror_of(), format=format_)
     assert came(warehouse.mirror()).messages == 1
@@ -485,7 +485,7 @@ def with_roll_ups(warehouse: Warehouse) -> None:
     store = warehouse.stream("O").opened.store
     store.create()
     file = store.stage(0, 1)
-    write_messages(file.location, [complete(pa.table(raw), "file")])
+    write_messages(file.location, [complete_rows(pa.table(raw), "file")])
     swap = Swap(
         LOGGED_FILES.empty_table(),
         stats_table([describe(file).stats]),
@@ -576,7 +576,7 @@ def test_any_runs_and_parts_over_any_files_come_to_the_same(tmp_path: Path, seed
             lay(origin, files)
         for target in taking.values():
             origins = list(origins_of(target.config, lambda _: origin))
-            done = carry_over(target, origins, NOW, chance.choice([1, 200, 10**9]))
+            done = run_mirror(target, origins, NOW, chance.choice([1, 200, 10**9]))
             assert done.origins[0].position == (laid[-1].seq if laid else 0)
     wanted = [
         one

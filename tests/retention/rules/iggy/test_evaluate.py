@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.rules.iggy.delete_segments import fates_asked
+from retention.rules.iggy.delete_segments import requested_fates
 from retention.rules.iggy.evaluate import barrier_of, topic_pass
 from retention.rules.iggy.segments import BY_AGE, BY_SIZE, STAYS, TopicSegments
 from retention.rules.iggy.v09 import budget_of
@@ -186,7 +186,7 @@ def test_an_instant_before_every_message_drops_nothing(profile: Profile) -> None
 def test_what_is_asked_for_goes_from_the_oldest_on_and_nothing_that_is_held(
     segments: TopicSegments, asked: dict[int, int], held: dict[int, int]
 ) -> None:
-    gone = fates_asked(segments, asked, held) != STAYS
+    gone = requested_fates(segments, asked, held) != STAYS
     for partition, part in segments.parts():
         end, goes = segments.end[part], gone[part]
         reach = min(asked.get(partition, -1), held.get(partition, 99))
@@ -204,6 +204,6 @@ def test_a_pass_takes_what_was_asked_for_beside_its_own_and_in_08_its_own_alone(
     own = topic_pass(segments, policy, now_us, held).fates
     fates = topic_pass(segments, policy, now_us, held, asked).fates
     assert (fates[own != STAYS] == own[own != STAYS]).all()
-    beside = fates_asked(segments, asked, held) != STAYS
+    beside = requested_fates(segments, asked, held) != STAYS
     expected = own != STAYS if policy.profile == "v8" else (own != STAYS) | beside
     assert ((fates != STAYS) == expected).all()

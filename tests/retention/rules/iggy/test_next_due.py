@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import Profile, TopicPolicy
-from retention.layout.topic_segment_roll import is_aged
+from retention.layout.topic_segment_roll import aged_mask
 from retention.rules.iggy.evaluate import topic_pass
 from retention.rules.iggy.next_due import next_due
 from retention.rules.iggy.segments import TopicSegments, with_sealed
@@ -22,7 +22,7 @@ AGED = TopicPolicy(partitions=1, segment_size=1, max_message_size=1, message_exp
 
 def takes(segments: TopicSegments, policy: TopicPolicy, now_us: int) -> bool:
     """Whether a pass would seal a segment, or take one if nobody's offset held it."""
-    aged = is_aged(segments.first_us, policy, now_us) & ~segments.sealed
+    aged = aged_mask(segments.first_us, policy, now_us) & ~segments.sealed
     seen = with_sealed(segments, aged)
     return bool(aged.any() or topic_pass(seen, policy, now_us, {}).fates.any())
 

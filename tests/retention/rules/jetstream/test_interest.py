@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Unmatched
 from retention.core.spans import spans_of
-from retention.rules.jetstream.interest import Interest, Release, refined, release, released
+from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from tests.support.interests import goes, interests_of
 from tests.support.laws import law
 from tests.support.worlds import Message, World, digests, worlds
@@ -34,7 +34,7 @@ def test_rows_go_as_the_server_says(data: Any, world: World, unmatched: Unmatche
         }
     )
     expected = [goes(interests, m.seq, m.subject, unmatched) for m in world.messages]
-    assert released(rows, interests, unmatched).tolist() == expected
+    assert released_rows(rows, interests, unmatched).tolist() == expected
 
 
 @law

@@ -8,7 +8,7 @@ from retention.core.policy import Policy
 from retention.datafile.subject_digest import count_subjects
 from retention.errors import DamagedError
 from retention.rules.jetstream import max_msgs_per_subject
-from retention.rules.jetstream.max_msgs_per_subject import Lasts, Share, surplus
+from retention.rules.jetstream.max_msgs_per_subject import KeepCounts, KeepLast, surplus
 from tests.support.rule_cases import Case, check
 
 TWO = Policy(max_msgs_per_subject=2)
@@ -107,14 +107,14 @@ def test_files_whose_sequences_interleave_count_as_one_span(
 def test_one_message_a_subject_is_told_by_its_sequence_and_needs_no_subjects() -> None:
     files = stream(files=2, rows=50, subjects=5, seed=1)
     share = surplus(1, digests(files), np.arange(2), 2).of_span(1)
-    assert isinstance(share, Lasts)
+    assert isinstance(share, KeepLast)
     assert share.takes(files[1].select(["seq"])).sum() == 45
-    assert isinstance(surplus(3, digests(files), np.arange(2), 2).of_span(1), Share)
+    assert isinstance(surplus(3, digests(files), np.arange(2), 2).of_span(1), KeepCounts)
 
 
 def test_a_last_message_that_the_file_does_not_have_is_refused() -> None:
     rows = pa.table({"seq": [3, 4, 6]})
     with pytest.raises(DamagedError, match="message 5 is the last of its subject"):
-        Lasts(np.array([4, 5])).takes(rows)
+        KeepLast(np.array([4, 5])).takes(rows)
     with pytest.raises(DamagedError, match="message 9"):
-        Lasts(np.array([9])).takes(rows)
+        KeepLast(np.array([9])).takes(rows)

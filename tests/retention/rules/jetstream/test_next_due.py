@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
-from retention.rules.jetstream.evaluate import one_pass
+from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.jetstream.next_due import next_due
 from schemas.messages import NEVER
 from tests.support.laws import law
@@ -67,7 +67,7 @@ def test_a_message_among_those_of_another_file_is_due_when_the_ones_before_it_ar
     laid = World(((1, lasting), (1, (Message(2, "a", 2, 1, never=False),))), open_base=1)
     policy, files = Policy(max_age_ns=10), laid.inventory.files
     for apart in (None, np.ones(2, dtype=bool)):
-        decided = one_pass(spans_of(files, apart), policy, 11, None)
+        decided = evaluate(spans_of(files, apart), policy, 11, None)
         instant = next_due(decided, policy, {0: 1})
         assert instant is not None
         assert instant <= 12

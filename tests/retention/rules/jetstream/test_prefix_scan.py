@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.rules.jetstream.evaluate import one_pass
-from retention.rules.jetstream.prefix_scan import before, ends_before
+from retention.rules.jetstream.evaluate import evaluate
+from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from schemas.messages import NEVER
 from tests.support.laws import law
 
@@ -52,7 +52,7 @@ def head_of(spans: Spans, count: int) -> Spans:
 
 
 def verdicts(spans: Spans, policy: Policy) -> tuple[Array, Array]:
-    decided = one_pass(spans, policy, AS_OF, None)
+    decided = evaluate(spans, policy, AS_OF, None)
     return decided.whole(None), decided.ask
 
 
@@ -73,13 +73,13 @@ def test_a_head_decides_what_the_stream_decides(spans: Spans, share: int, policy
     count = min(share, len(spans))
     head = head_of(spans, count)
     later = int(spans.messages[count:].sum()), int(spans.bytes[count:].sum())
-    seen = before(policy, *later)
+    seen = prefix_policy(policy, *later)
     whole, ask = verdicts(spans, policy)
     if seen is None:
         assert whole[count - 1] or ask[count - 1]
         return
-    decided = one_pass(head, seen, AS_OF, None)
-    if count < len(spans) and not ends_before(decided):
+    decided = evaluate(head, seen, AS_OF, None)
+    if count < len(spans) and not ends_in_prefix(decided):
         return
     assert not whole[count:].any()
     assert not ask[count:].any()

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 
 from retention.core.policy import Policy
 from retention.core.spans import joined, spans_of
-from retention.rules.jetstream.evaluate import one_pass
-from retention.rules.jetstream.split_spans import by_file
+from retention.rules.jetstream.evaluate import evaluate
+from retention.rules.jetstream.split_spans import split_by_file
 from tests.support.laws import law
 from tests.support.worlds import (
     Message,
@@ -110,8 +110,8 @@ def test_deciding_by_file_asks_no_more_and_keeps_the_spans(
     assume(policy.max_msgs_per_subject is None)
     files = world.inventory.files
     spans = spans_of(files)
-    whole = one_pass(spans, policy, as_of, None)
-    divided = by_file(whole, files, policy, as_of)
+    whole = evaluate(spans, policy, as_of, None)
+    divided = split_by_file(whole, files, policy, as_of)
     asked = divided.ask[divided.spans.span_of_file]
     assert not (asked & ~whole.ask[spans.span_of_file]).any()
     again = joined(divided.spans)

@@ -7,8 +7,8 @@ from hypothesis import given
 
 from retention.core.policy import Policy
 from retention.plan.build import make_plan
-from retention.plan.remaining import untouched
-from retention.rules.jetstream.whole_segments import unread
+from retention.plan.remaining import all_remaining
+from retention.rules.jetstream.whole_segments import unread_answers
 from tests.support.laws import law
 from tests.support.worlds import Message, World, answers, decide, instants, policies, worlds
 
@@ -21,12 +21,12 @@ def test_what_is_not_read_changes_no_plan_of_whole_segments(
     whole = replace(policy, whole_segments=True)
     decided = decide(world, whole, as_of_ns)
     read = answers(world, decided)
-    known = unread(decided)
+    known = unread_answers(decided)
     spans = {answer.span for answer in known}
     assert spans <= set(np.flatnonzero(decided.ask).tolist())
     mixed = known + [answer for answer in read if answer.span not in spans]
-    full = make_plan(untouched(world.inventory), whole, as_of_ns, decided, read)
-    spared = make_plan(untouched(world.inventory), whole, as_of_ns, decided, mixed)
+    full = make_plan(all_remaining(world.inventory), whole, as_of_ns, decided, read)
+    spared = make_plan(all_remaining(world.inventory), whole, as_of_ns, decided, mixed)
     assert spared.plan_id == full.plan_id
     assert spared.files.equals(full.files)
     assert spared.segments == full.segments
@@ -43,7 +43,9 @@ def test_a_cut_inside_a_young_segment_and_a_mixed_segment_are_not_read() -> None
     ):
         decided = decide(world, policy, as_of_ns=11)
         assert decided.ask.any()
-        assert {answer.span for answer in unread(decided)} == set(np.flatnonzero(decided.ask))
+        assert {answer.span for answer in unread_answers(decided)} == set(
+            np.flatnonzero(decided.ask)
+        )
 
 
 def test_a_segment_whose_only_young_message_is_trimmed_is_read_since_the_scan_goes_on() -> None:
@@ -53,6 +55,6 @@ def test_a_segment_whose_only_young_message_is_trimmed_is_read_since_the_scan_go
     world = World(((1, (young, *never)), (4, old)), open_base=7)
     policy = Policy(max_msgs=5, max_age_ns=10, whole_segments=True)
     decided = decide(world, policy, as_of_ns=21)
-    assert unread(decided) == []
-    plan = make_plan(untouched(world.inventory), policy, 21, decided, answers(world, decided))
+    assert unread_answers(decided) == []
+    plan = make_plan(all_remaining(world.inventory), policy, 21, decided, answers(world, decided))
     assert plan.files["segment"].to_pylist() == [4]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from retention.core.inventory import Inventory
 from retention.datafile import parquet
 from retention.errors import ForeignRowsError
-from retention.ports import Outlook
+from retention.ports import IncrementalInventory
 from retention.stores import StoreSettings, open_store
 from retention.stores.delta import incremental
 from retention.stores.delta.actions import add_action, remove_action
@@ -131,7 +131,7 @@ class Table:
         """What the opened table says."""
         return self.store.inventory(self.store.snapshot())
 
-    def ahead(self) -> Outlook | None:
+    def ahead(self) -> IncrementalInventory | None:
         """What is said without opening it."""
         mark = self.store.mark()
         assert mark is not None
@@ -145,7 +145,7 @@ class Table:
 
 
 def head_of(
-    outlook: Outlook | None, files: int = EVERYTHING
+    outlook: IncrementalInventory | None, files: int = EVERYTHING
 ) -> tuple[Inventory, tuple[int, int, int]]:
     assert outlook is not None
     head = outlook.head(files)
@@ -304,7 +304,7 @@ def test_packs_that_no_block_lies_in_are_deleted_and_garbage_does_not_pile_up(
         assert table.ahead() is not None
     packs = list((tmp_path / "_retention" / "ledger").glob("*.blocks"))
     total = sum(pack.stat().st_size for pack in packs)
-    kept = inventory_cache.LedgerFiles(Layout(str(tmp_path), "BIG")).load()
+    kept = inventory_cache.InventoryCacheFiles(Layout(str(tmp_path), "BIG")).load()
     assert kept is not None
     live = sum(block.length for block in kept.blocks)
     assert total <= 2 * live + 20_000 + max(pack.stat().st_size for pack in packs)
