@@ -71,10 +71,9 @@ def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanat
 def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str | None]:
     """Whether the plan removes a message, and by which rule."""
     goes, rules = _removed_by(plan, around)
-    if len(rules) > 1:
-        rule = rule_of(plan.policy, facts)
-        return goes, rule if rule in rules else rules[0]
-    return goes, rules[0] if goes else None
+    if len(rules) == 1:
+        return goes, rules[0]
+    return goes, (rule_of(plan.policy, facts) or rules[0]) if goes else None
 
 
 def _removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
@@ -87,11 +86,21 @@ def _removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     if plan.files["action"][at].as_py() != DROP:
         rules = _around(plan.removed.filter(pc.equal(plan.removed["file"], at)), seq)["rule"]
         return len(rules) > 0, rules.to_pylist()
-    told = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
-    if told:
-        return True, [RULES[told[0]]]
-    rows = plan.rules.filter(pc.equal(plan.rules["file"], at))
-    return True, rows["rule"].to_pylist()
+    parts = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
+    if parts:
+        return True, [RULES[parts[0]]]
+    # Statistics divide what a span loses among its files in order; whose message goes by which rule, it tells itself.
+    rows = plan.rules.filter(pc.is_in(plan.rules["file"], value_set=_span_files(plan, at)))
+    return True, list(dict.fromkeys(rows["rule"].to_pylist()))
+
+
+def _span_files(plan: Plan, at: int) -> pa.Array:
+    """Row numbers of the plan's files that may share a span with one of them: those of its segment."""
+    same = pc.and_(
+        pc.equal(plan.files["partition"], plan.files["partition"][at]),
+        pc.equal(plan.files["segment"], plan.files["segment"][at]),
+    )
+    return pc.indices_nonzero(same).cast(pa.int64())
 
 
 def _around(parts: pa.Table, seq: int) -> pa.Table:

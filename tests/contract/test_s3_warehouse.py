@@ -131,9 +131,11 @@ def test_a_plan_saved_on_the_object_store_is_applied_once(lake: str) -> None:
     answer(lake, "plan", "--as-of", NOW, "-o", place)
     assert files.names(f"{lake}/plans") == [
         "monday",
+        "monday.cause.parquet",
         "monday.files.parquet",
         "monday.markers.parquet",
         "monday.removed.parquet",
+        "monday.rules.parquet",
     ]
     answer(lake, "apply", "--yes", place)
     assert state(lake) == (4, 9, 12)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,6 +68,8 @@ class Front:
     _counts: Counter[str] = field(default_factory=Counter)
     _down: bool = False
     _lock: Any = field(default_factory=threading.Lock)
+    puts: Any = field(default_factory=threading.Lock)
+    """Held by the one conditional put that is under way."""
 
     def begin(self, plan: dict[tuple[str, int], Kind] | None = None) -> None:
         """Count anew, and fail what the plan says."""
@@ -143,9 +145,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.front.unconditional:
             left += ("if-none-match",)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in left}
-        behind.request(self.command, self.path, body, headers)
-        answer = behind.getresponse()
-        content = answer.read()
+        # The server behind looks and then writes, which two conditional puts at once would come between.
+        conditional = any(name.lower() == "if-none-match" for name in headers)
+        with self.front.puts if conditional else nullcontext():
+            behind.request(self.command, self.path, body, headers)
+            answer = behind.getresponse()
+            content = answer.read()
         behind.close()
         kept = {k: v for k, v in answer.getheaders() if k.lower() not in _NOT_PASSED_ON}
         if self.command == "HEAD":
