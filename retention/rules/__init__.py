@@ -1,10 +1,10 @@
-"""What may go: pure functions on statistics and Arrow tables, one module a rule, in the server's order.
+"""Retention rules: pure functions on statistics and Arrow tables, one module a rule, in the server's order.
 
-One pass first releases what no consumer needs (docs/semantics/consumers-release.md). What is left it judges in the
-order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry. A message that
-several rules would remove belongs to the first of them. Behind them stand the removals that people ask for (delete,
-purge, rollup), which are no part of a pass, and the rules of topics, whose passes have no others: what people have
-asked for by `delete_segments` and could not have at once, a later pass takes.
+One pass first releases the messages that no consumer needs (docs/semantics/consumers-release.md). The rest it judges
+in the order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry. A
+message that several rules would remove belongs to the first of them. Behind them stand the removals that people ask for
+(delete, purge, rollup), which are no part of a pass, and the rules of topics, whose passes have no others: segments
+that people asked to remove by `delete_segments`, and that could not go at once, a later pass takes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RULES = RULE_NAMES
 """Every rule that can let a message go: first those of a pass, in the order in which it applies them."""
 
 PASS_RULES = RULES[: RULES.index(DELETE)]
-"""Those of a pass."""
+"""The rules of a pass."""
 
 LIMIT_RULES = PASS_RULES[PASS_RULES.index(MAX_MSGS) :]
-"""Those of a pass that judge what consumers leave."""
+"""The rules of a pass that judge the messages which consumers leave."""

@@ -1,4 +1,4 @@
-"""What the rules compare about one message in order to explain its fate."""
+"""Facts about one message that the rules compare in order to explain its fate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retention.core.units import MINUTE, SECOND, format_duration
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules compare about one message."""
+    """The facts about one message that the rules compare."""
 
     seq: int
     subject: str
@@ -24,15 +24,15 @@ class Facts:
     scan_end: int | None
     """The message at which the age scan ends, if that comes before this one."""
     marker: int | None = None
-    """The sequence of the delete marker that announces that it is gone."""
+    """The sequence of the delete marker that announces that the message is gone."""
     refused: bool = False
-    """Age or TTL would take it, but the marker that would have to announce it does not fit."""
+    """Whether age or TTL would take the message, but the marker that would have to announce it does not fit."""
     needs: str | None = None
-    """What consumers say of it; None: none was asked."""
+    """The line about consumers that need the message; None: none was asked."""
     held: str | None = None
-    """What the hold for consumers says of it; None: there is none."""
+    """The line of the hold for consumers about the message; None: there is no hold."""
     is_held: bool = False
-    """Limits leave it alone, whatever they say."""
+    """Whether limits leave the message alone, whatever they say."""
 
 
 REFUSES = ": discard is new, so this limit refuses new messages and never removes stored ones"

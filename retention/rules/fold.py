@@ -19,25 +19,27 @@ class Evaluation:
 
     spans: Spans
     decisions: tuple[Decision, ...]
-    """One a rule, in the order of the pass."""
+    """One decision a rule, in the order of the pass."""
     gone: Array
     """Spans that go whole, whatever rows say; a mask."""
     ask: Array
     """Spans whose rows decide; a mask."""
     surplus: SubjectExcess | None = None
-    """What the limit per subject was decided by; None: the policy has none."""
+    """The excess by which the limit per subject was decided; None: the policy has none."""
     held: Array | None = None
     """Spans that stay whole although rules would take them; a mask; None: none does."""
 
     @property
     def scan(self) -> Scan | None:
         """The scan of the pass; None: no rule scans."""
-        return next((one.scan for one in self.decisions if one.scan is not None), None)
+        return next(
+            (decision.scan for decision in self.decisions if decision.scan is not None), None
+        )
 
     def question(self, span: int) -> Question:
-        """What the rules ask of the rows of any span, also of one that statistics decided."""
-        asked = (one.question(span) for one in self.decisions)
-        return Question(span, tuple(one for one in asked if one is not None))
+        """The rules' question to the rows of any span, also of one that statistics decided."""
+        row_rules = (decision.question(span) for decision in self.decisions)
+        return Question(span, tuple(rule for rule in row_rules if rule is not None))
 
     def whole(self, stopped_at: int | None) -> Array:
         """Spans that go whole by statistics, once it is known where the scan ended; a mask.
@@ -46,8 +48,8 @@ class Evaluation:
             stopped_at: the first asked span whose rows end the scan; None: only statistics end it.
         """
         goes = np.zeros(len(self.spans), dtype=bool)
-        for one in self.decisions:
-            goes |= one.takes_whole(stopped_at)
+        for decision in self.decisions:
+            goes |= decision.takes_whole(stopped_at)
         if self.held is not None:
             goes &= ~self.held
         return goes & ~self.ask
@@ -60,10 +62,10 @@ class Evaluation:
         """
         counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64, order="F")
         remaining = np.where(self.whole(stopped_at), self.spans.messages, 0)
-        for one in self.decisions:
-            some = np.minimum(one.counted, remaining)
-            takes = np.where(one.takes_whole(stopped_at), remaining, some)
-            counts[:, RULES.index(one.rule.name)] = takes
+        for decision in self.decisions:
+            some = np.minimum(decision.counted, remaining)
+            takes = np.where(decision.takes_whole(stopped_at), remaining, some)
+            counts[:, RULES.index(decision.rule.name)] = takes
             remaining -= takes
         return counts
 
@@ -74,7 +76,7 @@ def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectExcess | None) -> 
     Args:
         spans: the stream.
         rules: in the order of the pass; at most one scans.
-        surplus: what the limit per subject was decided by; None: the policy has none.
+        surplus: the excess that the limit per subject is decided by; None: the policy has none.
     """
     gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
     decisions = []

@@ -33,16 +33,16 @@ class Purge:
     keep: int | None = None
     """So many of the highest sequences stay; never together with `seq`."""
     erase: ClassVar[bool] = False
-    """What a purge removes can be brought back."""
+    """False: purged messages can be brought back."""
 
     @property
     def rule(self) -> str:
-        """The rule that it removes by."""
+        """The rule by which the request removes."""
         return PURGE
 
     @property
     def wording(self) -> str:
-        """What it means, in a few words."""
+        """The purge in a few words."""
         of = f"purge of {self.subject}" if self.subject else "purge"
         if self.seq is not None:
             return f"{of}, below sequence {self.seq:,}"
@@ -60,25 +60,25 @@ class Delete:
 
     @property
     def rule(self) -> str:
-        """The rule that it removes by."""
+        """The rule by which the request removes."""
         return DELETE
 
     @property
     def wording(self) -> str:
-        """What it means, in a few words."""
+        """The deletion in a few words."""
         return "delete, with erasure" if self.erase else "delete"
 
 
 MessageRequest = Purge | Delete
-"""What is asked for of a stream."""
+"""A request to a stream."""
 Request = MessageRequest | DeleteSegments
-"""What is asked for of a stream, or of a topic."""
+"""A request to a stream, or to a topic."""
 
 
 def purge_request(
     subject: str | None = None, seq: int | None = None, keep: int | None = None
 ) -> Purge:
-    """The purge that is asked for; 0 and the filter `>` are as good as nothing (NATS STREAM.PURGE).
+    """Make the request for a purge; 0 and the filter `>` are as good as nothing (NATS STREAM.PURGE).
 
     Raises:
         UsageError: a number is out of range, the filter is none, or `seq` and `keep` are both given.
@@ -100,7 +100,7 @@ def purge_request(
 
 
 def delete_request(seqs: Iterable[int], *, erase: bool = False) -> Delete:
-    """The deletion that is asked for.
+    """Make the request to delete these sequences.
 
     Raises:
         UsageError: no sequence is named, or one is out of range.
@@ -137,7 +137,7 @@ def from_json(values: Mapping[str, Any]) -> Request:
 
 @dataclass(frozen=True)
 class Meant:
-    """What a request asks of the rows of one span."""
+    """A request's question to the rows of one span."""
 
     span: int
     rule: str
@@ -146,9 +146,9 @@ class Meant:
     below: int | None = None
     """Only sequences below this one."""
     lowest: int | None = None
-    """Only the lowest so many of what the others leave."""
+    """Only so many of the lowest messages that the other conditions leave."""
     seqs: tuple[int, ...] | None = None
-    """Only these."""
+    """Only these sequences."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Removal:
     ask: Array
     """Spans whose rows decide; a mask."""
     cut: HeadCut = _NOTHING_KEPT
-    """How far a purge that keeps the newest reaches, in messages that it could mean."""
+    """The reach of a purge that keeps the newest, in messages that it could mean."""
 
     @property
     def by_rule(self) -> Array:
@@ -177,7 +177,7 @@ class Removal:
         return counts
 
     def questions(self) -> list[Meant]:
-        """What is asked of the rows of each span that metadata left open."""
+        """The questions to the rows of the spans that metadata left open."""
         return [self._question(int(span)) for span in np.flatnonzero(self.ask)]
 
     def _question(self, span: int) -> Meant:
@@ -191,7 +191,7 @@ class Removal:
 
 
 def matching(counts: pa.Table, span_of_file: Array, spans: int, subject: str) -> Array:
-    """How many messages of each span are on subjects that match a filter, from subject digests.
+    """Count the messages of each span on subjects that match a filter, from subject digests.
 
     Args:
         counts: `file`, a row number of `span_of_file`, `subject` and `messages`.
@@ -199,10 +199,10 @@ def matching(counts: pa.Table, span_of_file: Array, spans: int, subject: str) ->
         spans: the number of spans.
         subject: the filter.
     """
-    mine = counts.filter(matching_mask(counts["subject"], (subject,)))
-    found = np.zeros(spans, dtype=np.int64)
-    np.add.at(found, span_of_file[mine["file"].to_numpy()], mine["messages"].to_numpy())
-    return found
+    matches = counts.filter(matching_mask(counts["subject"], (subject,)))
+    messages = np.zeros(spans, dtype=np.int64)
+    np.add.at(messages, span_of_file[matches["file"].to_numpy()], matches["messages"].to_numpy())
+    return messages
 
 
 def purge(spans: Spans, request: Purge, matched: Array) -> Removal:
@@ -210,7 +210,7 @@ def purge(spans: Spans, request: Purge, matched: Array) -> Removal:
 
     Args:
         spans: the stream.
-        request: what is asked.
+        request: the purge.
         matched: the messages of each span that match the request's filter.
     """
     cut = _NOTHING_KEPT if request.keep is None else head_cut(request.keep, matched)
@@ -235,7 +235,7 @@ def delete(spans: Spans, request: Delete) -> Removal:
 
 
 def told(span: SpanRows, question: Meant) -> Answer:
-    """Which rows of one span a request means."""
+    """Answer for one span with the rows that a request means."""
     seqs = span.rows["seq"].to_numpy()
     meant = np.ones(len(seqs), dtype=bool)
     if question.subject is not None:
@@ -251,7 +251,7 @@ def told(span: SpanRows, question: Meant) -> Answer:
 
 
 def absent(request: Delete, removed: pa.Table) -> tuple[int, ...]:
-    """Which of the sequences to be deleted no answer has; `removed` has the shape `REMOVED_RANGES`."""
+    """The sequences to be deleted that no answer has; `removed` has the shape `REMOVED_RANGES`."""
     wanted = np.array(request.seqs, dtype=np.int64)
     first, last = (np.sort(removed[name].to_numpy()) for name in ("first_seq", "last_seq"))
     at = np.searchsorted(first, wanted, side="right") - 1
@@ -263,8 +263,8 @@ def moved(request: MessageRequest, next_seq: int) -> tuple[int, int] | None:
     """The next sequence before and behind a purge that goes beyond it (NATS STREAM.PURGE); None: it stays.
 
     Args:
-        request: what is asked.
-        next_seq: the one that the next message would get.
+        request: the purge, or a deletion.
+        next_seq: the sequence that the next message would get.
     """
     if isinstance(request, Delete) or request.subject is not None or request.seq is None:
         return None

@@ -44,19 +44,19 @@ def settled(verdicts: Array, *, reached: bool) -> Array:
 
 @dataclass(frozen=True)
 class Question:
-    """What the rules ask of the rows of one span, the rest of the stream being known."""
+    """The rules' question to the rows of one span, the rest of the stream being known."""
 
     span: int
     parts: tuple[RowRule, ...] = ()
-    """What each rule asks, in the order of the pass."""
+    """Each rule's part of the question, in the order of the pass."""
     in_full: bool = False
-    """All narrow columns are looked at, also those that verdicts do without."""
+    """Whether all narrow columns are looked at, also those that verdicts do without."""
     hold: Protection | None = None
-    """What stays although rules would take it; None: nothing does."""
+    """The messages that stay although rules would take them; None: none do."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it takes to answer."""
+        """The columns that an answer takes."""
         if self.in_full:
             return RULE_COLUMNS
         wanted = {"seq", "size", *(name for part in self.parts for name in part.columns)}
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def before_expiry(self) -> Question:
-        """The same of the rules that do not look at time."""
+        """The question of the rules that do not look at time."""
         return replace(self, parts=tuple(part for part in self.parts if not part.expires))
 
 
@@ -79,12 +79,12 @@ class SpanRows:
     file_of_row: Array
     """For each row, its file's row number in the inventory."""
     read: ReadCount
-    """What reading them cost."""
+    """The files and bytes read for them."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the rows of one span told."""
+    """The answer of the rows of one span."""
 
     span: int
     removed: pa.Table
@@ -93,7 +93,7 @@ class Answer:
     """The message at which the scan ends, if it ends in this span."""
     read: ReadCount
     held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
-    """What stays although rules would take it, and for whom; shape `HELD_RANGES`."""
+    """Ranges that stay although rules would take them, and for whom; shape `HELD_RANGES`."""
     stop_ts_ns: int | None = None
     """The time of that message; None also where rows were not read."""
     skipped: int | None = None
@@ -101,7 +101,7 @@ class Answer:
 
 
 def answer_question(span: SpanRows, question: Question) -> Answer:
-    """What the rows of one span say to a question."""
+    """Answer a question from the rows of one span."""
     verdicts, until = judge(span.rows, question)
     removed = removed_ranges(span, verdicts)
     unended = Answer(question.span, removed, None, span.read)
@@ -117,13 +117,13 @@ def stop_of(answers: Sequence[Answer]) -> int | None:
 def scan_end(
     unended: Answer, rows: pa.Table, question: Question, stays: Array, until: int | None
 ) -> Answer:
-    """An answer with where the scan ends, and what stays for it.
+    """Add to an answer the end of the scan, and the number of messages that stay behind it.
 
     Args:
-        unended: the answer without.
-        rows: those of the span.
-        question: what was asked of them.
-        stays: those that no rule takes and nothing protects; a mask.
+        unended: the answer without these.
+        rows: the rows of the span.
+        question: the question that they answer.
+        stays: the rows that no rule takes and nothing protects; a mask.
         until: the row number at which the scan ends; None: not in this span.
     """
     scanning = [part for part in question.parts if part.stops(rows) is not None]

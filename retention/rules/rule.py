@@ -21,7 +21,7 @@ from schemas.messages import NEVER
 
 
 class RowRule(Protocol):
-    """What a rule asks of the rows of one span; picklable."""
+    """A rule's question to the rows of one span; picklable."""
 
     @property
     def rule(self) -> str:
@@ -30,16 +30,16 @@ class RowRule(Protocol):
 
     @property
     def expires(self) -> bool:
-        """As `Rule.expires`."""
+        """Whether time alone makes the rule take more: `Rule.expires`."""
         ...
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns that it looks at beside `seq` and `size`."""
+        """The columns that the rule looks at beside `seq` and `size`."""
         ...
 
     def takes(self, rows: pa.Table) -> Array:
-        """The rows that it takes unless a rule before it does, or its scan ends before them; a mask.
+        """The rows that the rule takes unless a rule before it does, or its scan ends before them; a mask.
 
         Args:
             rows: its columns, of all files of the span, ascending by `seq`.
@@ -47,7 +47,7 @@ class RowRule(Protocol):
         ...
 
     def stops(self, rows: pa.Table) -> Array | None:
-        """The rows that end its scan if no rule before it takes them; a mask; None: it does not scan."""
+        """The rows that end the rule's scan if no rule before it takes them; a mask; None: it does not scan."""
         ...
 
 
@@ -56,52 +56,52 @@ class SubjectExcess(Protocol):
 
     @property
     def messages(self) -> Array:
-        """So many messages of each span, int64."""
+        """The number of such messages of each span, int64."""
         ...
 
     def of_span(self, span: int) -> RowRule:
-        """Which messages of one span these are."""
+        """The row rule that takes these messages of one span."""
         ...
 
 
 @dataclass(frozen=True)
 class PriorRemovals:
-    """What the rules before one take of each span; masks with an entry a span."""
+    """Removals by the rules before one; masks with an entry a span."""
 
     gone: Array
-    """They take every message, and statistics tell how many each."""
+    """Spans of which these rules take every message, and statistics tell how many each."""
     some: Array
-    """They take some messages, so that statistics of the span say more than what remains."""
+    """Spans of which they take some messages, so that statistics of the span say more than what remains."""
     unclear: Array
     """Of these, spans of which only rows tell how many messages each rule takes."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """How far a rule comes that walks from the lowest sequence and stops at a message."""
+    """The reach of a rule that walks from the lowest sequence and stops at a message."""
 
     reach: int
-    """No row of this span or a later one is reached, whatever rows say."""
+    """The first span that the rule never reaches, nor any later one, whatever rows say."""
     may_stop: Array
-    """Spans that hold a message at which it stops; a mask."""
+    """Spans that hold a message at which the rule stops; a mask."""
     stops: Array
-    """Spans of which every message stops it; a mask."""
+    """Spans of which every message stops the rule; a mask."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(ABC):
-    """What statistics decide of one rule; masks with an entry a span."""
+    """The part of one rule that statistics decide; masks with an entry a span."""
 
     rule: Rule
     spans: Spans
     whole: Array
-    """Everything goes that the rules before leave; if a scan comes there, where the rule has one."""
+    """Spans of which everything goes that the rules before leave; where the rule scans, if the scan comes there."""
     sure: Array
     """Of these, the spans that go whatever the rows of any span say."""
     rows: Array
-    """Only rows tell what goes."""
+    """Spans of which only rows tell what goes."""
     counted: Array
-    """So many messages go of a span that does not go whole, where statistics tell; int64."""
+    """The number of messages that go of a span that does not go whole, where statistics tell; int64."""
     unclear: Array
     """Spans of which statistics do not tell how many of these messages a rule behind this one would take, too."""
     scan: Scan | None = None
@@ -109,11 +109,11 @@ class Decision(ABC):
 
     @abstractmethod
     def question(self, span: int) -> RowRule | None:
-        """What the rule asks of the rows of any span; None: it takes none of them."""
+        """The rule's question to the rows of any span; None: it takes none of them."""
 
     @abstractmethod
     def bounds(self) -> tuple[Array, Array]:
-        """The least and the most messages of each span that it can take, if the rules before it take none; int64."""
+        """The least and the most messages of each span that the rule can take if those before take none; int64."""
 
     def ordered(self) -> Array:
         """Spans in which it matters to the rule in which order the rows of several files lie; a mask."""
@@ -162,16 +162,16 @@ class Rule(ABC):
     @classmethod
     @abstractmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """What the rule compares about one message; None: the policy does not have it."""
+        """The line of an explanation with the facts that the rule compares; None: the policy does not have the rule."""
 
     @classmethod
     @abstractmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """Why messages go by it, with its numbers, to follow its name."""
+        """The reason why messages go by the rule, with its numbers, to follow its name."""
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Whether it can take messages anywhere in the stream, whatever is left of the lower sequences."""
+        """Whether the rule can take messages anywhere in the stream, whatever is left of the lower sequences."""
         del policy
         return False
 
@@ -202,11 +202,11 @@ class ExpiryRule(Rule):
 
     @abstractmethod
     def everywhere(self) -> RowRule:
-        """What the rule asks of rows to which it comes."""
+        """The rule's question to rows to which it comes."""
 
     @abstractmethod
     def most(self, spans: Spans) -> Array:
-        """The most messages of each span that it can take, wherever a scan ends; int64."""
+        """The most messages of each span that the rule can take, wherever a scan ends; int64."""
 
     @abstractmethod
     def first_due(self, spans: Spans) -> Array:
@@ -214,15 +214,15 @@ class ExpiryRule(Rule):
 
     @abstractmethod
     def segment_due(self, segments: Spans, *, alone: bool) -> Array:
-        """For each segment: no instant before this one lets the rule play its part in its going.
+        """For each segment: no instant before this one lets the rule play its part in removing it.
 
         Args:
             segments: one entry a segment.
-            alone: whether it has to take every message; else one is enough.
+            alone: whether the rule has to take every message; else one is enough.
         """
 
     def tail_due(self, spans: Spans) -> int:
-        """No instant before this one lets it take any of what lies behind these spans, if it takes none of them."""
+        """No instant before this one lets the rule take a message behind these spans, if it takes none of theirs."""
         del spans
         return NEVER
 

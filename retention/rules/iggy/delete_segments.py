@@ -1,4 +1,4 @@
-"""What `delete-segments` asks of a topic: of one partition, so many of its oldest sealed segments."""
+"""The request `delete-segments` of a topic: so many of the oldest sealed segments of one partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retention.rules import DELETE_SEGMENTS
 from retention.rules.iggy.segments import ASKED, TopicSegments, is_free, leading
 
 MOST_SEGMENTS = 2**32 - 1
-"""As many as Iggy's request can name: all of them."""
+"""The largest count that Iggy's request can name: all segments."""
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,25 @@ class DeleteSegments:
 
     partition: int
     count: int
-    """So many of them."""
+    """The number of segments to remove."""
     up_to: int | None = None
-    """The last offset of the last of them when it was planned; None: it is not planned yet, or means none."""
+    """The last offset of the last of them when the request was planned; None: it is not planned yet, or means none."""
     erase: ClassVar[bool] = False
-    """What it removes can be brought back."""
+    """False: removed segments can be brought back."""
 
     @property
     def rule(self) -> str:
-        """The rule that it removes by."""
+        """The rule by which the request removes."""
         return DELETE_SEGMENTS
 
     @property
     def wording(self) -> str:
-        """What it means, in a few words."""
+        """The request in a few words."""
         return f"delete_segments of partition {self.partition}, the oldest {self.count:,}"
 
 
 def delete_segments_request(partition: int, count: int) -> DeleteSegments:
-    """The removal that is asked for; 0 segments are none.
+    """Make the request to remove a partition's oldest segments; 0 segments are none.
 
     Raises:
         UsageError: a number is out of range.
@@ -54,20 +54,20 @@ def delete_segments_request(partition: int, count: int) -> DeleteSegments:
 
 
 def requested_fates(
-    segments: TopicSegments, asked: Mapping[int, int], barriers: Mapping[int, int]
+    segments: TopicSegments, requested: Mapping[int, int], barriers: Mapping[int, int]
 ) -> Array:
-    """What goes because it was asked for, the oldest first, until one is held back (docs/semantics/topics.md).
+    """Fates by request: requested segments go, the oldest first, until one is held back (docs/semantics/topics.md).
 
     Args:
         segments: those of all partitions.
-        asked: partition → the offset up to which its sealed segments shall go.
+        requested: partition → the offset up to which its sealed segments shall go.
         barriers: partition → the lowest offset that a consumer or a group has stored.
     """
     fates = np.zeros(len(segments), dtype=np.int8)
     for partition, part in segments.parts():
-        if partition in asked:
+        if partition in requested:
             end = segments.end[part]
             free = is_free(end, barriers.get(partition))
-            goes = segments.may_go(part) & (end <= asked[partition]) & free
+            goes = segments.may_go(part) & (end <= requested[partition]) & free
             fates[part][: leading(goes)] = ASKED
     return fates

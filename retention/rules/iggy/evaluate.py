@@ -21,11 +21,11 @@ NOTHING_ASKED: Mapping[int, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class TopicPass:
-    """What one pass decided; one entry a segment, `STAYS`, `BY_AGE`, `BY_SIZE` or `ASKED`."""
+    """The decisions of one pass; one entry a segment, `STAYS`, `BY_AGE`, `BY_SIZE` or `ASKED`."""
 
     fates: Array
     held: Array
-    """What each segment that stays would go by, had no consumer and no group stored an offset."""
+    """For each segment that stays: its fate, had no consumer and no group stored an offset."""
 
 
 def topic_pass(
@@ -33,7 +33,7 @@ def topic_pass(
     policy: TopicPolicy,
     now_us: int,
     barriers: Mapping[int, int],
-    asked: Mapping[int, int] = NOTHING_ASKED,
+    requested: Mapping[int, int] = NOTHING_ASKED,
 ) -> TopicPass:
     """Decide a pass, as the cleaner of the profile's server would (docs/semantics/topics.md).
 
@@ -41,15 +41,15 @@ def topic_pass(
         segments: those of all partitions.
         policy: what lets segments go, and whose rules.
         now_us: the pass's one instant, microseconds since the epoch.
-        barriers: partition → what `barrier_of` says; a partition that is not in it is held by nobody.
-        asked: partition → the offset up to which `delete-segments` wants it gone; servers of 0.8 forget it.
+        barriers: partition → the offset of `barrier_of`; a partition that is not in it is held by nobody.
+        requested: partition → the offset up to which `delete-segments` wants it gone; servers of 0.8 forget it.
     """
 
     def fates_with(barriers: Mapping[int, int]) -> Array:
         fates = _FATES[policy.profile](segments, policy, now_us, barriers)
         if policy.profile == "v8":
             return fates
-        return np.where(fates == STAYS, requested_fates(segments, asked, barriers), fates)
+        return np.where(fates == STAYS, requested_fates(segments, requested, barriers), fates)
 
     unhindered = fates_with({})
     if not barriers or not policy.respect_consumer_offsets:
@@ -59,7 +59,7 @@ def topic_pass(
 
 
 def barrier_of(stored: Iterable[int]) -> int | None:
-    """How far the slowest of the consumers and groups of a partition has read; None if none stored an offset."""
+    """The offset to which the slowest of a partition's consumers and groups has read; None if none stored an offset."""
     return min(stored, default=None)
 
 

@@ -1,4 +1,4 @@
-"""When something of a topic is next due: until then, a pass over the same segments takes, seals and holds nothing."""
+"""The next due instant of a topic: until then, a pass over the same segments takes, seals and holds nothing."""
 
 from __future__ import annotations
 

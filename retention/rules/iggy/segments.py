@@ -12,7 +12,7 @@ from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 
 STAYS, BY_AGE, BY_SIZE, ASKED = 0, 1, 2, 3
-"""What becomes of a segment."""
+"""The fates of a segment."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class TopicSegments:
 
 
 def with_sealed(segments: TopicSegments, chosen: Array) -> TopicSegments:
-    """The same, the chosen active segments sealed, each of them with an empty active one behind it.
+    """Seal the chosen active segments, and put an empty active one behind each of them.
 
     Args:
         segments: those of all partitions.
-        chosen: a mask; those of them that are active and hold messages count.
+        chosen: the segments to seal; a mask, of which those that are active and hold messages count.
     """
     chosen = chosen & ~segments.sealed & (segments.end >= segments.start)
     behind = segments.end[chosen] + 1
@@ -94,5 +94,5 @@ def is_free(end: Array, barrier: int | None) -> Array:
 
 
 def leading(mask: Array) -> int:
-    """How many entries are true before the first that is not."""
+    """Count the entries that are true before the first that is not."""
     return len(mask) if mask.all() else int(np.argmin(mask))

@@ -1,4 +1,4 @@
-"""Which segments of a topic a server of 0.8 drops: every expired one, then the oldest while the topic is large."""
+"""The segments of a topic that a server of 0.8 drops: every expired one, then the oldest while the topic is large."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from retention.rules.iggy.segments import (
 def fates_v8(
     segments: TopicSegments, policy: TopicPolicy, now_us: int, barriers: Mapping[int, int]
 ) -> Array:
-    """What becomes of each segment; an expired one goes though an older one stays, which leaves a hole.
+    """The fate of each segment; an expired one goes though an older one stays, which leaves a hole.
 
-    What is compared is the time of a segment's last message, and size is that of the whole topic, with its active
-    segments.
+    Age is that of a segment's last message, and size is that of the whole topic, with its active segments.
 
     Args:
         segments: those of all partitions.
@@ -65,7 +64,7 @@ def _oldest_while_large(
 def _queue(
     segments: TopicSegments, able: Array, there: Array, part: slice
 ) -> Iterator[tuple[int, int, int]]:
-    """What can go of a partition, in order: when each segment begins, for ties the partition, and its number."""
+    """Segments of a partition that can go, in order: time of the first message, for ties the partition, number."""
     for at in np.flatnonzero(there[part]) + part.start:
         if not able[at]:
             return

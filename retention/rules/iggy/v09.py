@@ -1,4 +1,4 @@
-"""Which segments of a topic a server of version 0.9 drops: of each partition the oldest, by age and by size."""
+"""The segments of a topic that a server of version 0.9 drops: of each partition the oldest, by age and by size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retention.rules.iggy.segments import (
 def fates_modern(
     segments: TopicSegments, policy: TopicPolicy, now_us: int, barriers: Mapping[int, int]
 ) -> Array:
-    """What becomes of each segment; a segment that stays ends what goes of its partition.
+    """The fate of each segment; none goes behind a segment of its partition that stays.
 
     Args:
         segments: those of all partitions.
@@ -43,7 +43,7 @@ def fates_modern(
 
 
 def budget_of(policy: TopicPolicy) -> int | None:
-    """How many bytes of sealed segments each partition may keep; None: any.
+    """The bytes of sealed segments that each partition may keep; None: any number.
 
     It is the partition's share of `max_topic_size`, but never less than a full segment and the largest message.
     """
@@ -54,8 +54,11 @@ def budget_of(policy: TopicPolicy) -> int | None:
 
 
 def _beyond(budget: int | None, sealed_bytes: Array) -> int:
-    """How many of the oldest segments go until the sealed ones that are left are within the budget."""
+    """Count the oldest segments that go until the remaining sealed ones are within the budget.
+
+    A budget of 50 and segments of 30, 40, 20 and 10 bytes: from each on 100, 70, 30 and 10 remain, so that two go.
+    """
     if budget is None or budget > INT64_MAX:
         return 0
-    left = sealed_bytes[::-1].cumsum()[::-1]
-    return leading(left > budget)
+    remaining = sealed_bytes[::-1].cumsum()[::-1]
+    return leading(remaining > budget)

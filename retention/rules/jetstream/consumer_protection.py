@@ -31,7 +31,7 @@ ANYBODY = -1
 
 
 def answer_protected(span: SpanRows, question: Question) -> Answer:
-    """What the rows of one span say to a question, those left out that its hold covers."""
+    """Answer a question from the rows of one span, those left out that its hold covers."""
     verdicts, until = judge(span.rows, question)
     covers = _covers(span, question)
     goes = np.where(covers.any(axis=0), STAYS, verdicts)
@@ -56,11 +56,11 @@ class Sizes:
 
 
 def protected_sizes(span: SpanRows, question: Question, *, reached: bool) -> Sizes:
-    """Which messages of one span are held, and what they take.
+    """Find the messages of one span that are held, with their sizes.
 
     Args:
         span: its rows.
-        question: what the rules and the hold ask of them.
+        question: that of the rules and the hold to them.
         reached: whether the scan comes to the span.
     """
     verdicts, _ = judge(span.rows, question)
@@ -76,10 +76,10 @@ def _covers(span: SpanRows, question: Question) -> Array:
 
 
 def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
-    """What is held of the rows of a span, for anybody and for each consumer; shape `HELD_RANGES`."""
+    """The held ranges of a span's rows, for anybody and for each consumer; shape `HELD_RANGES`."""
     parts = [HELD_RANGES.empty_table()]
-    for consumer, mine in ((ANYBODY, covers.any(axis=0)), *enumerate(covers)):
-        held = np.where(mine, verdicts, STAYS)
+    for consumer, covered in ((ANYBODY, covers.any(axis=0)), *enumerate(covers)):
+        held = np.where(covered, verdicts, STAYS)
         ranges = ranges_of(rows, held)
         times = rows["ts_ns"].to_numpy()[held != STAYS]
         starts = np.cumsum(ranges["messages"].to_numpy()) - ranges["messages"].to_numpy()
@@ -94,17 +94,17 @@ def settled(held: pa.Table, *, reached: bool) -> pa.Table:
     """Held ranges once it is known whether the age scan came to their span; shape `HELD_RANGES`."""
     rules = settled_rules(held["rule"].to_numpy(), reached=reached)
     at = held.schema.get_field_index("rule")
-    said = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int8()))
-    return said.filter(pa.array(rules != STAYS))
+    ranges = held.set_column(at, HELD_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    return ranges.filter(pa.array(rules != STAYS))
 
 
 def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array) -> pa.Table:
-    """What is held of spans that rows were not asked about, each of which one rule would take.
+    """The held ranges of spans whose rows were not asked, each of which one rule would take.
 
     Args:
         spans: the stream.
         by_rule: messages that each rule would take of them; shape (spans, rules).
-        hold: what is held.
+        hold: the protection by which they are held.
         whole: the spans that are held whole; a mask.
 
     Returns:
@@ -113,8 +113,8 @@ def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array
     chosen = np.flatnonzero(whole)
     parts = [HELD_RANGES.empty_table()]
     everything = np.ones(len(spans), dtype=bool)
-    for consumer, mine in ((ANYBODY, everything), *enumerate(hold.all_for(spans))):
-        at = chosen[mine[chosen]]
+    for consumer, needed in ((ANYBODY, everything), *enumerate(hold.all_for(spans))):
+        at = chosen[needed[chosen]]
         columns = {
             "consumer": np.full(len(at), consumer),
             "rule": np.argmax(by_rule[at], axis=1),
@@ -130,14 +130,14 @@ def protected_whole(spans: Spans, by_rule: Array, hold: Protection, whole: Array
 
 @dataclass(frozen=True)
 class Budget:
-    """Where the newest held messages have taken all bytes that may be held."""
+    """The place at which the newest held messages have taken all bytes that may be held."""
 
     spans: Array
-    """Those in which that happens: several where their sequences interleave."""
+    """The spans in which that happens: several where their sequences interleave."""
     rest: int
-    """So many bytes of their lowest held messages are beyond it."""
+    """The bytes of their lowest held messages that are beyond it."""
     above: int
-    """All held messages from this sequence on have room; where `rest` is 0, and below none has."""
+    """The sequence from which on all held messages have room; where `rest` is 0, below it none has."""
 
 
 def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
@@ -145,7 +145,7 @@ def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
 
     Args:
         spans: the stream.
-        held: what is held of it, shape `HELD_RANGES`.
+        held: its held ranges, shape `HELD_RANGES`.
         max_bytes: how many bytes may be held.
     """
     apart = joined(spans)
@@ -165,10 +165,10 @@ def budget_of(spans: Spans, held: pa.Table, max_bytes: int) -> Budget | None:
 
 
 def first_protected(budget: Budget, held: Sequence[pa.Table]) -> int:
-    """The lowest sequence that has room.
+    """The lowest sequence of a held message that has room.
 
     Args:
-        budget: where room ends.
+        budget: the place at which room ends.
         held: the held messages of its spans; `seq` and `size`.
     """
     if not held:

@@ -23,14 +23,14 @@ DEATHS = pa.schema(
         pa.field("silent", pa.bool_(), nullable=False),
     ]
 )
-"""What expiry takes of one stretch of the stream, by subject and scan (0: of the first rule that expires messages; the
-scans follow each other): the highest sequence, and whether that message
-ends silently (it is a marker itself, or a KV purge)."""
+"""Messages that expiry takes of one stretch of the stream, by subject and scan (0: of the first rule that expires
+messages; the scans follow each other): the highest sequence, and whether that message ends silently (it is a marker
+itself, or a KV purge)."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What a stream holds after the limits and before expiry."""
+    """The messages and bytes of a stream after the limits and before expiry."""
 
     messages: int
     bytes: int
@@ -52,7 +52,7 @@ def block(ttl_ns: int) -> bytes:
 
 
 def sizes(subjects: pa.Array, policy: Policy) -> Array:
-    """What a marker on each of the subjects takes, bytes by the broker's accounting."""
+    """The size of a marker on each of the subjects, bytes by the broker's accounting."""
     ttl_ns = policy.subject_delete_marker_ttl_ns or 0
     headings = pa.array(np.full(len(subjects), len(block(ttl_ns))), pa.int64())
     nothing = pa.array(np.zeros(len(subjects)), pa.int64())
@@ -83,21 +83,21 @@ def candidates(deaths: pa.Table, staying: pa.Array) -> pa.Table:
     return chosen.filter(pc.invert(chosen["silent"])).drop_columns(["silent"])
 
 
-def all_fit(found: pa.Table, policy: Policy, left: Totals) -> bool:
+def all_fit(dying: pa.Table, policy: Policy, left: Totals) -> bool:
     """Whether every marker can be stored without that any is refused, and without that one evicts anything.
 
     Args:
-        found: what `candidates` found.
+        dying: the messages of `candidates`, each of which takes a marker.
         policy: the limits.
-        left: what the stream holds before the first marker.
+        left: the stream's messages and bytes before the first marker.
     """
-    if not found.num_rows:
+    if not dying.num_rows:
         return True
-    return have_room(int(sizes(found["subject"].combine_chunks(), policy).sum()), policy, left)
+    return have_room(int(sizes(dying["subject"].combine_chunks(), policy).sum()), policy, left)
 
 
 def have_room(taken: int, policy: Policy, left: Totals) -> bool:
-    """As `all_fit`, of markers that take so many bytes together; of at least one."""
+    """Whether at least one marker, of so many bytes together, can be stored in the way of `all_fit`."""
     if refuses_all(policy):
         return False
     replaces_itself = policy.discard == "old" and policy.max_msgs_per_subject == 1
@@ -123,10 +123,10 @@ def refuses_all(policy: Policy) -> bool:
     return policy.sealed or _is_too_long(policy)
 
 
-def numbered(found: pa.Table, next_seq: int) -> pa.Table:
-    """The markers for these messages, in order; shape `PLANNED_MARKERS`."""
-    seqs = np.arange(next_seq, next_seq + found.num_rows)
-    columns = [pa.array(seqs), found["subject"], found["last_seq"]]
+def numbered(dying: pa.Table, next_seq: int) -> pa.Table:
+    """Number the markers for these messages, in order; shape `PLANNED_MARKERS`."""
+    seqs = np.arange(next_seq, next_seq + dying.num_rows)
+    columns = [pa.array(seqs), dying["subject"], dying["last_seq"]]
     return pa.table(columns, names=PLANNED_MARKERS.names).cast(PLANNED_MARKERS)
 
 

@@ -36,7 +36,7 @@ def evaluate(
         spans: the stream.
         policy: what lets messages go.
         as_of_ns: the pass's one instant.
-        surplus: what each span holds beyond the limit per subject; None if the policy has none.
+        surplus: the excess of each span over the limit per subject; None if the policy has none.
     """
     return fold(spans, rules_of(policy, as_of_ns, surplus), surplus)
 

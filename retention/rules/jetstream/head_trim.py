@@ -12,7 +12,7 @@ from retention.rules.rule import Decision
 
 @dataclass(frozen=True)
 class HeadCut:
-    """How far a head trim reaches.
+    """The reach of a head trim.
 
     The first `whole` spans go; of the next one, the lowest messages go until `rest` (messages for MaxMsgs, bytes
     for MaxBytes) is reached. `rest` 0 means that the cut falls between two spans.
@@ -25,7 +25,12 @@ class HeadCut:
 
 
 def head_cut(limit: int, amounts: Array) -> HeadCut:
-    """Cut so that what stays is at most `limit`, and no further (NATS STREAM.UPDATE order, steps 2 and 3).
+    """Cut so that at most `limit` stays, and no further (NATS STREAM.UPDATE order, steps 2 and 3).
+
+    40 of these 90 bytes go, which are the first span and 10 bytes of the second:
+
+    >>> head_cut(50, np.array([30, 40, 20]))
+    HeadCut(limit=50, total=90, whole=1, rest=10)
 
     Args:
         limit: messages or bytes that may stay.
@@ -42,7 +47,7 @@ def head_cut(limit: int, amounts: Array) -> HeadCut:
 
 
 def lowest_until(rest: int, amounts: Array) -> int:
-    """How many of the lowest messages make up at least `rest`.
+    """Count the lowest messages that make up at least `rest`.
 
     Args:
         rest: messages or bytes to lose; 0 or less loses nothing.
@@ -58,22 +63,22 @@ class HeadTrim(Decision):
     cut: HeadCut
 
     def share(self, span: int, amounts: Array) -> int:
-        """How much of a span goes.
+        """The messages or bytes of a span that go.
 
         Args:
             span: its number.
-            amounts: what the limit counts, by span.
+            amounts: messages or bytes of each span, as the limit counts.
         """
         if span == self.cut.whole:
             return self.cut.rest
         return int(amounts[span]) if span < self.cut.whole else 0
 
     def ordered(self) -> Array:
-        """The span in which the trim ends."""
+        """The span in which the trim ends; a mask."""
         return self.unclear
 
     def ends_within(self) -> bool:
-        """A limit that the stream exceeds is a prefix's, too: see `Rule.ahead_of`."""
+        """Always, for a limit that the stream exceeds is a prefix's, too: see `Rule.ahead_of`."""
         return True
 
 

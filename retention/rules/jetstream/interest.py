@@ -1,4 +1,4 @@
-"""Interest and work-queue retention: which messages no consumer needs any more."""
+"""Interest and work-queue retention: messages that no consumer needs any more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_SEQS = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Interest:
-    """What one consumer still needs of a stream (the server's `needAck`; docs/semantics/consumers-release.md)."""
+    """One consumer's remaining needs of a stream (the server's `needAck`; docs/semantics/consumers-release.md)."""
 
     consumer: str
     ack_floor: int
@@ -35,25 +35,25 @@ class Interest:
     """Sequences delivered more than once and not settled, also those given up, ascending."""
 
     def matches(self, subjects: pa.Array | pa.ChunkedArray) -> Array:
-        """Which subjects the consumer wants; a mask."""
+        """The subjects that the consumer wants; a mask."""
         if not self.filters:
             return np.ones(len(subjects), dtype=bool)
         return matching_mask(subjects, self.filters).to_numpy(zero_copy_only=False)
 
     def needs(self, seqs: Array) -> Array:
-        """Which of the messages that it wants it still needs; a mask."""
+        """The messages that the consumer still needs, of those that it wants; a mask."""
         needed = seqs > self.ack_floor
         if self.explicit:
             needed &= (seqs > self.delivered) | np.isin(seqs, self.pending)
         return needed | np.isin(seqs, self.redelivered)
 
     def needs_all(self, spans: Spans) -> Array:
-        """Spans of which it needs every message that it wants; a mask."""
+        """Spans of which the consumer needs every message that it wants; a mask."""
         passed = max(self.ack_floor, self.delivered) if self.explicit else self.ack_floor
         return spans.min_seq > passed
 
     def needs_none(self, spans: Spans) -> Array:
-        """Spans of which it needs no message, whatever it wants; a mask."""
+        """Spans of which the consumer needs no message, whatever it wants; a mask."""
         settled = spans.max_seq <= self.ack_floor
         if self.explicit:
             above = self.pending[self.pending > self.ack_floor]
@@ -61,7 +61,7 @@ class Interest:
         return settled & ~_hold_some(spans, self.redelivered)
 
     def within(self, first: int, last: int) -> Interest:
-        """The same for messages between two sequences, both inclusive, and small."""
+        """The interest in messages between two sequences, both inclusive, and small: no other sequence is in it."""
         return replace(
             self,
             pending=_between(self.pending, first, last),
@@ -71,7 +71,7 @@ class Interest:
 
 @dataclass(frozen=True)
 class Release:
-    """What consumers let go of, per span where metadata can tell; spans in neither mask lose nothing."""
+    """Messages that consumers let go of, per span where metadata can tell; spans in neither mask lose nothing."""
 
     whole: Array
     """Spans that go whole; a mask."""
@@ -80,25 +80,25 @@ class Release:
 
 
 def release(spans: Spans, interests: Sequence[Interest], unmatched: Unmatched) -> Release:
-    """Decide from sequences alone; what is asked here, subject digests may decide yet.
+    """Decide from sequences alone; subject digests may yet decide spans that are asked here.
 
     A stream without consumers keeps everything.
 
     Args:
         spans: the stream.
         interests: of every consumer.
-        unmatched: what becomes of messages that no filter matches.
+        unmatched: the fate of messages that no filter matches.
     """
     nobody = np.zeros(len(spans), dtype=bool)
     if not interests:
         return Release(whole=nobody, ask=nobody)
-    all_wanted = any(not one.filters for one in interests)
+    all_wanted = any(not interest.filters for interest in interests)
     needs_all, needs_none, kept = ~nobody, ~nobody, nobody
-    for one in interests:
-        whole = one.needs_all(spans)
+    for interest in interests:
+        whole = interest.needs_all(spans)
         needs_all = needs_all & whole
-        needs_none = needs_none & one.needs_none(spans)
-        kept = kept | (whole & (not one.filters))
+        needs_none = needs_none & interest.needs_none(spans)
+        kept = kept | (whole & (not interest.filters))
     if all_wanted or unmatched == "keep":
         kept = kept | needs_all
     gone = needs_none & (all_wanted or unmatched == "remove")
@@ -106,7 +106,7 @@ def release(spans: Spans, interests: Sequence[Interest], unmatched: Unmatched) -
 
 
 def refined(
-    asked: Release,
+    undecided: Release,
     spans: Spans,
     interests: Sequence[Interest],
     unmatched: Unmatched,
@@ -115,48 +115,48 @@ def refined(
     """Decide from subject digests those asked spans in which every subject's messages fare alike.
 
     Args:
-        asked: what sequences alone left open.
+        undecided: the decision from sequences alone, with spans that it left open.
         spans: the stream.
         interests: of every consumer.
-        unmatched: what becomes of messages that no filter matches.
+        unmatched: the fate of messages that no filter matches.
         counts: the digests of all files of some asked spans; `file`, a row number of the inventory, and `subject`.
 
     Returns:
-        The same, with those spans decided.
+        The decision, with those spans decided.
     """
     span = spans.span_of_file[counts["file"].to_numpy()]
     subjects = encoded(counts["subject"])
     wanted = needed = open_ = np.zeros(len(span), dtype=bool)
-    for one in interests:
-        mine = one.matches(subjects.dictionary)[subjects.indices.to_numpy()]
-        wanted = wanted | mine
-        needed = needed | (mine & one.needs_all(spans)[span])
-        open_ = open_ | (mine & ~one.needs_none(spans)[span])
+    for interest in interests:
+        matches = interest.matches(subjects.dictionary)[subjects.indices.to_numpy()]
+        wanted = wanted | matches
+        needed = needed | (matches & interest.needs_all(spans)[span])
+        open_ = open_ | (matches & ~interest.needs_none(spans)[span])
     goes = ~open_ & (wanted | (unmatched == "remove"))
     stays = needed | (~wanted & (unmatched == "keep"))
     all_go, all_stay = (_all_of_span(each, span, len(spans)) for each in (goes, stays))
-    return Release(whole=asked.whole | all_go, ask=asked.ask & ~all_go & ~all_stay)
+    return Release(whole=undecided.whole | all_go, ask=undecided.ask & ~all_go & ~all_stay)
 
 
 def released_rows(rows: pa.Table, interests: Sequence[Interest], unmatched: Unmatched) -> Array:
-    """Which rows no consumer needs any more; a mask.
+    """The rows that no consumer needs any more; a mask.
 
     Args:
         rows: `seq` and `subject`.
         interests: of every consumer.
-        unmatched: what becomes of messages that no filter matches.
+        unmatched: the fate of messages that no filter matches.
     """
     seqs, subjects = rows["seq"].to_numpy(), encoded(rows["subject"])
     wanted = needed = np.zeros(len(seqs), dtype=bool)
-    for one in interests:
-        mine = one.matches(subjects.dictionary)[subjects.indices.to_numpy()]
-        wanted = wanted | mine
-        needed = needed | (mine & one.needs(seqs))
+    for interest in interests:
+        matches = interest.matches(subjects.dictionary)[subjects.indices.to_numpy()]
+        wanted = wanted | matches
+        needed = needed | (matches & interest.needs(seqs))
     return ~needed & (wanted | (unmatched == "remove" and len(interests) > 0))
 
 
 def encoded(subjects: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Subjects as numbers of distinct ones."""
+    """Encode subjects as numbers of distinct ones."""
     return pc.dictionary_encode(subjects.combine_chunks())
 
 

@@ -20,12 +20,12 @@ from schemas.plan import PLANNED_MARKERS
 
 @dataclass(frozen=True)
 class Replayed:
-    """What the two scans did."""
+    """The outcome of the two scans."""
 
     verdicts: Array
-    """One a row: an index into `RULES`, or `STAYS`."""
+    """One verdict a row: an index into `RULES`, or `STAYS`."""
     markers: pa.Table
-    """Those that are left at the end; shape `PLANNED_MARKERS`."""
+    """The markers that remain at the end; shape `PLANNED_MARKERS`."""
     next_seq: int
     """The next sequence to assign; markers that were evicted again have used theirs."""
     refused: Array
@@ -41,7 +41,7 @@ def replay(
 
     Args:
         rows: the narrow columns of every message, ascending by `seq`.
-        verdicts: what the limits before expiry take; `STAYS` for the rest.
+        verdicts: those of the limits before expiry; `STAYS` for the rest.
         policy: the stream's rules.
         expiry: its rules that expire messages, in the order of a pass.
         next_seq: the sequence of the first marker.

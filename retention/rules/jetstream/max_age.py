@@ -43,7 +43,7 @@ class MaxAge(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
-        """None where age is unlimited, or does not scan."""
+        """The rule at the instant; None where age is unlimited, or does not scan."""
         del surplus
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "head" else cls(age, as_of_ns - age)
@@ -57,7 +57,7 @@ class MaxAge(ExpiryRule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """How old the message is, and what keeps it."""
+        """The age of the message, and what keeps it."""
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "head" else age_line(age, facts)
 
@@ -100,12 +100,19 @@ class MaxAge(ExpiryRule):
         return Old(self.cutoff_ns)
 
     def most(self, spans: Spans) -> Array:
-        """What is not `never`, less one if one is young."""
+        """The messages that are not `never`, less one if one is young."""
         stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
         return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
 
     def first_due(self, spans: Spans) -> Array:
-        """The scan has to pass every span before, down to its youngest message, and then to find an old one."""
+        """The scan has to pass every span before, down to its youngest message, and then to find an old one.
+
+        Three spans, and instants to which the age is added:
+
+            oldest message      5    20    15
+            youngest message   10    40    30
+            due                 5    20    40   (the second span has to be passed)
+        """
         passed = np.maximum.accumulate(np.append(_BEFORE_ALL, spans.max_ts_ns))[:-1]
         due = delayed(np.maximum(passed, spans.min_ts_ns), self.max_age_ns)
         return np.where(spans.never < spans.messages, due, NEVER)
@@ -128,23 +135,23 @@ def _first(mask: Array) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Decision):
-    """What statistics say about the scan."""
+    """The decision of statistics about the scan."""
 
     age: MaxAge
     scan: Scan
 
     def question(self, span: int) -> RowRule | None:
-        """Which rows are old, where the scan may come to them."""
+        """The question for old rows, where the scan may come to them."""
         return self.age.everywhere() if span < self.scan.reach else None
 
     def bounds(self) -> tuple[Array, Array]:
-        """None if the scan ends before."""
+        """None of a span if the scan ends before it; elsewhere at least none, at most `MaxAge.most`."""
         most = self.age.most(self.spans)
         reached = np.arange(len(self.spans)) < self.scan.reach
         return np.zeros_like(most), np.where(reached, most, 0)
 
     def ordered(self) -> Array:
-        """Where the scan may take some messages and end at others."""
+        """Spans in which the scan may take some messages and end at others; a mask."""
         young, all_young = self.scan.may_stop, self.scan.stops
         return young & ~all_young & (np.arange(len(self.spans)) < self.scan.reach)
 
@@ -188,7 +195,7 @@ def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:
 
 
 def age_line(max_age_ns: int, facts: Facts) -> str:
-    """What age compares about one message.
+    """The line of an explanation that compares one message with an age.
 
     Args:
         max_age_ns: the age at which it goes.

@@ -35,14 +35,14 @@ class MaxAgeEach(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
-        """None where age is unlimited, or a scan."""
+        """The rule at the instant; None where age is unlimited, or a scan."""
         del surplus
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "each" else cls(age, as_of_ns - age)
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Old messages may lie anywhere."""
+        """Whether the rule acts, for old messages may lie anywhere."""
         return policy.max_age_ns is not None and policy.expiry == "each"
 
     @classmethod
@@ -54,13 +54,13 @@ class MaxAgeEach(ExpiryRule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """How old the message is."""
+        """The age of the message."""
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "each" else age_line(age, facts)
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """As that of the scan."""
+        """The reason of the scan, `MaxAge.reason`."""
         return MaxAge.reason(policy, as_of_ns)
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
@@ -84,28 +84,28 @@ class MaxAgeEach(ExpiryRule):
         return EachOld(self.cutoff_ns)
 
     def most(self, spans: Spans) -> Array:
-        """What is not `never`, less one if one is young."""
+        """The messages that are not `never`, less one if one is young."""
         stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
         return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
 
     def first_due(self, spans: Spans) -> Array:
-        """When the oldest message is old enough."""
+        """The instant at which the oldest message is old enough."""
         due = delayed(spans.min_ts_ns, self.max_age_ns)
         return np.where(spans.never < spans.messages, due, NEVER)
 
     def segment_due(self, segments: Spans, *, alone: bool) -> Array:
-        """When the youngest message is old enough; the oldest, if other rules take the rest."""
+        """The instant at which the youngest message is old enough; the oldest, if other rules take the rest."""
         return delayed(segments.max_ts_ns if alone else segments.min_ts_ns, self.max_age_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Decision):
-    """What statistics say about ages."""
+    """The decision of statistics about ages."""
 
     age: MaxAgeEach
 
     def question(self, span: int) -> RowRule:
-        """Which rows are old."""
+        """The question for old rows."""
         del span
         return self.age.everywhere()
 
@@ -130,4 +130,4 @@ class EachOld:
         return has_expired(rows, self.cutoff_ns)
 
     def stops(self, rows: pa.Table) -> None:
-        """It does not scan."""
+        """None: the rule does not scan."""

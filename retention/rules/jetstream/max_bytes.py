@@ -21,7 +21,7 @@ from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectExcess
 class MaxBytes(Rule):
     """At most `limit` bytes stay, by the broker's accounting (NATS STREAM.UPDATE order, step 3).
 
-    What goes before it by MaxMsgs are the lowest sequences, too: both end where one of them does, so that it counts the
+    MaxMsgs takes the lowest sequences before it, too: both end where one of them does, so that MaxBytes counts the
     bytes of the whole stream.
     """
 
@@ -31,7 +31,7 @@ class MaxBytes(Rule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
-        """None also where `discard: new` refuses new messages instead."""
+        """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
         del as_of_ns, surplus
         return cls(policy.max_bytes) if policy.max_bytes is not None and _acts(policy) else None
 
@@ -43,7 +43,7 @@ class MaxBytes(Rule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """What the message and everything newer take."""
+        """The bytes that the message and everything newer take."""
         limit = policy.max_bytes
         if limit is None:
             return None
@@ -60,7 +60,7 @@ class MaxBytes(Rule):
 
     @classmethod
     def ahead_of(cls, policy: Policy, messages: int, total_bytes: int) -> Policy | None:
-        """What lies behind uses up its part of the limit."""
+        """The policy without the part of the limit that messages behind the prefix use up."""
         del messages
         if policy.max_bytes is None:
             return policy
@@ -89,10 +89,10 @@ def _acts(policy: Policy) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(HeadTrim):
-    """How far the trim reaches, in bytes."""
+    """The reach of the trim, in bytes."""
 
     def question(self, span: int) -> RowRule | None:
-        """How many bytes of the lowest messages go."""
+        """The question for the lowest messages, by the bytes that go."""
         lose = self.share(span, self.spans.bytes)
         return LowestBytes(lose) if lose else None
 
@@ -115,4 +115,4 @@ class LowestBytes:
         return np.arange(rows.num_rows) < lowest_until(self.bytes, rows["size"].to_numpy())
 
     def stops(self, rows: pa.Table) -> None:
-        """It does not scan."""
+        """None: the rule does not scan."""

@@ -26,7 +26,7 @@ class MaxMsgs(Rule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
-        """None also where `discard: new` refuses new messages instead."""
+        """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
         del as_of_ns, surplus
         return cls(policy.max_msgs) if policy.max_msgs is not None and _acts(policy) else None
 
@@ -38,7 +38,7 @@ class MaxMsgs(Rule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """How many messages are newer."""
+        """The number of newer messages."""
         if policy.max_msgs is None:
             return None
         if not _acts(policy):
@@ -47,13 +47,13 @@ class MaxMsgs(Rule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """How many messages are newer."""
+        """The number of newer messages that the limit asks for."""
         del as_of_ns
         return f" {policy.max_msgs:,}, {policy.max_msgs:,} or more are newer"
 
     @classmethod
     def ahead_of(cls, policy: Policy, messages: int, total_bytes: int) -> Policy | None:
-        """What lies behind uses up its part of the limit."""
+        """The policy without the part of the limit that messages behind the prefix use up."""
         del total_bytes
         if policy.max_msgs is None:
             return policy
@@ -85,15 +85,15 @@ def _acts(policy: Policy) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(HeadTrim):
-    """How far the trim reaches, in messages."""
+    """The reach of the trim, in messages."""
 
     def question(self, span: int) -> RowRule | None:
-        """How many of the lowest messages go."""
+        """The question for the lowest messages, by the number that goes."""
         lose = self.share(span, self.spans.messages)
         return Lowest(lose) if lose else None
 
     def bounds(self) -> tuple[Array, Array]:
-        """Exactly so many of the span in which the trim ends."""
+        """Exactly the counted messages of the span in which the trim ends."""
         return self.counted, self.counted
 
 
@@ -111,4 +111,4 @@ class Lowest:
         return np.arange(rows.num_rows) < self.messages
 
     def stops(self, rows: pa.Table) -> None:
-        """It does not scan."""
+        """None: the rule does not scan."""

@@ -34,14 +34,14 @@ class MaxMsgsPerSubject(Rule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
-        """None where subjects are unlimited."""
+        """The rule of the policy's limit; None where subjects are unlimited."""
         del as_of_ns
         limit = policy.max_msgs_per_subject
         return None if limit is None or surplus is None else cls(limit, surplus)
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """A newer message of a subject may lie anywhere."""
+        """Whether the rule acts, for a newer message of a subject may lie anywhere."""
         return policy.max_msgs_per_subject is not None
 
     @classmethod
@@ -52,7 +52,7 @@ class MaxMsgsPerSubject(Rule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """How many messages on the subject are newer."""
+        """The number of newer messages on the subject."""
         limit = policy.max_msgs_per_subject
         if limit is None:
             return None
@@ -60,13 +60,13 @@ class MaxMsgsPerSubject(Rule):
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """How many messages on the subject are newer."""
+        """The number of newer messages on the subject that the limit asks for."""
         del as_of_ns
         limit = policy.max_msgs_per_subject or 0
         return f" {limit:,}, {limit:,} or more on the subject are newer"
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
-        """Subject digests count what goes; a head trim that ends in a span may take some of the same messages."""
+        """Count by subject digests what goes; a head trim that ends in a span may take some of the same messages."""
         counted = self.surplus.messages
         whole = ~before.gone & ~before.unclear & (counted == spans.messages)
         nowhere = np.zeros(len(spans), dtype=bool)
@@ -84,37 +84,37 @@ class MaxMsgsPerSubject(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Decision):
-    """What digests say about subjects."""
+    """The decision of digests about subjects."""
 
     surplus: SubjectExcess
 
     def question(self, span: int) -> RowRule | None:
-        """Which messages are beyond the limit, where some are."""
+        """The question for messages beyond the limit, where some are."""
         return self.surplus.of_span(span) if self.counted[span] > 0 else None
 
     def bounds(self) -> tuple[Array, Array]:
-        """Exactly what digests count."""
+        """Exactly the messages that digests count."""
         return self.counted, self.counted
 
     def ordered(self) -> Array:
-        """Where a subject loses its lowest messages."""
+        """Spans in which a subject loses its lowest messages; a mask."""
         return self.counted > 0
 
 
 class _OfSubjects:
-    """What the rows of a span answer to the limit, whichever way it is written."""
+    """The limit's rule for the rows of a span, in whichever way it is written."""
 
     rule: ClassVar[str] = MAX_MSGS_PER_SUBJECT
     expires: ClassVar[bool] = False
     columns: ClassVar[tuple[str, ...]] = ()
 
     def stops(self, rows: pa.Table) -> None:
-        """It does not scan."""
+        """None: the rule does not scan."""
 
 
 @dataclass(frozen=True)
 class KeepCounts(_OfSubjects):
-    """What the limit lets stay of one span, by the shorter of two lists of subjects."""
+    """The messages of one span that the limit lets stay, by the shorter of two lists of subjects."""
 
     columns: ClassVar[tuple[str, ...]] = ("subject",)
     subjects: pa.Array
@@ -135,13 +135,13 @@ class KeepCounts(_OfSubjects):
 
 @dataclass(frozen=True)
 class KeepLast(_OfSubjects):
-    """What the limit lets stay of a span in which no subject keeps more than its last message."""
+    """The messages that the limit lets stay of a span in which no subject keeps more than its last one."""
 
     seqs: Array
     """Sequences of these last messages, ascending; all others of the span go."""
 
     def takes(self, rows: pa.Table) -> Array:
-        """All rows but these.
+        """All rows but these last messages.
 
         Raises:
             DamagedError: a message that should stay is not there.
@@ -151,29 +151,29 @@ class KeepLast(_OfSubjects):
 
 @dataclass(frozen=True)
 class StoredShare(_OfSubjects):
-    """What the limit lets stay of a span, in files: of so many subjects that no process holds them all."""
+    """The messages of a span that the limit lets stay, in files: of so many subjects that no process holds them all."""
 
     places: tuple[str, ...]
     """Arrow files, each with some of the subjects and a batch for each span."""
     span: int
 
     def takes(self, rows: pa.Table) -> Array:
-        """Nothing can be said before the subjects are fetched."""
+        """Raise an error: rows cannot be judged before the subjects are fetched."""
         raise TypeError(f"span {self.span}: what lies apart is fetched before rows are judged")
 
 
 @dataclass(frozen=True)
 class SpanSubjects:
-    """What one span holds of each of its subjects; one entry a subject."""
+    """The messages of one span on each of its subjects; one entry a subject."""
 
     subjects: pa.Array
     messages: Array
     last_seq: Array
     beyond: Array
-    """How many of the messages are beyond the limit."""
+    """The number of the messages that are beyond the limit."""
 
     def share(self) -> KeepCounts | KeepLast:
-        """What the limit does to the span."""
+        """The limit's rule for the rows of the span."""
         left = self.messages - self.beyond
         loses, keeps = self.beyond > 0, left > 0
         if int(left.max(initial=0)) <= 1:
@@ -186,19 +186,26 @@ class SpanSubjects:
 
 @dataclass(frozen=True)
 class Excess:
-    """What each span holds beyond the limit."""
+    """The excess of each span over the limit."""
 
     messages: Array
     """Surplus messages of each span, int64."""
     held: tuple[SpanSubjects, ...]
 
     def of_span(self, span: int) -> KeepCounts | KeepLast:
-        """What the limit does to one span."""
+        """The limit's rule for the rows of one span."""
         return self.held[span].share()
 
 
 def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Excess:
     """Find the surplus of every span from subject digests alone, exactly (NATS STREAM.UPDATE order, step 4).
+
+    One subject of which 3 messages may stay, counted from the newest span to the oldest:
+
+        span        0   1   2
+        messages    4   2   2
+        newer       4   2   0
+        beyond      4   1   0   (newer + messages - 3, from 0 to messages)
 
     Args:
         limit: messages that may stay per subject.
@@ -208,16 +215,16 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
         spans: the number of spans.
     """
     held = tuple(_by_span(counts, span_of_file, spans))
-    for cut in _ranges([one.subjects for one in held]):
+    for cut in _ranges([span.subjects for span in held]):
         codes, subjects = _numbered(
-            [one.subjects[part] for one, part in zip(held, cut, strict=True)]
+            [span.subjects[part] for span, part in zip(held, cut, strict=True)]
         )
         newer = np.zeros(subjects, dtype=np.int64)
-        for one, part, own in reversed(list(zip(held, cut, codes, strict=True))):
-            messages = one.messages[part]
-            one.beyond[part] = np.clip(newer[own] + messages - limit, 0, messages)
-            newer[own] += messages
-    totals = np.array([int(one.beyond.sum()) for one in held], dtype=np.int64)
+        for span, part, numbers in reversed(list(zip(held, cut, codes, strict=True))):
+            messages = span.messages[part]
+            span.beyond[part] = np.clip(newer[numbers] + messages - limit, 0, messages)
+            newer[numbers] += messages
+    totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
     return Excess(totals, held)
 
 
@@ -235,16 +242,16 @@ def _all_but(last: Array, seqs: Array) -> Array:
 
 
 def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[SpanSubjects]:
-    """What each span holds, nothing beyond the limit yet."""
+    """The subjects of each span, with no message beyond the limit yet."""
     at = span_of_file[counts["file"].to_numpy()]
     starts = np.searchsorted(at, np.arange(spans + 1))
     lengths = np.diff(starts)
     several = np.bincount(span_of_file, minlength=spans) > 1
     subjects = _cut(counts["subject"], lengths)
     messages, last_seq = counts["messages"].to_numpy(), counts["last_seq"].to_numpy()
-    for span, own in enumerate(subjects):
+    for span, run in enumerate(subjects):
         part = slice(starts[span], starts[span + 1])
-        columns = [own, messages[part], last_seq[part]]
+        columns = [run, messages[part], last_seq[part]]
         if several[span]:
             columns = _merged(columns)
         names, counted, last = columns
@@ -278,7 +285,7 @@ def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
     bounds = [longest[len(longest) * at // count].as_py() for at in range(1, count)]
     starts = [[0, *(_place(run, bound) for bound in bounds), len(run)] for run in runs]
     for at in range(count):
-        yield [slice(own[at], own[at + 1]) for own in starts]
+        yield [slice(places[at], places[at + 1]) for places in starts]
 
 
 def _place(run: pa.Array, bound: str) -> int:
@@ -290,13 +297,17 @@ def _numbered(runs: list[pa.Array]) -> tuple[list[Array], int]:
     encoded = pa.chunked_array(runs, pa.string()).dictionary_encode().chunks
     if not encoded:
         return [np.zeros(0, dtype=np.int32) for _ in runs], 0
-    codes = np.concatenate([one.indices.to_numpy() for one in encoded])
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded])
     ends = np.cumsum([len(run) for run in runs])
     return np.split(codes, ends[:-1]), len(encoded[0].dictionary)
 
 
 def _rank(codes: Array) -> Array:
-    """How many equal `codes` come before each entry."""
+    """Count the equal `codes` before each entry.
+
+    >>> _rank(np.array([7, 3, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=np.iinfo(np.int32).min))

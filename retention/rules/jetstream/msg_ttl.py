@@ -28,13 +28,13 @@ class MsgTtl(ExpiryRule):
 
     @classmethod
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
-        """None where deadlines are not looked at."""
+        """The rule at the instant; None where deadlines are not looked at."""
         del surplus
         return cls(as_of_ns) if policy.allow_msg_ttl else None
 
     @classmethod
     def reaches_all(cls, policy: Policy) -> bool:
-        """Deadlines pass anywhere."""
+        """Whether the rule acts, for deadlines pass anywhere."""
         return policy.allow_msg_ttl
 
     @classmethod
@@ -45,12 +45,12 @@ class MsgTtl(ExpiryRule):
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
-        """When the deadline passes."""
+        """The instant at which the deadline passes."""
         return f"{cls.name}{_line(facts)}" if policy.allow_msg_ttl else None
 
     @classmethod
     def reason(cls, policy: Policy, as_of_ns: int) -> str:
-        """No number: each message has its own."""
+        """A reason without a number: each message has its own."""
         del policy, as_of_ns
         return ", outlived their own TTL"
 
@@ -90,17 +90,17 @@ class MsgTtl(ExpiryRule):
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Decision):
-    """What statistics say about deadlines."""
+    """The decision of statistics about deadlines."""
 
     ttl: MsgTtl
 
     def question(self, span: int) -> RowRule:
-        """Which deadlines have passed."""
+        """The question for deadlines that have passed."""
         del span
         return self.ttl.everywhere()
 
     def bounds(self) -> tuple[Array, Array]:
-        """None where another deadline has passed than those of the messages that remain."""
+        """At least none, for a passed deadline may be of a message that does not remain; at most `MsgTtl.most`."""
         return np.zeros_like(self.spans.messages), self.ttl.most(self.spans)
 
 
@@ -118,7 +118,7 @@ class Passed:
         return pc.fill_null(rows["deadline_ns"], NEVER).to_numpy() <= self.due_ns
 
     def stops(self, rows: pa.Table) -> None:
-        """It does not scan."""
+        """None: the rule does not scan."""
 
 
 def _line(facts: Facts) -> str:

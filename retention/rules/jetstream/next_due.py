@@ -1,4 +1,4 @@
-"""When something is next due: until that instant, a pass over the same files under the same policy changes nothing."""
+"""The next due instant: until it, a pass over the same files under the same policy changes nothing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from schemas.messages import NEVER
 def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) -> int | None:
     """The earliest instant at which any rule could let anything go, given that the pass lets nothing go.
 
-    Time changes verdicts of the rules that expire messages only, and those in one direction: what the others take, a
-    commit changes. Never later than the truth; it may be earlier.
+    Time changes verdicts of the rules that expire messages only, and those in one direction: verdicts of the others
+    change with a commit. Never later than the truth; it may be earlier.
 
     Args:
         decided: a pass that removes nothing.
-        policy: what it was decided by.
+        policy: the policy that it was decided by.
         open_base: partition → the base of the segment that appends go to.
 
     Returns:
         Nanoseconds since the epoch; `NEVER`: only a commit changes anything; None: metadata does not tell.
     """
-    rules = [one.rule for one in decided.decisions if isinstance(one.rule, ExpiryRule)]
+    rules = [
+        decision.rule for decision in decided.decisions if isinstance(decision.rule, ExpiryRule)
+    ]
     if not rules:
         return NEVER
-    if any(one.takes_any() for one in decided.decisions if not one.rule.expires):
+    if any(decision.takes_any() for decision in decided.decisions if not decision.rule.expires):
         return None
     spans = joined(decided.spans)
     instants = (
@@ -55,5 +57,7 @@ def _segments_go(spans: Spans, rules: Sequence[ExpiryRule], open_base: Mapping[i
     *others, last = rules
     dues = [rule.segment_due(segments, alone=False) for rule in others]
     due = np.minimum.reduce([*dues, last.segment_due(segments, alone=True)])
-    opened = np.array([open_base.get(int(one), 0) for one in segments.partition], dtype=np.int64)
+    opened = np.array(
+        [open_base.get(int(number), 0) for number in segments.partition], dtype=np.int64
+    )
     return due[(segments.never == 0) & (segments.segment < opened)]

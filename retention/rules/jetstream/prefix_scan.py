@@ -1,4 +1,4 @@
-"""Deciding a pass from a stream's oldest segments: which limits they see, and whether what lies behind matters."""
+"""Passes decided from a stream's oldest segments: the limits that they see, and whether the rest matters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def prefix_policy(policy: Policy, messages: int, total_bytes: int) -> Policy | N
     Returns:
         None if what lies behind exceeds a limit by itself, so that the pass reaches beyond the head.
     """
-    seen: Policy | None = policy
+    ahead: Policy | None = policy
     for rule in ORDER:
-        seen = None if seen is None else rule.ahead_of(seen, messages, total_bytes)
-    return seen
+        ahead = None if ahead is None else rule.ahead_of(ahead, messages, total_bytes)
+    return ahead
 
 
 def ends_in_prefix(decided: Evaluation) -> bool:

@@ -16,7 +16,7 @@ from retention.rules.rule import RowRule, SubjectExcess
 
 @dataclass(frozen=True)
 class RegroupedExcess:
-    """What each span holds beyond the limit per subject, once spans without surplus are divided."""
+    """The excess of each span over the limit per subject, once spans without surplus are divided."""
 
     found: SubjectExcess
     number: Array
@@ -28,7 +28,7 @@ class RegroupedExcess:
         return self.found.messages[self.number]
 
     def of_span(self, span: int) -> RowRule:
-        """What the limit does to one span, or where that is kept."""
+        """The limit's rule for the rows of one span, or where it is kept."""
         return self.found.of_span(int(self.number[span]))
 
 
@@ -42,7 +42,7 @@ def split_by_file(
     Args:
         decided: the pass, decided by spans.
         files: the inventory's, shape `FILE_STATS`.
-        policy: as `decided` was decided by.
+        policy: the one that `decided` was decided by.
         as_of_ns: likewise.
     """
     apart = _divisible(decided)
