@@ -1,4 +1,4 @@
-"""What documents that a stream rests on may say: each field's type, range and shape, judged before anything is done."""
+"""Documents that a stream rests on: type, range and shape of each field, judged before anything is done."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _inside(path: str) -> str:
     return path
 
 
-def _ranges(found: list[list[int]]) -> list[list[int]]:
-    flat = [end for one in found for end in one]
-    if any(len(one) != 2 for one in found) or any(  # noqa: PLR2004
+def _ranges(ranges: list[list[int]]) -> list[list[int]]:
+    flat = [end for pair in ranges for end in pair]
+    if any(len(pair) != 2 for pair in ranges) or any(  # noqa: PLR2004
         before > after for before, after in pairwise(flat)
     ):
         raise ValueError("are no ascending ranges of sequences")
-    return found
+    return ranges
 
 
 Int64 = Annotated[int, Field(ge=-_HIGHEST - 1, le=_HIGHEST)]
@@ -45,24 +45,24 @@ Natural = Annotated[int, Field(ge=0, le=_HIGHEST)]
 NextSequence = Annotated[int, Field(ge=0, le=_HIGHEST + 1)]
 PartitionNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Version = Annotated[int, Field(ge=-1, le=_HIGHEST)]
-"""-1: of a table that is not there yet."""
+"""The version of a table; -1: it is not there yet."""
 Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 """A partition, as a key of JSON."""
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Identifier = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]{0,127}$")]
-"""Of a table, a plan or a run: a part of the names of files."""
+"""The identifier of a table, a plan or a run: a part of the names of files."""
 Name = Annotated[str, Field(min_length=1, max_length=4096)]
 Rule = Annotated[str, Field(pattern=r"^[a-z_]{1,64}$")]
 Path = Annotated[str, Field(max_length=4096), AfterValidator(_inside)]
-"""Of a data file, below `messages/`."""
+"""The path of a data file, below `messages/`."""
 Ranges = Annotated[list[list[Natural]], AfterValidator(_ranges)]
-"""Both ends inclusive."""
+"""Ranges of sequences, both ends inclusive."""
 Counts = dict[Rule, Natural]
 """Rule → messages."""
 
 
 class Document(BaseModel):
-    """A document of JSON: a number is no text, and there is nothing in it that nobody knows."""
+    """A document of JSON: a number is no text, and no field is unknown."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -98,7 +98,7 @@ FileRow: type[Placed] = create_model(
 
 
 _Committer = Annotated[str, Field(pattern=r"^[^/\\%\x00-\x1f]{1,256}$")]
-"""Who made a commit: a recorded run, or an append."""
+"""The author of a commit: a recorded run, or an append."""
 
 
 class _Logged(Document):
@@ -131,11 +131,11 @@ class _InEpoch(Document):
 
 
 class ListState(_InEpoch):
-    """What a full list of a Parquet stream's files says beside them."""
+    """The state of a Parquet stream in a full list of its files, beside these."""
 
     table_id: Identifier
     seal: str = ""
-    """Of the entry of its version; lists of earlier versions of this program have none, and do not count."""
+    """The seal of the entry of its version; lists of earlier versions of this program have none, and do not count."""
     edits: dict[Name, Natural] = {}
     resting: dict[Digits, _InEpoch] = {}
 
@@ -163,7 +163,7 @@ class _Origin(Document):
 
 
 class ArchiveManifest(Document):
-    """What a manifest of an archive says, beside what it is."""
+    """The content of an archive's manifest, beside the fields that tell what it is."""
 
     origin: _Origin
     is_topic: bool
@@ -186,7 +186,7 @@ class _Segments(Document):
 
 
 class _Request(Document):
-    """What `rules.requests` makes of what people ask for."""
+    """A request of people as `rules.requests` makes it."""
 
     rule: Rule
     subject: str | None = None
@@ -200,7 +200,7 @@ class _Request(Document):
 
 
 class _Interest(Document):
-    """What one consumer needed when a plan was made."""
+    """The needs of one consumer when a plan was made."""
 
     consumer: Name
     ack_floor: Int64
@@ -224,7 +224,7 @@ class _Tail(Document):
 
 
 class PlanCause(Document):
-    """What a plan was made from, beside files."""
+    """The cause of a plan, beside the files that it was made from."""
 
     next_seq: dict[Digits, NextSequence]
     open_base: dict[Digits, Natural]
@@ -268,7 +268,7 @@ class PlanHeader(Document):
 
 
 class RunRecord(Document):
-    """What the run history says of a run; what is not listed here is for people only."""
+    """A run in the run history; fields that are not listed here are for people only."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -361,7 +361,7 @@ class KeptTopic(Document):
 
 
 class StreamFormat(Document):
-    """Which format a stream's directory has; what a newer version says beside it is not ours to judge."""
+    """The format of a stream's directory; fields that a newer version adds are not ours to judge."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -372,10 +372,10 @@ class StreamFormat(Document):
 
 
 def judge(shape: type[BaseModel], content: object) -> None:
-    """Hold what a document says against its shape.
+    """Check the content of a document against its shape.
 
     Raises:
-        ValueError: naming the first field that says something else, and what.
+        ValueError: naming the first field that does not fit, and its value.
     """
     try:
         shape.model_validate(content)

@@ -1,4 +1,4 @@
-"""What the rules see of a stream's configuration: its limits, and what they mean in words."""
+"""A stream's configuration as the rules see it: its limits, and their meaning in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.core.units import MICROSECOND, format_size, parse_size, spell_dur
 Discard = Literal["old", "new"]
 Retention = Literal["limits", "interest", "workqueue"]
 Unmatched = Literal["keep", "remove"]
-"""What becomes of messages that no consumer's filter matches."""
+"""The fate of messages that no consumer's filter matches."""
 Expiry = Literal["head", "each"]
 """Whether age takes messages from the lowest sequence on up to the first young one, or each that is old enough."""
 HoldAction = Literal["hold", "warn"]
@@ -20,7 +20,7 @@ HoldAction = Literal["hold", "warn"]
 
 @dataclass(frozen=True)
 class ConsumerProtection:
-    """For whom limits leave messages alone, and how long (docs/semantics/consumers-hold.md)."""
+    """The consumers for whom limits leave messages alone, and for how long (docs/semantics/consumers-hold.md)."""
 
     consumers: tuple[str, ...] | None = None
     """None: every consumer that is there."""
@@ -33,7 +33,7 @@ class ConsumerProtection:
 
 
 _RARE = ("archive", "hold", "topic", "release_share")
-"""What is left out of the JSON where there is none."""
+"""The fields that are left out of the JSON where they are None."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Policy:
 
     max_age_ns: int | None = None
     expiry: Expiry = "head"
-    """Which messages of that age go; `head` where there is no such limit."""
+    """The messages of that age that go, see `Expiry`; `head` where there is no such limit."""
     max_msgs: int | None = None
     max_bytes: int | None = None
     max_msgs_per_subject: int | None = None
@@ -52,29 +52,29 @@ class Policy:
     allow_msg_ttl: bool = False
     subject_delete_marker_ttl_ns: int | None = None
     storage: Literal["file", "memory"] = "file"
-    """How the broker counts bytes; this and the next two matter to markers only, which the pass itself stores."""
+    """The broker's way to count bytes; this and the next two matter to markers only, which the pass itself stores."""
     max_msg_size: int | None = None
     sealed: bool = False
     unmatched: Unmatched = "keep"
-    """What becomes of messages that no consumer's filter matches; under `limits` nothing."""
+    """The fate of messages that no consumer's filter matches; under `limits` it plays no part."""
     release_share: int | None = None
-    """Of how many percent released a segment is rewritten for it, by bytes; None: of any."""
+    """The percentage of a segment's bytes that have to be released for it to be rewritten; None: any."""
     hold: ConsumerProtection | None = None
-    """For whom limits leave messages alone; only under `limits`."""
+    """The consumers for whom limits leave messages alone; only under `limits`."""
     topic: TopicPolicy | None = None
     """The rules of a topic, which has no others; None: it is no topic."""
     archive: str | None = None
-    """Where files are copied to before they go; None: nowhere."""
+    """The place that files are copied to before they go; None: nowhere."""
 
     def as_json(self) -> dict[str, Any]:
         """The policy as JSON values, by name; part of what a plan's identity is computed from."""
-        said = dict(sorted(asdict(self).items()))
+        values = dict(sorted(asdict(self).items()))
         if self.hold is not None:
-            said["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
+            values["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
         if self.expiry == "head":
-            del said["expiry"]
+            del values["expiry"]
         return {
-            name: value for name, value in said.items() if value is not None or name not in _RARE
+            name: value for name, value in values.items() if value is not None or name not in _RARE
         }
 
     @property
@@ -105,13 +105,13 @@ class Policy:
         return self.discard == "old" and not (self.max_msgs is None and self.max_bytes is None)
 
 
-def policy_from_json(said: Mapping[str, Any]) -> Policy:
+def policy_from_json(values: Mapping[str, Any]) -> Policy:
     """The policy of which `as_json` made these values."""
-    held, topic = said.get("hold"), said.get("topic")
+    held, topic = values.get("hold"), values.get("topic")
     if held is not None:
         named = held["consumers"]
         held = ConsumerProtection(**held | {"consumers": named if named is None else tuple(named)})
-    return Policy(**{**said, "hold": held, "topic": topic and TopicPolicy(**topic)})
+    return Policy(**{**values, "hold": held, "topic": topic and TopicPolicy(**topic)})
 
 
 UNLIMITED = Policy()

@@ -34,9 +34,9 @@ class Spans:
     never: Array
     deadlines: Array
     min_deadline_ns: Array
-    """`NEVER` where a span has no deadline but `never`."""
+    """The first deadline; `NEVER` where a span has no deadline but `never`."""
     max_deadline_ns: Array
-    """The lowest int64 where a span has no deadline but `never`."""
+    """The last deadline; the lowest int64 where a span has no deadline but `never`."""
     markers: Array
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ def spans_of(files: pa.Table, apart: Array | None = None) -> Spans:
 
 
 def joined(spans: Spans) -> Spans:
-    """Spans of which no two interleave: those that were kept apart, put together."""
+    """Join spans that interleave, such as those that were kept apart, so that no two do."""
     column = {name: getattr(spans, name) for name in (*_COLUMNS, *_ABSENT)}
     return _folded(column, np.flatnonzero(_begins(column)), spans.first_file)
 
@@ -117,7 +117,7 @@ _ABSENT = {"min_deadline_ns": NEVER, "max_deadline_ns": int(np.iinfo(np.int64).m
 
 
 def _begins(column: dict[str, Array]) -> Array:
-    """Which files begin a span: in a new partition, or above every sequence of the files before it."""
+    """A mask of the files that begin a span: in a new partition, or above every sequence of the files before."""
     if not len(column["partition"]):
         return np.zeros(0, dtype=bool)
     begins = np.ones(len(column["partition"]), dtype=bool)

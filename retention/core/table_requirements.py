@@ -24,7 +24,7 @@ class TableState:
     stream: str
     """The stream's name, for messages."""
     counters: Counters
-    """The effective ones."""
+    """The effective counters of the table."""
     stays: pa.Table
     """Live files that the commit does not remove: `LOGGED_FILES` with min_seq and max_seq (null where not known)."""
     sets: Mapping[str, int]
@@ -112,4 +112,4 @@ class RowsCompared:
     """Paths of the files whose rows were compared, strings."""
 
     def check(self, state: TableState) -> None:
-        """Nothing beyond ranges, which are checked of every swap."""
+        """Check nothing beyond ranges, which are checked of every swap."""

@@ -24,12 +24,12 @@ class TableUpdate(Protocol):
 
     @property
     def assigns_sequences(self) -> bool:
-        """Whether a rival's commit in between makes it wrong, so that it is tried once."""
+        """Whether a rival's commit in between makes the update wrong, so that it is tried once."""
         ...
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Name → value of each counter that it sets (`counter_names`)."""
+        """Name → value of each counter that the update sets (`counter_names`)."""
         ...
 
     def check(self, state: TableState) -> None:
@@ -53,7 +53,7 @@ class SetNextSeq:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Itself, by name."""
+        """The counter that the update sets, by name."""
         return {name_of(NEXT_SEQ, self.partition): self.seq}
 
     def check(self, state: TableState) -> None:
@@ -78,7 +78,7 @@ class SetOpenBase:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Itself, by name."""
+        """The counter that the update sets, by name."""
         return {name_of(OPEN_BASE, self.partition): self.base}
 
     def check(self, state: TableState) -> None:
@@ -103,7 +103,7 @@ class SetBatch:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Itself, by name."""
+        """The counter that the update sets, by name."""
         return {name_of(BATCH, self.writer): self.number}
 
     def check(self, state: TableState) -> None:
@@ -122,34 +122,37 @@ class SetBatch:
 
 @dataclass(frozen=True)
 class SetConsumerEdits:
-    """How often a consumer was created, edited or deleted; what rests on it goes with `AssertConsumerEdits`."""
+    """The number of times that a consumer was created, edited or deleted.
+
+    A commit that rests on the number goes with `AssertConsumerEdits`.
+    """
 
     count: int
     assigns_sequences: ClassVar[bool] = False
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Itself, by name."""
+        """The counter that the update sets, by name."""
         return {CONSUMERS: self.count}
 
     def check(self, state: TableState) -> None:
-        """Nothing: the requirement says what it was."""
+        """Check nothing: the requirement says what the number was."""
 
 
 @dataclass(frozen=True)
 class SetRowTombstones:
-    """The number of the record of row tombstones in force; what rests on it goes with `AssertRowTombstones`."""
+    """The number of the row tombstones' record in force; a commit that rests on it goes with `AssertRowTombstones`."""
 
     number: int
     assigns_sequences: ClassVar[bool] = False
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Itself, by name."""
+        """The counter that the update sets, by name."""
         return {RELEASED: self.number}
 
     def check(self, state: TableState) -> None:
-        """Nothing: the requirement says which it was."""
+        """Check nothing: the requirement says which record was in force."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class SetEpoch:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Itself, by name."""
+        """The counter that the update sets, by name."""
         return {EPOCH: self.number}
 
     def check(self, state: TableState) -> None:
