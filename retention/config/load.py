@@ -75,9 +75,9 @@ class Config:
     """A warehouse and its streams."""
 
     warehouse: str
-    """An absolute path, or an `s3://` URI without a slash at the end."""
+    """The warehouse's place: an absolute path, or an `s3://` URI without a slash at the end."""
     streams: tuple[StreamConfig, ...] = ()
-    """Topics, too, as the streams that they are kept as."""
+    """The configured streams, and topics as the streams that they are kept as."""
     defaults: StorageSettings = field(default_factory=StorageSettings)
 
     @classmethod

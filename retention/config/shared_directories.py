@@ -1,4 +1,4 @@
-"""Directories that a stream shares with another one: what the place says, where names alone say that they differ."""
+"""Directories that a stream shares with another one: the place tells, where names alone say that they differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retention.storage.errors import as_storage_errors
 Mounts = dict[tuple[int, int], list[str]]
 """Device and inode → the streams of which a part lies there."""
 _PARTS = ("", "messages", "_retention", "consumers")
-"""What of a stream's directory may be mounted, or linked, by itself."""
+"""The parts of a stream's directory that may be mounted, or linked, by themselves."""
 
 
 def refuse_shared(warehouse: str, stream: str) -> None:
@@ -43,32 +43,32 @@ def refuse_shared(warehouse: str, stream: str) -> None:
 
 
 def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
-    """Which streams' tables, consumers and run histories are one directory of a disk, but for those behind links."""
-    found: Mounts = defaultdict(list)
+    """Find streams whose tables, consumers and run histories are one directory of a disk, except behind links."""
+    streams_at: Mounts = defaultdict(list)
     with as_storage_errors(warehouse):
         for stream in streams:
             for place in _places(warehouse, stream):
                 identity = None if place.is_symlink() else _identity(place)
                 if identity is not None:
-                    found[identity].append(stream)
-    return found
+                    streams_at[identity].append(stream)
+    return streams_at
 
 
-def refuse_mounted(warehouse: str, stream: str, found: Mounts) -> None:
+def refuse_mounted(warehouse: str, stream: str, streams_at: Mounts) -> None:
     """Refuse a stream of which a part is mounted in the directory of another one, too: nobody can say whose it is.
 
     Args:
         warehouse: where both lie.
         stream: its name.
-        found: the parts of all streams.
+        streams_at: the parts of all streams.
 
     Raises:
         RefusedError: naming both streams, and the directory.
     """
     root = Path(warehouse, "streams", path_name(stream))
     with as_storage_errors(warehouse):
-        for place in _places(warehouse, stream) if found else ():
-            for other in found.get(_identity(place) or (0, 0), ()):
+        for place in _places(warehouse, stream) if streams_at else ():
+            for other in streams_at.get(_identity(place) or (0, 0), ()):
                 # Of one directory as a whole its `format.json` says whose it is.
                 if other != stream and not _is_same(root, root.with_name(path_name(other))):
                     raise shared(str(place), stream, other)
@@ -94,7 +94,7 @@ def refuse_any_shared(warehouse: str, streams: Iterable[str]) -> None:
 
 
 def shared_directories(warehouse: str, streams: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Which streams share a directory, or would as soon as they are written to: directory, and the names of both."""
+    """Streams that share a directory, or would as soon as they are written to: the directory, and the names of both."""
     if "://" in warehouse:
         return []
     with as_storage_errors(warehouse):
@@ -127,12 +127,12 @@ def _places(warehouse: str, stream: str) -> list[Path]:
     return [root / "messages", root / "consumers", Path(warehouse, "runs", root.name)]
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return _identity(one) == _identity(other)
+def _is_same(place: Path, other: Path) -> bool:
+    return _identity(place) == _identity(other)
 
 
 def _owner_of(directory: Path) -> str | None:
-    """The stream whose directory this really is; None: its own, or it is not there."""
+    """The stream whose directory this really is; None: the directory has its own name, or is not there."""
     if directory.is_symlink():
         return _stream_at(directory.resolve(), directory)
     other = directory.with_name(directory.name.swapcase())
@@ -178,10 +178,10 @@ def _name(component: str) -> str | None:
 
 def _identity(place: Path) -> tuple[int, int] | None:
     try:
-        found = place.stat()
+        status = place.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _tells_case(place: Path) -> bool:

@@ -30,7 +30,7 @@ from retention.core.policy import Discard, Expiry, Retention, Unmatched
 
 
 class StreamFields(StorageSettings, DescriptiveFields):
-    """What a stream's configuration says, field by field.
+    """A stream's configuration, field by field.
 
     Durations are nanoseconds (0: off), sizes bytes, limits -1 where there is none.
     """
