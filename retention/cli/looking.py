@@ -242,7 +242,11 @@ def _put_states(states: Sequence[State]) -> None:
     width = len(head) if any(stream_state.bucket for stream_state in states) else len(head) - 1
     if rows:
         put_table(head[:width], [row[:width] for row in rows], numbers)
-        put_lines(f"{one.stream}: {old}" for one in states if (old := state_overdue_text(one)))
+        put_lines(
+            f"{stream_state.stream}: {old}"
+            for stream_state in states
+            if (old := state_overdue_text(stream_state))
+        )
     else:
         say("no streams: publish or import into one, or list it in retention.yaml")
 

@@ -39,36 +39,36 @@ def clock(
 ) -> None:
     """Settle a pass with a wrong clock: an instant, now if none is given, counts as the last applied one."""
     settings = settings_of(ctx)
-    found = settings.open().stream(stream)
-    seen = found.repair_wrong_clock(as_of) if yes else found.find_wrong_clock(as_of)
+    mended = settings.open().stream(stream)
+    done = mended.repair_wrong_clock(as_of) if yes else mended.find_wrong_clock(as_of)
     if settings.format == "table":
-        put_report(_clock_lines(seen, found.opened.config.grace_ns))
+        put_report(_clock_lines(done, mended.opened.config.grace_ns))
     else:
-        put_json(settings, seen.as_json(), [seen.as_json()])
+        put_json(settings, done.as_json(), [done.as_json()])
 
 
-def _clock_lines(seen: ClockRepair, grace_ns: int) -> Iterator[str]:
+def _clock_lines(done: ClockRepair, grace_ns: int) -> Iterator[str]:
     from retention.core.units import format_instant
 
-    if seen.last_as_of_ns is None and not seen.wrong:
-        yield f"{seen.stream}: no pass was ever made, so there is nothing to repair"
-    elif not seen.wrong:
-        yield f"{seen.stream}: no run was later than {format_instant(seen.as_of_ns)}, so there is nothing to repair"
+    if done.last_as_of_ns is None and not done.wrong:
+        yield f"{done.stream}: no pass was ever made, so there is nothing to repair"
+    elif not done.wrong:
+        yield f"{done.stream}: no run was later than {format_instant(done.as_of_ns)}, so there is nothing to repair"
     else:
-        counts = "counts" if seen.run else "would count"
-        before = "" if seen.last_as_of_ns is None else f", not {format_instant(seen.last_as_of_ns)}"
-        yield f"{seen.stream}: {format_instant(seen.as_of_ns)} {counts} as the last applied instant{before}"
-        for wrong in seen.wrong:
+        counts = "counts" if done.run else "would count"
+        before = "" if done.last_as_of_ns is None else f", not {format_instant(done.last_as_of_ns)}"
+        yield f"{done.stream}: {format_instant(done.as_of_ns)} {counts} as the last applied instant{before}"
+        for wrong in done.wrong:
             yield from _wrong_lines(wrong, grace_ns)
-    if seen.later is not None:
+    if done.later is not None:
         yield (
-            f"  messages among sequences {seen.later.first_seq:,} to {seen.later.last_seq:,} have later times than the "
-            f"clock, up to {format_instant(seen.later.latest_ns)}: until then age takes none of them, nor what lies "
+            f"  messages among sequences {done.later.first_seq:,} to {done.later.last_seq:,} have later times than the "
+            f"clock, up to {format_instant(done.later.latest_ns)}: until then age takes none of them, nor what lies "
             "behind them; delete those that a wrong clock stamped"
         )
-    if seen.run:
-        yield f"  run {seen.run}"
-    elif seen.wrong:
+    if done.run:
+        yield f"  run {done.run}"
+    elif done.wrong:
         yield "  nothing was changed; repeat it with --yes"
 
 
@@ -136,31 +136,31 @@ def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Remove again what another writer brought back by overlooking a removal."""
     settings = settings_of(ctx)
     mended = settings.open().stream(stream)
-    found = mended.repair_returned_messages() if yes else mended.find_returned_messages()
+    done = mended.repair_returned_messages() if yes else mended.find_returned_messages()
     if settings.format == "table":
-        put_report(_returned_lines(found))
+        put_report(_returned_lines(done))
     else:
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, done.as_json(), [done.as_json()])
 
 
-def _returned_lines(found: ReturnedRepair) -> Iterator[str]:
+def _returned_lines(done: ReturnedRepair) -> Iterator[str]:
     from retention.core.units import format_size
     from retention.views.wording import count
 
-    if not found.commits:
-        yield f"{found.stream}: nothing came back"
+    if not done.commits:
+        yield f"{done.stream}: nothing came back"
         return
-    messages, size = count(found.messages, "message"), format_size(found.bytes)
-    yield f"{found.stream}: {messages} ({size}) that had been removed came back"
-    for commit in found.commits:
+    messages, size = count(done.messages, "message"), format_size(done.bytes)
+    yield f"{done.stream}: {messages} ({size}) that had been removed came back"
+    for commit in done.commits:
         yield f"  by version {commit.version} of the table, {commit.program}, which read {commit.removed[0]}"
-    for back in found.back:
+    for back in done.back:
         ranges = ", ".join(f"{first}..{last}" for first, last in back.ranges.tolist())
         yield f"  {ranges} in {back.file.path}"
-    if found.run is None:
+    if done.run is None:
         yield "  nothing was changed; remove them with --yes"
     else:
-        yield f"  removed by run {found.run}"
+        yield f"  removed by run {done.run}"
 
 
 @repair.command()
@@ -168,21 +168,21 @@ def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
     settings = settings_of(ctx)
     mended = settings.open().stream(stream)
-    found = mended.repair_foreign_files() if yes else mended.find_foreign_files()
+    done = mended.repair_foreign_files() if yes else mended.find_foreign_files()
     if settings.format == "table":
-        put_report(_foreign_lines(found))
+        put_report(_foreign_lines(done))
     else:
-        put_json(settings, found.as_json(), [found.as_json()])
+        put_json(settings, done.as_json(), [done.as_json()])
 
 
-def _foreign_lines(found: ForeignRepair) -> Iterator[str]:
+def _foreign_lines(done: ForeignRepair) -> Iterator[str]:
     from retention.views.wording import count
 
-    if not found.files:
-        yield f"{found.stream}: nothing to repair: every file can be taken in"
+    if not done.files:
+        yield f"{done.stream}: nothing to repair: every file can be taken in"
         return
-    head = f"{found.stream}: {count(len(found.files), 'file')} of other writers cannot be taken in"
-    yield head if found.directory is None else f"{head}, and went to {found.directory}"
-    for one in found.files:
-        yield f"  {one.path}: {one.reason}"
-    yield f"  run {found.run}" if found.run else "  nothing was changed; --yes moves them aside"
+    head = f"{done.stream}: {count(len(done.files), 'file')} of other writers cannot be taken in"
+    yield head if done.directory is None else f"{head}, and went to {done.directory}"
+    for file in done.files:
+        yield f"  {file.path}: {file.reason}"
+    yield f"  run {done.run}" if done.run else "  nothing was changed; --yes moves them aside"

@@ -1,4 +1,4 @@
-"""Why a rule lets messages go, in a few words with its numbers."""
+"""Reasons why rules let messages go, in a few words with their numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retention.rules.jetstream.evaluate import ORDER
 
 
 def reason(plan: Plan, rule: str) -> str:
-    """Why a rule lets messages go, with its numbers."""
+    """The reason why a rule lets messages go, with its numbers."""
     if plan.request is not None:
         return plan.request.wording
     return f"{rule}{_OF[rule](plan.policy, plan.as_of_ns)}"

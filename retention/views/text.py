@@ -127,7 +127,7 @@ def report_text(report: RunReport) -> list[str]:
 
 
 def _overdue(overdue: Mapping[str, Any] | None) -> list[str]:
-    """What stays although it is old, in a line; none if nothing does."""
+    """The line for messages that stay although they are old; none if there are none."""
     return [f"  {text}"] if (text := overdue_text(overdue)) else []
 
 
@@ -168,7 +168,7 @@ def state_text(state: State) -> list[str]:
 
 
 def state_overdue_text(state: State) -> str:
-    """What a stream holds although it is old; empty if nothing."""
+    """The clause for old messages that a stream still has; empty if there are none."""
     return overdue_text(None if state.overdue is None else state.overdue.as_json())
 
 

@@ -1,4 +1,4 @@
-"""What people read about messages that are older than `max_age` and stay."""
+"""Overdue messages as text: those that are older than `max_age` and stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retention.views.wording import brief_instant, count
 
 
 def overdue_text(overdue: Mapping[str, Any] | None) -> str:
-    """How many stay, behind which message, and what would let them go; empty where none surely does.
+    """The number that stay, behind which message, and what would let them go; empty where none surely stays.
 
     Args:
         overdue: as `Overdue.as_json` has it; None: none stays.
