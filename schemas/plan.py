@@ -44,7 +44,7 @@ PLANNED_RULES = pa.schema(
         pa.field("bytes", pa.int64()),
     ]
 )
-"""What one rule takes of one file that a plan touches: `file` is a row number of the plan's files, ascending; the
+"""The part of one rule in one file that a plan touches: `file` is a row number of the plan's files, ascending; the
 messages of a file's rows add up to its `removed_messages`. `bytes` is null where several rules share the file."""
 
 REMOVED_RANGES = pa.schema(
@@ -57,8 +57,8 @@ REMOVED_RANGES = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-"""What rows tell that goes: `file` is a row number of the files in question, `rule` an index into `RULE_NAMES`; both
-sequences are inclusive, and every sequence between them is a message that the rule removes."""
+"""A range that goes, as rows tell: `file` is a row number of the files in question, `rule` an index into `RULE_NAMES`;
+both sequences are inclusive, and every sequence between them is a message that the rule removes."""
 
 CAUSE_FILES = pa.schema(
     [
@@ -91,8 +91,9 @@ SAVED_CAUSE = pa.schema(
         ],
     ]
 )
-"""The same in a saved plan: with what consumers leave of it (null: everything), and ranges of sequences of which rows
-told the rule (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages and bytes."""
+"""A row of `CAUSE_FILES` in a saved plan: with what consumers leave of the file (null: everything), and ranges of
+sequences of which rows told the rule (an index into `RULE_NAMES`), ascending, both ends inclusive, with their messages
+and bytes."""
 
 PLANNED_PARTS = REMOVED_RANGES.set(1, pa.field("rule", RULE, nullable=False))
 """A part that goes of a file that does not go whole: as `REMOVED_RANGES`, its rule by name, `file` a row number of the
@@ -105,8 +106,9 @@ HELD_RANGES = pa.schema(
         pa.field("oldest_ts_ns", pa.int64(), nullable=False),
     ]
 )
-"""What stays although a rule would take it: `consumer` numbers those that it is held for, -1 is any of them (there each
-message is counted once); `oldest_ts_ns` is the least time of a message in the range, nanoseconds since the epoch."""
+"""A range that stays although a rule would take it: `consumer` numbers those that it is held for, -1 is any of them
+(there each message is counted once); `oldest_ts_ns` is the least time of a message in the range, nanoseconds since the
+epoch."""
 
 PLANNED_MARKERS = pa.schema(
     [
