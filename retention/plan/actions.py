@@ -21,12 +21,12 @@ from schemas.plan import (
 )
 
 DROP, REWRITE, TOMBSTONE = "drop", "rewrite", "tombstone"
-"""What is done to a file, as the column `action` of `PLANNED_FILES` has it."""
+"""Kinds of action on a file, as the column `action` of `PLANNED_FILES` has them."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Files go whole."""
+    """Files that go whole."""
 
     files: pa.Table
     """Shape `PLANNED_FILES`."""
@@ -34,14 +34,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Copies without some rows take the place of files."""
+    """Files whose place is taken by copies without some of their rows."""
 
     files: pa.Table
     """Shape `PLANNED_FILES`."""
     numbers: Array
-    """The row number of each among all files of the plan."""
+    """Each file's row number among all files of the plan."""
     part: Part
-    """What goes of them, and of others."""
+    """Ranges of sequences that go of these files, and of others of the plan."""
 
     def ranges(self) -> list[Array]:
         """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
@@ -50,30 +50,30 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """Files stay, and nobody reads some of their rows any more."""
+    """Files that stay, and of which nobody reads some rows any more."""
 
     files: pa.Table
     """Shape `PLANNED_FILES`."""
     numbers: Array
-    """The row number of each among all files of the plan."""
+    """Each file's row number among all files of the plan."""
     part: Part
-    """What goes of them, and of others."""
+    """Ranges of sequences that go of these files, and of others of the plan."""
 
     def ranges(self) -> list[Array]:
-        """As `Rewrite.ranges`."""
+        """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
         return ranges_by_file(self.part, self.numbers)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Sequences are used up: by delete markers, which are appended, or because a purge steps over them."""
+    """Sequences that are used up: by delete markers, which are appended, or because a purge steps over them."""
 
     markers: pa.Table
-    """Those that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    """Delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
     first: int
-    """The next sequence before."""
+    """The stream's next sequence before the action."""
     after: int
-    """The next sequence behind it."""
+    """The stream's next sequence behind the action."""
 
 
 Action = Drop | Rewrite | Tombstone | Mark
@@ -86,19 +86,19 @@ class Actions:
     files: pa.Table = field(default_factory=PLANNED_FILES.empty_table)
     """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
     rules: pa.Table = field(default_factory=PLANNED_RULES.empty_table)
-    """What each rule takes of each of them; shape `PLANNED_RULES`."""
+    """Messages and bytes that each rule takes of each of `files`; shape `PLANNED_RULES`."""
     removed: pa.Table = field(default_factory=PLANNED_PARTS.empty_table)
-    """What goes of files that do not go whole; shape `PLANNED_PARTS`."""
+    """Ranges of sequences that go of files that do not go whole; shape `PLANNED_PARTS`."""
     markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
     """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None = None
-    """Those that markers use, also markers evicted again, or that a purge steps over: the first, and the next after
-    the last; None: the next sequence stays."""
+    """Sequences that markers use, also markers evicted again, or that a purge steps over: the first, and the next
+    after the last; None: the next sequence stays."""
 
     def __iter__(self) -> Iterator[Action]:
-        """Each kind of action once, over everything that it is done to; none that does nothing."""
+        """Iterate over the kinds of action, each once over everything that it is done to; none that does nothing."""
         to_files = (self.drop, self.rewrite, self.tombstone)
-        yield from (one for one in to_files if one.files.num_rows)
+        yield from (action for action in to_files if action.files.num_rows)
         if self.mark is not None:
             yield self.mark
 
@@ -134,11 +134,11 @@ class Actions:
 
     @property
     def leaving(self) -> pa.Table:
-        """The files that do not stay, as `files_with_rules`."""
+        """The files that do not stay, with the columns of `files_with_rules`."""
         files = self.files_with_rules
         return files.filter(pc.not_equal(files["action"], TOMBSTONE))
 
     def _with_action(self, action: str) -> tuple[pa.Table, Array]:
-        """The files that something is done to, and their row numbers in `files`."""
+        """The files with an action, and their row numbers in `files`."""
         mask = pc.equal(self.files["action"], action)
         return self.files.filter(mask), np.flatnonzero(mask.to_numpy())

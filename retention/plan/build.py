@@ -1,4 +1,4 @@
-"""Verdicts become a plan: what metadata decided and what probed rows answered, put together file by file."""
+"""Build a plan from verdicts: what metadata decided and what probed rows answered, put together file by file."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def make_plan(
         policy: the stream's rules.
         as_of_ns: the pass's instant.
         decided: the pass over what is left.
-        answers: those to its questions.
+        answers: the rows' answers to its questions.
     """
     inventory = left.inventory
     stopped_at = stop_of(answers)
     known = ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
-    parts = [settled_ranges(one, stopped_at) for one in _in_order(answers)]
+    parts = [settled_ranges(answer, stopped_at) for answer in _in_order(answers)]
     losses = with_released(left, policy, file_losses(left.files, known, parts))
     cause = cause_of_pass(left, policy, decided, answers, losses.ranges)
     if policy.whole_segments:
@@ -66,7 +66,7 @@ def make_removal(
 ) -> Plan:
     """Put together what metadata decided of a removal that was asked for and what rows answered."""
     known = ByMetadata(removal.spans, removal.whole, removal.by_rule)
-    losses = file_losses(inventory.files, known, [one.removed for one in _in_order(answers)])
+    losses = file_losses(inventory.files, known, [answer.removed for answer in _in_order(answers)])
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
     return replace(plan, header=replace(plan.header, request=removal.request))
 
@@ -74,7 +74,7 @@ def make_removal(
 def make_topic_plan(
     inventory: Inventory, policy: Policy, as_of_ns: int, rules: Array, pins: tuple[Pin, ...] | None
 ) -> Plan:
-    """The plan of a pass over a topic: files go whole, or stay.
+    """Put together the plan of a pass over a topic, whose files go whole, or stay.
 
     Args:
         inventory: the topic.
@@ -94,7 +94,7 @@ def make_topic_plan(
 
 
 def _in_order(answers: Sequence[Answer]) -> list[Answer]:
-    return sorted(answers, key=lambda one: one.span)
+    return sorted(answers, key=lambda answer: answer.span)
 
 
 def _plan(
@@ -105,7 +105,7 @@ def _plan(
     answers: Sequence[Answer],
     stays: Array | None = None,
 ) -> Plan:
-    """The plan of these losses; `stays` masks files that are not rewritten for theirs, None is none of them."""
+    """Put together the plan of losses; `stays` masks files that are not rewritten for theirs; None: no file."""
     messages = inventory.files["messages"].to_numpy()
     touched = np.flatnonzero(losses.messages)
     stays = np.zeros(len(messages), dtype=bool) if stays is None else stays
@@ -131,7 +131,7 @@ def _plan(
 
 
 def settled_ranges(answer: Answer, stopped_at: int | None) -> pa.Table:
-    """What goes of a span, now that it is known in which one the age scan ended; shape `REMOVED_RANGES`."""
+    """The ranges that go of a span, now that the span in which the age scan ended is known; shape `REMOVED_RANGES`."""
     return _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
 
 
@@ -139,12 +139,16 @@ def _settled(ranges: pa.Table, *, reached: bool) -> pa.Table:
     rules = settled(ranges["rule"].to_numpy(), reached=reached)
     if np.array_equal(rules, ranges["rule"].to_numpy()):
         return ranges
-    said = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int8()))
-    return _merged(said.filter(pa.array(rules != STAYS)))
+    relabelled = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    return _merged(relabelled.filter(pa.array(rules != STAYS)))
 
 
 def _merged(ranges: pa.Table) -> pa.Table:
-    """Neighbouring ranges of one rule in one file become one."""
+    """Merge neighbouring ranges of one rule in one file.
+
+    Of one rule and file, 4 to 6, 7 to 9 and 12 to 12 become 4 to 9 and 12 to 12: rows 0 and 2 start a range, and rows
+    1 and 2 end one.
+    """
     column = {name: ranges[name].to_numpy() for name in REMOVED_RANGES.names}
     joins = (
         (np.diff(column["file"]) == 0)
@@ -212,7 +216,10 @@ def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:
 
 
 def segment_numbers(files: pa.Table) -> tuple[Array, int]:
-    """Number the segments of an inventory's files from 0; each file's number, and how many there are."""
+    """Number the segments of an inventory's files from 0; each file's number, and how many there are.
+
+    Files of the segments 1, 1, 40, 40 and 90 have the numbers 0, 0, 1, 1 and 2; there are 3.
+    """
     if not files.num_rows:
         return np.zeros(0, dtype=np.int64), 0
     new = (np.diff(files["partition"].to_numpy()) != 0) | (

@@ -28,7 +28,7 @@ _NO_CONSUMERS = ConsumerSnapshot()
 
 @dataclass(frozen=True)
 class Remaining:
-    """What consumers leave of each file of an inventory; int64, 0 where they leave nothing."""
+    """Messages and bytes that consumers leave of each file of an inventory; int64, 0 where they leave nothing."""
 
     messages: Array
     bytes: Array
@@ -36,7 +36,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Cause:
-    """What a plan was made from; tables are those of its making, never copies."""
+    """The data that a plan was made from; tables are those of its making, never copies."""
 
     files: pa.Table = field(default_factory=CAUSE_FILES.empty_table)
     """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
@@ -45,14 +45,14 @@ class Cause:
     open_base: Mapping[int, int] = field(default_factory=dict)
     """Partition → the base of the segment that appends go to."""
     tail: TailTotals = _NO_TAIL
-    """What the stream held behind `files`, where the plan was made from its oldest segments alone."""
+    """Totals of the stream behind `files`, where the plan was made from its oldest segments alone."""
     next_due_ns: int | None = None
     """The instant before which nothing goes, where that was remembered and no file was looked at."""
     remaining: Remaining | None = None
-    """What consumers leave; None: they leave everything."""
+    """Messages and bytes that consumers leave; None: they leave everything."""
     parts: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
-    """What rows told of files, also of such as go whole, or stay because their segment does; shape `REMOVED_RANGES`,
-    `file` being a row number of `files`."""
+    """Ranges that rules take of files, learned from rows, also of files that go whole, or stay because their segment
+    does; shape `REMOVED_RANGES`, `file` being a row number of `files`."""
     scan_end: int | None = None
     """The message at which the age scan ends: with `whole_segments` one in its file that is not above it; None: it
     does not end, or does not run."""
@@ -61,7 +61,7 @@ class Cause:
     consumers: ConsumerSnapshot = _NO_CONSUMERS
     """The consumers that were asked; none where the policy does not look at them."""
     protection: Protection | None = None
-    """What consumers protect from limits; None: the policy protects nothing."""
+    """Protection from limits, for consumers; None: the policy protects nothing."""
     offsets: Offsets | None = None
     """The stored offsets of a topic; None: the plan did not look at them."""
 
@@ -76,7 +76,7 @@ class Cause:
         return pc.equal(self.files["partition"], partition)
 
     def covering(self, partition: int, first: int, last: int) -> Array:
-        """Row numbers of the files whose ranges of sequences meet another one; both ends inclusive."""
+        """Row numbers of the files whose ranges of sequences meet that from `first` to `last`; both ends inclusive."""
         meets = pc.and_(
             self.in_partition(partition),
             pc.and_(
@@ -92,7 +92,7 @@ class Cause:
         return np.flatnonzero(higher.to_numpy())
 
     def remaining_of(self, numbers: Array) -> tuple[int, int]:
-        """How many messages, and how many bytes, consumers leave of some files."""
+        """Count the messages and the bytes that consumers leave of some files, given by row numbers."""
         if self.remaining is not None:
             left = self.remaining
             return int(left.messages[numbers].sum()), int(left.bytes[numbers].sum())
@@ -100,18 +100,18 @@ class Cause:
         return tuple(int(pc.sum(some[name], min_count=0).as_py()) for name in some.column_names)  # type: ignore[return-value]
 
     def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
-        """What rows told of one file, by some rules; shape `REMOVED_RANGES`, ascending."""
-        own = self.parts.filter(pc.equal(self.parts["file"], number))
+        """Ranges that some rules take of one file, learned from rows; shape `REMOVED_RANGES`, ascending."""
+        ranges = self.parts.filter(pc.equal(self.parts["file"], number))
         wanted = pa.array([RULES.index(rule) for rule in rules], pa.int8())
-        return own.filter(pc.is_in(own["rule"], value_set=wanted)).sort_by("first_seq")
+        return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted)).sort_by("first_seq")
 
 
 NO_CAUSE = Cause()
-"""Nothing: the stream held nothing."""
+"""The cause of a plan of a stream that held nothing."""
 
 
 def cause_of_files(inventory: Inventory) -> Cause:
-    """What is known to a plan that asks neither consumers nor the age scan."""
+    """The cause of a plan that asks neither consumers nor the age scan."""
     counters = inventory.counters
     return Cause(inventory.files, counters.next_seq, counters.open_base)
 
@@ -123,14 +123,15 @@ def cause_of_pass(
     answers: Sequence[Answer],
     parts: pa.Table,
 ) -> Cause:
-    """What a pass was made from.
+    """The cause of the plan of a pass.
 
     Args:
         left: the stream, and what consumers leave of it.
         policy: the stream's rules.
         decided: the pass over what is left.
-        answers: those to its questions.
-        parts: what rows told of files; shape `REMOVED_RANGES`, `file` being a row number of the inventory.
+        answers: the rows' answers to its questions.
+        parts: ranges that rules take of files, learned from rows; shape `REMOVED_RANGES`, `file` being a row number of
+            the inventory.
     """
     known = cause_of_files(left.inventory)
     return Cause(

@@ -28,7 +28,7 @@ _LISTS = {
 }
 """Column of a saved cause → column of its ranges."""
 _MOST_SEQUENCES = 2**26
-"""So many a consumer has never pending; a document with more was not written here."""
+"""More sequences than a consumer ever has pending; a document with more was not written here."""
 
 
 def cause_table(cause: Cause, written: pa.Array) -> pa.Table:
@@ -67,7 +67,7 @@ def cause_as_json(cause: Cause) -> dict[str, Any]:
         "next_due_ns": cause.next_due_ns,
         "scan_end": cause.scan_end,
         "refused": _ranges(np.array(sorted(cause.refused), dtype=np.int64)),
-        "consumers": [_interest_as_json(one) for one in cause.consumers.interests],
+        "consumers": [_interest_as_json(interest) for interest in cause.consumers.interests],
         "pins": pins_as_json(cause.consumers.pins),
         "expired": pins_as_json(cause.consumers.expired),
         "protection": None if cause.protection is None else _protection_as_json(cause.protection),
@@ -93,7 +93,7 @@ def cause_from(table: pa.Table, values: Mapping[str, Any]) -> Cause:
         scan_end=values["scan_end"],
         refused=frozenset(_seqs(values["refused"]).tolist()),
         consumers=ConsumerSnapshot(
-            tuple(_interest_from_json(one) for one in values["consumers"]),
+            tuple(_interest_from_json(entry) for entry in values["consumers"]),
             pins_from_json(values["pins"]) or (),
             pins_from_json(values["expired"]) or (),
         ),
@@ -113,7 +113,7 @@ def _remaining(table: pa.Table) -> Remaining | None:
 
 
 def _parts(table: pa.Table) -> pa.Table:
-    """What rows told of files; shape `REMOVED_RANGES`."""
+    """Ranges that rules take of a cause's files, read from their columns of lists; shape `REMOVED_RANGES`."""
     lengths = {name: pc.list_value_length(table[name]).to_numpy() for name in _LISTS}
     if any((lengths[name] != lengths["rules"]).any() for name in _LISTS):
         raise ValueError("rules, first_seqs, last_seqs, counts and sizes are not as many")
@@ -148,14 +148,14 @@ def _interest_from_json(values: Mapping[str, Any]) -> Interest:
 
 def _protection_as_json(protection: Protection) -> dict[str, Any]:
     return {
-        "interests": [_interest_as_json(one) for one in protection.interests],
+        "interests": [_interest_as_json(interest) for interest in protection.interests],
         "after_ns": protection.after_ns,
         "from_seq": protection.from_seq,
     }
 
 
 def _protection_from_json(values: Mapping[str, Any]) -> Protection:
-    interests = tuple(_interest_from_json(one) for one in values["interests"])
+    interests = tuple(_interest_from_json(entry) for entry in values["interests"])
     return Protection(interests, values["after_ns"], values["from_seq"])
 
 
@@ -178,7 +178,7 @@ def _ranges(seqs: Array) -> list[list[int]]:
 
 
 def _seqs(ranges: list[list[int]]) -> Array:
-    """What `_ranges` made ranges of.
+    """Ascending sequences from the ranges that `_ranges` makes: [4, 6] and [9, 9] are 4, 5, 6, 9.
 
     Raises:
         ValueError: they are more than fit into memory.

@@ -14,19 +14,19 @@ class Pin:
 
     consumer: str
     revision: int
-    """How often it was created, edited or deleted."""
+    """The number of times that it was created, edited or deleted."""
     version: int
-    """Of its record; floors only rise, so that a later one releases no less."""
+    """The version of its record; floors only rise, so that a later one releases no less."""
 
 
 @dataclass(frozen=True)
 class ConsumerSnapshot:
-    """Everybody who reads a stream."""
+    """The consumers of a stream, as one pass sees them."""
 
     interests: tuple[Interest, ...] = ()
     pins: tuple[Pin, ...] = ()
     expired: tuple[Pin, ...] = ()
-    """Those that nobody has used for too long: they are not asked, and the pass deletes them."""
+    """Consumers that nobody has used for too long: they are not asked, and the pass deletes them."""
 
 
 def pins_as_json(pins: tuple[Pin, ...] | None) -> list[dict[str, Any]] | None:
@@ -34,6 +34,6 @@ def pins_as_json(pins: tuple[Pin, ...] | None) -> list[dict[str, Any]] | None:
     return None if pins is None else [vars(pin).copy() for pin in pins]
 
 
-def pins_from_json(said: list[dict[str, Any]] | None) -> tuple[Pin, ...] | None:
-    """Read what `pins_as_json` made."""
-    return None if said is None else tuple(Pin(**one) for one in said)
+def pins_from_json(values: list[dict[str, Any]] | None) -> tuple[Pin, ...] | None:
+    """Read pins that `pins_as_json` made JSON values of; None stays None."""
+    return None if values is None else tuple(Pin(**pin) for pin in values)

@@ -17,7 +17,7 @@ from retention.rules.jetstream.whole_segments import unread_answers
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one pass over one stream would do at most and at least."""
+    """Numbers of what one pass over one stream would do, each at most and at least."""
 
     stream: str
     as_of_ns: int
@@ -100,16 +100,16 @@ def bounds_of(
 
 
 def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Array]:
-    """How often planning opens each file, at least and at most: once to decide, once more for markers."""
-    asked = decided.ask.astype(np.int64)
+    """Count how often planning opens each file, at least and at most: once to decide, once more for markers."""
+    opened = decided.ask.astype(np.int64)
     if policy.whole_segments:
-        asked[[answer.span for answer in unread_answers(decided)]] = 0
-    least = np.repeat(asked, np.diff(decided.spans.first_file))
+        opened[[answer.span for answer in unread_answers(decided)]] = 0
+    least = np.repeat(opened, np.diff(decided.spans.first_file))
     return least, np.full_like(least, 2) if lost.announces else least
 
 
 def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
-    """Bounds when only sealed segments that lose every message go."""
+    """Bound the messages that go of each span when only sealed segments that lose every message go."""
     sealed = np.zeros(len(spans), dtype=bool)
     for partition, base in inventory.counters.open_base.items():
         sealed |= (spans.partition == partition) & (spans.segment < base)
@@ -121,7 +121,7 @@ def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:
 
 
 def segment_bounds(spans: Spans, removed: Range) -> dict[str, Bounds]:
-    """How many segments are dropped, rewritten and kept."""
+    """Bound the numbers of segments that are dropped, rewritten and kept."""
     count, of_span = _segment_numbers(spans)
     if not count:
         return dict.fromkeys(("dropped", "rewritten", "kept"), Bounds(0, 0))
@@ -141,7 +141,7 @@ def segment_bounds(spans: Spans, removed: Range) -> dict[str, Bounds]:
 
 
 def _segment_numbers(spans: Spans) -> tuple[int, Array]:
-    """How many segments there are, and the number of each span's."""
+    """Number the segments of spans from 0; how many there are, and each span's number."""
     if not len(spans):
         return 0, np.zeros(0, dtype=np.int64)
     new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)

@@ -21,7 +21,7 @@ def released_bounds(
         inventory: the stream.
         policy: its rules.
         as_of_ns: the pass's instant.
-        spans: the stream.
+        spans: the spans of the stream.
         released: what consumers let go of, as far as metadata decides it.
     """
     limits = policy.limits
@@ -40,9 +40,11 @@ def released_bounds(
     rest = Bounds(0, int(possible.upper[~released.whole].sum()))
     by_rule = {policy.retention: release} | dict.fromkeys(limits, rest)
     lengths = inventory.files["file_bytes"].to_numpy()
-    asked = np.repeat(released.ask, np.diff(spans.first_file)).astype(np.int64)
+    opened = np.repeat(released.ask, np.diff(spans.first_file)).astype(np.int64)
     # Limits may ask the same rows again, and delete markers once more.
-    most = asked + len([one for one in (limits, policy.subject_delete_marker_ttl_ns) if one])
+    most = opened + len(
+        [reason for reason in (limits, policy.subject_delete_marker_ttl_ns) if reason]
+    )
     return Estimate(
         stream=inventory.stream,
         as_of_ns=as_of_ns,
@@ -50,6 +52,6 @@ def released_bounds(
         removed_bytes=size_of(spans, possible).total(),
         by_rule={rule: bounds for rule, bounds in by_rule.items() if bounds.upper},
         segments=segment_bounds(spans, possible),
-        files_read=Bounds(int(asked.sum()), int(most.sum())),
+        files_read=Bounds(int(opened.sum()), int(most.sum())),
         bytes_read=Bounds(0, int((most * lengths).sum())),
     )

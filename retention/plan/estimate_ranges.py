@@ -1,4 +1,4 @@
-"""What each rule takes of each span of a stream, at least and at most, as far as metadata has decided a pass."""
+"""Bounds of the messages that each rule takes of each span of a stream, as far as metadata has decided a pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retention.rules.rule import ExpiryRule
 
 @dataclass(frozen=True)
 class Bounds:
-    """The exact number is at least `lower` and at most `upper`."""
+    """Bounds of one number: it is at least `lower` and at most `upper`."""
 
     lower: int
     upper: int
@@ -49,9 +49,9 @@ class Losses:
 
     by_rule: dict[str, Range]
     removed: Range
-    """By all rules together."""
+    """Messages that all rules together take."""
     announces: bool
-    """Whether it may store delete markers."""
+    """Whether the pass may store delete markers."""
 
 
 def losses(decided: Evaluation, policy: Policy) -> Losses:
@@ -59,11 +59,13 @@ def losses(decided: Evaluation, policy: Policy) -> Losses:
 
     Args:
         decided: the pass, as far as metadata decides it.
-        policy: what it was decided by.
+        policy: the rules by which it was decided.
     """
     by_rule = _by_rule(decided)
     removed = _removed(decided, by_rule)
-    by_expiry = [by_rule[one.rule.name].upper for one in decided.decisions if one.rule.expires]
+    by_expiry = [
+        by_rule[decision.rule.name].upper for decision in decided.decisions if decision.rule.expires
+    ]
     expiring = np.sum([np.zeros(len(decided.spans), np.int64), *by_expiry], axis=0)
     if policy.subject_delete_marker_ttl_ns is None or not expiring.any():
         return Losses(by_rule, removed, announces=False)
@@ -75,20 +77,21 @@ def losses(decided: Evaluation, policy: Policy) -> Losses:
 
 
 def without_protected(lost: Losses, held: Array) -> Losses:
-    """The same where a hold may spare some messages of these spans, or all; `held` is a mask."""
+    """Losses where a hold may spare some messages, or all, of the spans in `held`, a mask."""
 
-    def less(one: Range) -> Range:
-        return Range(np.where(held, 0, one.lower), one.upper)
+    def less(taken: Range) -> Range:
+        return Range(np.where(held, 0, taken.lower), taken.upper)
 
-    by_rule = {rule: less(one) for rule, one in lost.by_rule.items()}
+    by_rule = {rule: less(taken) for rule, taken in lost.by_rule.items()}
     return replace(lost, by_rule=by_rule, removed=less(lost.removed))
 
 
 def _by_rule(decided: Evaluation) -> dict[str, Range]:
-    """What each rule takes of each span, markers left out.
+    """Bound what each rule takes of each span, markers left out.
 
     Of a span that rows decide, a rule takes at least what it would take by itself without all that rules before it may
-    take, and at most what it would take by itself or what they surely leave.
+    take, and at most what it would take by itself or what they surely leave. Of 10 messages of which two rules would by
+    themselves take 3 to 5 and 4 to 8, the first takes 3 to 5, and the second 0 (4 - 5 is less) to 7 (10 - 3).
     """
     spans, ask = decided.spans, decided.ask
     whole = decided.by_rule(None)
@@ -97,37 +100,37 @@ def _by_rule(decided: Evaluation) -> dict[str, Range]:
     most_before = np.zeros(len(spans), np.int64)
     is_behind_scan = False
     by_rule = {}
-    for one in decided.decisions:
-        least, most = one.bounds()
-        goes = whole[:, RULES.index(one.rule.name)]
+    for decision in decided.decisions:
+        least, most = decision.bounds()
+        goes = whole[:, RULES.index(decision.rule.name)]
         # Where the scan does not come, a rule behind it takes what the scan would have taken before it.
         unsure = np.minimum(most, whole.sum(axis=1)) if is_behind_scan else goes
         lower = np.where(ask, np.maximum(least - most_before, 0), np.where(certain, goes, 0))
         rest = np.minimum(most, spans.messages - least_before)
         upper = np.where(ask, rest, np.where(certain, goes, unsure))
-        by_rule[one.rule.name] = Range(lower, upper)
+        by_rule[decision.rule.name] = Range(lower, upper)
         least_before, most_before = least_before + lower, most_before + upper
-        is_behind_scan |= one.scan is not None
+        is_behind_scan |= decision.scan is not None
     return by_rule
 
 
 def _certain(decided: Evaluation) -> Array:
     """Spans that surely lose nothing behind the scan, or that it surely reaches; a mask.
 
-    It does reach those before the first asked span that may end it.
+    It does reach the spans before the first one that may end it and whose rows are asked.
     """
     numbers = np.arange(len(decided.spans))
     certain = np.zeros(len(numbers), dtype=bool)
-    for one in decided.decisions:
-        certain |= one.sure
-        if one.scan is not None:
-            may_stop = numbers[decided.ask & one.scan.may_stop]
+    for decision in decided.decisions:
+        certain |= decision.sure
+        if decision.scan is not None:
+            may_stop = numbers[decided.ask & decision.scan.may_stop]
             return certain | (numbers < (may_stop[0] if len(may_stop) else len(numbers)))
     return np.ones_like(certain)
 
 
 def _removed(decided: Evaluation, by_rule: dict[str, Range]) -> Range:
-    """What all rules together take of each span: at least what one takes, at most what each could."""
+    """Bound what all rules together take of each span: at least what one takes, at most what each could."""
     messages = decided.spans.messages
     nothing = np.zeros(len(messages), np.int64)
     lower = np.sum([nothing, *(of_rule.lower for of_rule in by_rule.values())], axis=0)
@@ -141,8 +144,8 @@ def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:
     """Whether every marker surely fits beside what the limits leave."""
     spans = decided.spans
     left = np.ones(len(spans), dtype=bool)
-    for one in decided.decisions:
-        left &= one.rule.expires | ~one.sure
+    for decision in decided.decisions:
+        left &= decision.rule.expires | ~decision.sure
     dying = int(expiring.sum())
     taken = delete_markers.most_bytes(dying, int(spans.bytes[expiring > 0].sum()), policy)
     totals = Totals(int(spans.messages[left].sum()), int(spans.bytes[left].sum()))
@@ -150,25 +153,25 @@ def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:
 
 
 def _with_refusals(decided: Evaluation, by_rule: dict[str, Range], removed: Range) -> Losses:
-    """A message stays whose marker is refused; nothing else changes."""
+    """Losses where markers may be refused: the message of such a marker stays; nothing else changes."""
     nothing = np.zeros_like(removed.lower)
     less = {
-        one.rule.name: Range(nothing, by_rule[one.rule.name].upper)
-        if one.rule.expires
-        else by_rule[one.rule.name]
-        for one in decided.decisions
+        decision.rule.name: Range(nothing, by_rule[decision.rule.name].upper)
+        if decision.rule.expires
+        else by_rule[decision.rule.name]
+        for decision in decided.decisions
     }
     lower = np.sum([of_rule.lower for of_rule in less.values()], axis=0)
     return Losses(less, Range(lower, removed.upper), announces=True)
 
 
 def _with_evictions(decided: Evaluation, by_rule: dict[str, Range], removed: Range) -> Losses:
-    """A marker takes the lowest messages, before age comes to them or that it else would never come to."""
+    """Losses where markers evict: one takes the lowest messages, before age comes to them, or though it never would."""
     spans, nothing = decided.spans, np.zeros_like(removed.lower)
     more = {}
-    for one in decided.decisions:
-        if isinstance(one.rule, ExpiryRule):
-            more[one.rule.name] = Range(nothing, one.rule.most(spans))
-        elif one.rule.trims:
-            more[one.rule.name] = Range(by_rule[one.rule.name].lower, spans.messages)
+    for decision in decided.decisions:
+        if isinstance(decision.rule, ExpiryRule):
+            more[decision.rule.name] = Range(nothing, decision.rule.most(spans))
+        elif decision.rule.trims:
+            more[decision.rule.name] = Range(by_rule[decision.rule.name].lower, spans.messages)
     return Losses(by_rule | more, Range(removed.lower, spans.messages), announces=True)

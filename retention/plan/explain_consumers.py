@@ -1,4 +1,4 @@
-"""What consumers say of one message, in words."""
+"""Explain one message by consumers, in words: who needs it, and for whom it is held."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def needs_line(
     Args:
         message: one row with `seq` and `subject`.
         policy: the stream's rules.
-        interests: of its consumers.
+        interests: the interests of its consumers.
     """
     goes = bool(released_rows(message, interests, policy.unmatched)[0])
     return goes, f"{policy.retention}: {_who(message, policy, interests)}"
@@ -30,12 +30,12 @@ def _who(message: pa.Table, policy: Policy, interests: Sequence[Interest]) -> st
     if not interests:
         return "the stream has no consumer, so that nobody can have settled it"
     seqs = message["seq"].to_numpy()
-    wanting = [one for one in interests if one.matches(message["subject"])[0]]
-    needing = [one.consumer for one in wanting if one.needs(seqs)[0]]
+    wanting = [interest for interest in interests if interest.matches(message["subject"])[0]]
+    needing = [interest.consumer for interest in wanting if interest.needs(seqs)[0]]
     if needing:
         return f"{' and '.join(needing)} still {'needs' if len(needing) == 1 else 'need'} it"
     if wanting:
-        return f"whoever wants it has settled it ({', '.join(one.consumer for one in wanting)})"
+        return f"whoever wants it has settled it ({', '.join(interest.consumer for interest in wanting)})"
     return f"no consumer's filter matches it, and unmatched is {policy.unmatched}"
 
 
@@ -47,13 +47,15 @@ def protection_line(
     Args:
         message: one row with `seq`, `subject` and `ts_ns`.
         rule: for whom limits leave messages alone.
-        hold: what that comes to in the pass.
-        missing: those of them that are not there.
+        hold: the protection that comes of `rule` in the pass.
+        missing: consumers that `rule` names and that are not there.
     """
     needing = [
-        f"{one.consumer} (which is not there)" if one.consumer in missing else one.consumer
-        for one in hold.interests
-        if one.matches(message["subject"])[0] and one.needs(message["seq"].to_numpy())[0]
+        f"{interest.consumer} (which is not there)"
+        if interest.consumer in missing
+        else interest.consumer
+        for interest in hold.interests
+        if interest.matches(message["subject"])[0] and interest.needs(message["seq"].to_numpy())[0]
     ]
     if not needing:
         return False, "hold_for_consumers: nobody that it would be held for needs it"
@@ -66,7 +68,7 @@ def protection_line(
 
 
 def _until(message: pa.Table, rule: ConsumerProtection, hold: Protection) -> str:
-    """What comes of it that somebody needs a message."""
+    """The consequence of a consumer's need of a message, a clause."""
     if message["ts_ns"][0].as_py() <= hold.after_ns:
         return f", but messages are held only until they are {format_duration(rule.max_age_ns or 0)} old"
     if message["seq"][0].as_py() < hold.from_seq:

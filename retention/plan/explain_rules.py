@@ -1,4 +1,4 @@
-"""Why one message stays or goes, in words: a line for each rule, and one sentence."""
+"""Explain in words why one message stays or goes: a line for each rule, and one sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rule_of(policy: Policy, facts: Facts) -> str | None:
 
 
 def sentence(stream: str, policy: Policy, facts: Facts, rule: str | None, *, goes: bool) -> str:
-    """Why a message goes or stays.
+    """Say in one sentence why a message goes or stays.
 
     Args:
         stream: its stream.

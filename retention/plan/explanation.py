@@ -36,13 +36,13 @@ def explanation(
     sentence: str,
     arithmetic: tuple[str, ...],
 ) -> Explanation:
-    """The explanation of a message that goes by `rule`, or stays where that is None.
+    """Make the explanation of a message that goes by `rule`, or stays where that is None.
 
     Args:
         stream: its stream.
         message: `partition`, `seq`, `subject`, `ts_ns` and `size` among its columns.
         rule: the rule that lets it go.
-        sentence: why.
+        sentence: why it goes or stays.
         arithmetic: the numbers that were compared, a line each.
     """
     place = {name: message[name] for name in ("partition", "seq", "subject", "ts_ns", "size")}

@@ -1,4 +1,4 @@
-"""What each file loses: what spans lose is shared out among their files, and what consumers let go of is added."""
+"""Losses by file: what spans lose is shared out among their files, and what consumers let go of is added."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from schemas.plan import REMOVED_RANGES
 
 @dataclass(frozen=True)
 class ByMetadata:
-    """What metadata decided, spans of which rows had to be asked left out."""
+    """Losses of spans that metadata decided, spans of which rows had to be asked left out."""
 
     spans: Spans
     whole: Array
     """Spans that go whole; a mask."""
     by_rule: Array
-    """Messages that each rule takes of them; shape (spans, rules)."""
+    """Messages that each rule takes of each span; shape (spans, rules)."""
 
 
 @dataclass(frozen=True)
 class FileLosses:
-    """What each of some files loses."""
+    """Losses of each of some files: messages, bytes, messages by rule, and ranges of sequences."""
 
     messages: Array
     bytes: Array
@@ -38,7 +38,7 @@ class FileLosses:
     """Shape `REMOVED_RANGES`, `file` being a row number among those files."""
 
     def only(self, wanted: Array) -> FileLosses:
-        """The same where `wanted` holds, nothing elsewhere."""
+        """The losses of the files in `wanted`, a mask, nothing of others."""
         return FileLosses(
             messages=np.where(wanted, self.messages, 0),
             bytes=np.where(wanted, self.bytes, 0),
@@ -62,7 +62,13 @@ def file_losses(files: pa.Table, known: ByMetadata, parts: Sequence[pa.Table]) -
 
 
 def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
-    """Give the files `goes`, whose spans go whole, their shares of what each rule takes; shape (files, rules)."""
+    """Give the files `goes`, whose spans go whole, their shares of what each rule takes; shape (files, rules).
+
+    A span of files with 4 and 6 messages, of which one rule takes 7 and the next 3:
+
+        files   |0 . . . 4 . . . . . 10|     the first file: 4 and 0
+        rules   |0 . . . . . . 7 . . 10|     the second:     3 and 3
+    """
     of_file = known.spans.span_of_file[goes]
     rule_ends = np.cumsum(known.by_rule[of_file], axis=1)
     messages = files["messages"].to_numpy()
@@ -76,7 +82,7 @@ def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
 
 
 def with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) -> FileLosses:
-    """What the files of the inventory lose, given what those lose of which something is left."""
+    """The losses of all files of the inventory, given those of the files of which something is left."""
     stored = left.inventory.files
     if len(left.numbers) == stored.num_rows and not left.released.num_rows:
         return losses

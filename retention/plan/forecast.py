@@ -20,13 +20,13 @@ from retention.rules.rule import ExpiryRule
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
-"""How far forecasts look ahead."""
-_ALL_SEEN = TailTotals()
+"""Times that forecasts look ahead, nanoseconds."""
+_NO_TAIL = TailTotals()
 
 
 @dataclass(frozen=True)
 class Due:
-    """What one pass at `by_ns` takes, at least and at most, if until then nothing is stored and no other pass runs."""
+    """Losses by one pass at `by_ns`, at least and at most, if until then nothing is stored and no other pass runs."""
 
     by_ns: int
     """Nanoseconds since the epoch."""
@@ -38,20 +38,20 @@ class Due:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What time does to a stream; empty where no rule of its policy looks at time."""
+    """Losses that time alone brings to a stream; empty where no rule of its policy looks at time."""
 
     next_due_ns: int | None = None
-    """No pass before it takes anything; None: no pass ever does, unless something is stored."""
+    """The instant before which no pass takes anything; None: no pass ever does, unless something is stored."""
     due: tuple[Due, ...] = ()
-    """At the instant of looking, and at `HORIZONS_NS` after it."""
+    """Passes at the instant of looking, and at `HORIZONS_NS` after it."""
 
     def as_json(self) -> dict[str, Any]:
         """The forecast as JSON values, with the keys of `state` and `plan`."""
-        return asdict(self) | {"due": [asdict(one) for one in self.due]}
+        return asdict(self) | {"due": [asdict(due) for due in self.due]}
 
 
 NOTHING_FORETOLD = Forecast()
-"""Of a stream in which no rule looks at time."""
+"""The forecast of a stream in which no rule looks at time."""
 
 
 def forecast(
@@ -59,35 +59,37 @@ def forecast(
     policy: Policy,
     as_of_ns: int,
     decided: Evaluation,
-    later: TailTotals = _ALL_SEEN,
+    later: TailTotals = _NO_TAIL,
 ) -> Forecast:
     """Foretell from metadata alone what passes at `as_of_ns` and after it take.
 
     Args:
         inventory: the stream, or its oldest segments.
-        policy: the stream's.
+        policy: the stream's rules.
         as_of_ns: the instant of looking, nanoseconds since the epoch.
         decided: a pass over the inventory, at any instant.
         later: what the inventory does not have.
     """
     if not expires(policy):
         return NOTHING_FORETOLD
-    seen = prefix_policy(policy, later.messages, later.bytes) or policy
+    effective = prefix_policy(policy, later.messages, later.bytes) or policy
 
     def pass_at(instant: int) -> Evaluation:
-        return evaluate(decided.spans, seen, instant, decided.surplus)
+        return evaluate(decided.spans, effective, instant, decided.surplus)
 
     latest = NEVER - 1
     instants = (as_of_ns, *(min(as_of_ns + ahead, latest) for ahead in HORIZONS_NS))
-    due = tuple(_due(inventory, seen, instant, pass_at(instant), later) for instant in instants)
+    due = tuple(
+        _due(inventory, effective, instant, pass_at(instant), later) for instant in instants
+    )
     if due[0].messages_at_most:
         return Forecast(as_of_ns, due)
     return Forecast(_next(pass_at(as_of_ns), policy, as_of_ns, inventory, later), due)
 
 
 def forecast_at(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:
-    """What an earlier forecast still says at a later instant, before which nothing is due."""
-    ahead = [Due(**one) for one in due if one["by_ns"] > as_of_ns]
+    """The part of an earlier forecast that holds at a later instant, before which nothing is due."""
+    ahead = [Due(**entry) for entry in due if entry["by_ns"] > as_of_ns]
     instant = None if next_due_ns == NEVER else next_due_ns
     return Forecast(instant, (Due(as_of_ns, 0, 0, 0, 0), *ahead)) if due else NOTHING_FORETOLD
 
@@ -108,16 +110,16 @@ def _due(
 
 
 def _next(
-    quiet: Evaluation, policy: Policy, as_of_ns: int, inventory: Inventory, later: TailTotals
+    decided: Evaluation, policy: Policy, as_of_ns: int, inventory: Inventory, later: TailTotals
 ) -> int | None:
     """The next due instant after a pass that takes nothing."""
-    found = next_due(quiet, policy, inventory.counters.open_base)
-    if found is None:
+    instant = next_due(decided, policy, inventory.counters.open_base)
+    if instant is None:
         return as_of_ns
-    if found == NEVER and later.segments:
-        found = min(
-            one.rule.tail_due(quiet.spans)
-            for one in quiet.decisions
-            if isinstance(one.rule, ExpiryRule)
+    if instant == NEVER and later.segments:
+        instant = min(
+            decision.rule.tail_due(decided.spans)
+            for decision in decided.decisions
+            if isinstance(decision.rule, ExpiryRule)
         )
-    return None if found >= NEVER else max(found, as_of_ns)
+    return None if instant >= NEVER else max(instant, as_of_ns)

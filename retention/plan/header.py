@@ -10,12 +10,12 @@ from retention.plan.consumer_snapshot import Pin
 from retention.rules.requests import Request
 
 APPLY = "apply"
-"""What the run history calls a pass."""
+"""The run history's name of a pass."""
 
 
 @dataclass(frozen=True)
 class SegmentCounts:
-    """How many segments a plan leaves in which state."""
+    """Numbers of segments that a plan drops, rewrites and keeps."""
 
     dropped: int = 0
     rewritten: int = 0
@@ -24,7 +24,7 @@ class SegmentCounts:
 
 @dataclass(frozen=True)
 class Header:
-    """What a plan is of: one stream at one version of its table, by one policy, at one instant."""
+    """The scope of a plan: one stream at one version of its table, by one policy, at one instant."""
 
     stream: str
     table_id: str
@@ -33,24 +33,24 @@ class Header:
     as_of_ns: int
     policy: Policy
     request: Request | None = None
-    """What people asked for; None: the plan is that of a pass."""
+    """The request of people; None: the plan is that of a pass."""
     epoch: int = 0
-    """The epoch in which the sequences count that it speaks of."""
+    """The epoch in which the plan's sequences count."""
     begins_epoch: bool = False
-    """Whether offsets count from 0 again behind it: the purge of a topic."""
+    """Whether offsets count from 0 again behind the plan: the purge of a topic."""
     segments: SegmentCounts = field(default_factory=SegmentCounts)
     read: ReadCount = field(default_factory=ReadCount)
-    """What planning cost."""
+    """The cost of planning: files and bytes that were read."""
 
     @property
     def kind(self) -> str:
-        """What the run history calls a run that carries the plan out."""
+        """The run history's name of a run that carries the plan out."""
         return APPLY if self.request is None else self.request.rule
 
 
 @dataclass(frozen=True)
 class Pins:
-    """What a plan rests on beside the files that it touches: it is stale as soon as one of them is another."""
+    """States that a plan rests on beside the files that it touches: it is stale as soon as one of them is another."""
 
     consumers: tuple[Pin, ...] | None = None
     """The consumers that were asked what they need; None: the pass asked none."""

@@ -20,27 +20,27 @@ from retention.rules.rule import PriorRemovals, Scan
 
 @dataclass(frozen=True)
 class Overdue:
-    """What `expiry: each` would let go beyond what a pass takes; docs/semantics/limits.md."""
+    """Messages that `expiry: each` would let go beyond what a pass takes; docs/semantics/limits.md."""
 
     messages_at_least: int
     messages_at_most: int | None
-    """None: not all of the stream was looked at."""
+    """The upper bound; None: not all of the stream was looked at."""
     behind_seq: int | None = None
     """The message at which the scan ends; None: only rows that were not read tell."""
     behind_ts_ns: int | None = None
-    """When it was stored, nanoseconds since the epoch."""
+    """The instant at which that message was stored, nanoseconds since the epoch."""
 
     def as_json(self) -> dict[str, Any]:
         """The values by name, as the JSON of `plan`, `apply` and `state` has them."""
         return asdict(self)
 
     def at_least(self) -> Overdue | None:
-        """What remains certain where only a part of the stream is known; None: nothing."""
+        """The numbers that remain certain where only a part of the stream is known; None: nothing."""
         return replace(self, messages_at_most=None) if self.messages_at_least else None
 
 
 def overdue_from_json(values: Mapping[str, Any] | None) -> Overdue | None:
-    """The value of which `as_json` made these."""
+    """Read the value of which `Overdue.as_json` made these; None stays None."""
     return None if values is None else Overdue(**values)
 
 
@@ -54,11 +54,11 @@ def overdue_of(
     """Count what is older than `max_age` and stays, from statistics and from rows that were read anyway.
 
     Args:
-        files: those of the pass's spans; shape `FILE_STATS`.
-        policy: the stream's.
+        files: the files of the pass's spans; shape `FILE_STATS`.
+        policy: the stream's rules.
         as_of_ns: the pass's instant.
         decided: the pass.
-        answers: what rows said to its questions; without some of them, bounds are wider.
+        answers: the rows' answers to its questions; without some of them, bounds are wider.
 
     Returns:
         None where no message stays for that reason.
@@ -102,12 +102,12 @@ def _ends(decided: Evaluation, scan: Scan, answers: Sequence[Answer]) -> tuple[i
 
 
 def _left_by_others(decided: Evaluation, least: Array, most: Array) -> tuple[Array, Array]:
-    """Bounds of so many messages of each span that no rule but the scan takes."""
-    for one in decided.decisions:
-        if one.scan is None:
-            fewest, greatest = one.bounds()
-            least = np.where(one.whole, 0, np.maximum(least - greatest, 0))
-            most = np.where(one.whole, 0, np.minimum(most, decided.spans.messages - fewest))
+    """Bounds of those messages of each span that no rule but the scan takes."""
+    for decision in decided.decisions:
+        if decision.scan is None:
+            fewest, greatest = decision.bounds()
+            least = np.where(decision.whole, 0, np.maximum(least - greatest, 0))
+            most = np.where(decision.whole, 0, np.minimum(most, decided.spans.messages - fewest))
     return least, most
 
 

@@ -25,7 +25,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class PartInMemory:
-    """A part that whoever plans holds itself."""
+    """A part that whoever plans holds in memory."""
 
     table: pa.Table
 

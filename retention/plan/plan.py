@@ -31,21 +31,22 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Plan:
-    """What one pass over one stream, or a removal by hand, does; made by `build`, carried out by `apply`."""
+    """One pass over one stream, or a removal by hand, as a value; made by `build`, carried out by `apply`."""
 
     header: Header
     pins: Pins = field(default_factory=Pins)
     actions: Actions = field(default_factory=Actions)
     cause: Cause = NO_CAUSE
-    """What it was made from, as far as explaining it takes; not part of its identity."""
+    """The data that it was made from, as far as explaining it takes them; not part of its identity."""
     forecast: Forecast = NOTHING_FORETOLD
-    """What is due when; neither part of the plan's identity nor of a saved plan."""
+    """Losses that fall due, and when; neither part of the plan's identity nor of a saved plan."""
     overdue: Overdue | None = None
     """Messages older than `max_age` that stay; neither part of its identity nor of a saved plan. None: none."""
     held: ProtectedMessages | None = None
-    """What consumers hold back, or with `warn` would; not part of its identity. None: the policy holds nothing."""
+    """Messages that consumers hold back, or with `warn` would; not part of its identity. None: the policy holds
+    nothing."""
     held_segments: ProtectedSegments | None = None
-    """What stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
+    """Segments that stored offsets of a topic hold back; not part of its identity. None: they hold nothing."""
 
     @property
     def stream(self) -> str:
@@ -54,7 +55,7 @@ class Plan:
 
     @property
     def table_id(self) -> str:
-        """The table's; empty where there was none."""
+        """The table's id; empty where there was no table."""
         return self.header.table_id
 
     @property
@@ -74,12 +75,12 @@ class Plan:
 
     @property
     def request(self) -> Request | None:
-        """What people asked for; None: it is the plan of a pass."""
+        """The request of people; None: it is the plan of a pass."""
         return self.header.request
 
     @property
     def kind(self) -> str:
-        """What the run history calls a run that carries it out."""
+        """The run history's name of a run that carries it out."""
         return self.header.kind
 
     @property
@@ -94,12 +95,12 @@ class Plan:
 
     @property
     def segments(self) -> SegmentCounts:
-        """How many segments it leaves in which state."""
+        """Numbers of segments that it drops, rewrites and keeps."""
         return self.header.segments
 
     @property
     def read(self) -> ReadCount:
-        """What planning cost."""
+        """The cost of planning: files and bytes that were read."""
         return self.header.read
 
     @property
@@ -124,12 +125,12 @@ class Plan:
 
     @property
     def rules(self) -> pa.Table:
-        """What each rule takes of each of them; shape `PLANNED_RULES`."""
+        """Messages and bytes that each rule takes of each of `files`; shape `PLANNED_RULES`."""
         return self.actions.rules
 
     @property
     def removed(self) -> pa.Table:
-        """What goes of files that do not go whole; shape `PLANNED_PARTS`."""
+        """Ranges of sequences that go of files that do not go whole; shape `PLANNED_PARTS`."""
         return self.actions.removed
 
     @property
@@ -168,13 +169,13 @@ class Plan:
         return rules_of(self.rules)
 
     def by_rule_of(self, files: pa.Array) -> dict[str, int]:
-        """The same of some files, by their paths."""
+        """Messages that go of files at some paths, by the rule that lets them; rules that take none are left out."""
         numbers = pc.indices_nonzero(pc.is_in(self.files["path"], value_set=files))
         return rules_of(self.rules.filter(pc.is_in(self.rules["file"], value_set=numbers)))
 
     @property
     def held_as_json(self) -> dict[str, Any] | None:
-        """What is held back as JSON values; None: the policy holds nothing."""
+        """Everything that is held back, as JSON values; None: the policy holds nothing."""
         held = self.held or self.held_segments
         return None if held is None else held.as_json()
 
@@ -187,20 +188,20 @@ class Plan:
         return identity(self._header(), self.files, self.rules, self.removed)
 
     def _header(self) -> dict[str, Any]:
-        asked: dict[str, Any] = {}
+        optional: dict[str, Any] = {}
         if self.request is not None:
-            asked["request"] = as_json(self.request)
+            optional["request"] = as_json(self.request)
         if self.consumers is not None:
-            asked["consumers"] = pins_as_json(self.consumers)
+            optional["consumers"] = pins_as_json(self.consumers)
         if self.released:
-            asked["released"] = self.released
+            optional["released"] = self.released
         if self.expired:
-            asked["expired"] = pins_as_json(self.expired)
+            optional["expired"] = pins_as_json(self.expired)
         if self.epoch:
-            asked["epoch"] = self.epoch
+            optional["epoch"] = self.epoch
         if self.begins_epoch:
-            asked["begins_epoch"] = True
-        return asked | {
+            optional["begins_epoch"] = True
+        return optional | {
             "stream": self.stream,
             "table_id": self.table_id,
             "as_of_ns": self.as_of_ns,

@@ -181,11 +181,11 @@ def _header(plan: Plan) -> dict[str, Any]:
 
 
 def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> Plan:
-    mine = {
+    plan_tables = {
         part: _loaded(table.filter(pc.equal(table["plan"], number)).drop(["plan"]))
         for part, table in tables.items()
     }
-    cause = cause_from(mine.pop("cause"), header["cause"])
+    cause = cause_from(plan_tables.pop("cause"), header["cause"])
     held = header.get("held")
     return Plan(
         Header(
@@ -205,7 +205,9 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
             pins_from_json(header["expired"]) or (),
             header["released"],
         ),
-        Actions(**mine, sequences=tuple(header["sequences"]) if header["sequences"] else None),
+        Actions(
+            **plan_tables, sequences=tuple(header["sequences"]) if header["sequences"] else None
+        ),
         cause,
         held=protected_from_json(held),
         held_segments=protected_segments_from_json(held),

@@ -1,4 +1,4 @@
-"""What a pass held back, for consumers or for readers of a topic: how much would have gone, for whom, since when."""
+"""Messages held back by a pass, for consumers or readers of a topic: how many would have gone, for whom, since when."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from schemas.plan import RULE_NAMES
 
 @dataclass(frozen=True)
 class ProtectedFor:
-    """What one rule would have taken and one consumer still needs."""
+    """Messages that one rule would have taken and one consumer still needs."""
 
     consumer: str
     rule: str
     messages: int
     bytes: int
     oldest_ts_ns: int
-    """When the oldest of them was stored, nanoseconds since the epoch."""
+    """The instant at which the oldest of them was stored, nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True)
 class ProtectedMessages:
-    """What consumers held back, or with `warn` would have."""
+    """Messages that consumers held back, or with `warn` would have."""
 
     action: HoldAction
     messages: int = 0
-    """Each once, also if several consumers need it."""
+    """Number of messages, each counted once, also if several consumers need it."""
     bytes: int = 0
     by_consumer: tuple[ProtectedFor, ...] = ()
-    """By consumer, then in the order of the rules."""
+    """Entries by consumer, then in the order of the rules."""
     missing: tuple[str, ...] = ()
     """Consumers that the configuration names and that are not there: everything is held for them."""
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The numbers as JSON values."""
         return asdict(self) | {
-            "by_consumer": [asdict(one) for one in self.by_consumer],
+            "by_consumer": [asdict(entry) for entry in self.by_consumer],
             "missing": list(self.missing),
         }
 
 
 @dataclass(frozen=True)
 class ProtectedForReader:
-    """What waits for one reader: segments that would go, and that it has not read to their ends."""
+    """Segments that wait for one reader: they would go, and it has not read them to their ends."""
 
     kind: str
     """`consumer` or `group`."""
     name: str
     offset: int
-    """The one that it has stored."""
+    """The offset that the reader has stored."""
     stored_ns: int
-    """Since when, nanoseconds since the epoch."""
+    """The instant since which it is stored, nanoseconds since the epoch."""
     segments: int
     messages: int
     bytes: int
@@ -64,7 +64,7 @@ class ProtectedForReader:
 
 @dataclass(frozen=True)
 class ProtectedInPartition:
-    """What is held back of one partition."""
+    """Segments of one partition that are held back."""
 
     partition: int
     segments: int
@@ -73,24 +73,24 @@ class ProtectedInPartition:
     by_rule: dict[str, int]
     """Rule → the messages that it would take."""
     readers: tuple[ProtectedForReader, ...]
-    """For whom, the slowest first."""
+    """Readers for whom they are held back, the slowest first."""
 
 
 @dataclass(frozen=True)
 class ProtectedSegments:
-    """What is held back of a topic."""
+    """Segments of a topic that are held back."""
 
     segments: int = 0
     messages: int = 0
     bytes: int = 0
     partitions: tuple[ProtectedInPartition, ...] = ()
-    """Those of which something is held back."""
+    """Partitions of which something is held back."""
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The numbers as JSON values."""
         partitions = [
-            asdict(one) | {"readers": [asdict(reader) for reader in one.readers]}
-            for one in self.partitions
+            asdict(partition) | {"readers": [asdict(reader) for reader in partition.readers]}
+            for partition in self.partitions
         ]
         return asdict(self) | {"partitions": partitions}
 
@@ -99,7 +99,7 @@ def protected_from_json(values: dict[str, Any] | None) -> ProtectedMessages | No
     """Read what `ProtectedMessages.as_json` made; None: the policy holds nothing, or it is that of a topic."""
     if values is None or "partitions" in values:
         return None
-    by_consumer = tuple(ProtectedFor(**one) for one in values["by_consumer"])
+    by_consumer = tuple(ProtectedFor(**entry) for entry in values["by_consumer"])
     return ProtectedMessages(
         **values | {"by_consumer": by_consumer, "missing": tuple(values["missing"])}
     )
@@ -111,9 +111,10 @@ def protected_segments_from_json(values: dict[str, Any] | None) -> ProtectedSegm
         return None
     partitions = tuple(
         ProtectedInPartition(
-            **one | {"readers": tuple(ProtectedForReader(**reader) for reader in one["readers"])}
+            **entry
+            | {"readers": tuple(ProtectedForReader(**reader) for reader in entry["readers"])}
         )
-        for one in values["partitions"]
+        for entry in values["partitions"]
     )
     return ProtectedSegments(**values | {"partitions": partitions})
 
@@ -121,13 +122,13 @@ def protected_segments_from_json(values: dict[str, Any] | None) -> ProtectedSegm
 def sum_protected(
     ranges: pa.Table, consumers: tuple[str, ...], action: HoldAction, missing: tuple[str, ...]
 ) -> ProtectedMessages:
-    """Sum up what is held.
+    """Sum up the messages that are held for consumers.
 
     Args:
         ranges: shape `HELD_RANGES`.
         consumers: their names, by number.
-        action: what is done about it.
-        missing: those that are not there.
+        action: what is done about them.
+        missing: consumers that are not there.
     """
     total = ranges.filter(pc.equal(ranges["consumer"], ANYBODY))
     each = ranges.filter(pc.not_equal(ranges["consumer"], ANYBODY))

@@ -16,13 +16,13 @@ from retention.stores.offset_table import Offsets, Reader, StoredOffset
 
 
 def protected_segments(files: pa.Table, rules: Array, offsets: Offsets) -> ProtectedSegments:
-    """Sum up what is held back.
+    """Sum up the segments that stored offsets hold back.
 
     Args:
         files: an inventory's, shape `FILE_STATS`.
         rules: by which rule each would go, had everybody read everything, an index into `RULES`; `STAYS`: it is not
             held back.
-        offsets: the stored ones.
+        offsets: the stored offsets.
     """
     held = rules != STAYS
     if not held.any():
@@ -48,24 +48,24 @@ class _Segments:
 
     @property
     def partitions(self) -> list[int]:
-        """Those that they lie in."""
-        found: list[int] = np.unique(self._partition).tolist()
-        return found
+        """The partitions that the segments lie in, ascending."""
+        partitions: list[int] = np.unique(self._partition).tolist()
+        return partitions
 
     def sums(self, part: slice) -> tuple[int, int, int]:
-        """How many segments, messages and bytes."""
+        """Numbers of segments, messages and bytes of a part."""
         messages, size = self._messages[part], self._bytes[part]
         return len(messages), int(messages.sum()), int(size.sum())
 
     def held_in(
         self, partition: int, stored: Mapping[Reader, StoredOffset]
     ) -> ProtectedInPartition:
-        """Those of one partition."""
+        """Sum up the segments of one partition, and what waits for each of its readers."""
         part = slice(*np.searchsorted(self._partition, [partition, partition + 1]).tolist())
         by_rule = np.bincount(
             self._rule[part], weights=self._messages[part], minlength=len(RULES)
         ).astype(np.int64)
-        readers = sorted(self._readers(part, stored), key=lambda one: one.offset)
+        readers = sorted(self._readers(part, stored), key=lambda reader: reader.offset)
         named = {RULES[at]: int(by_rule[at]) for at in np.flatnonzero(by_rule).tolist()}
         return ProtectedInPartition(
             partition, *self.sums(part), by_rule=named, readers=tuple(readers)
@@ -84,7 +84,7 @@ class _Segments:
 
 
 def _by_partition(offsets: Offsets) -> dict[int, dict[Reader, StoredOffset]]:
-    found: dict[int, dict[Reader, StoredOffset]] = {}
+    by_partition: dict[int, dict[Reader, StoredOffset]] = {}
     for reader, stored in offsets.of.items():
-        found.setdefault(reader.partition, {})[reader] = stored
-    return found
+        by_partition.setdefault(reader.partition, {})[reader] = stored
+    return by_partition

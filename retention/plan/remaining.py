@@ -1,4 +1,4 @@
-"""What is left of a stream when its consumers have let go of what nobody needs: the rest of a pass looks at that."""
+"""Remaining messages of a stream, once consumers have let go of what nobody needs: the rest of a pass looks at them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOTHING = np.zeros((0, 2), dtype=np.int64)
 InventoryRow = NewType("InventoryRow", int)
 """The row number of a file in an inventory."""
 RemainingRow = NewType("RemainingRow", int)
-"""The row number of a file among those of which something is left: of one file often another number than the former."""
+"""The row number of a file among those of which something is left: often another than its number in the inventory."""
 
 
 class SubjectDigests(Protocol):
-    """Reads subject digests."""
+    """A reader of subject digests."""
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
-        """As `Store.subject_counts`."""
+        """Subject digests of `files`, as `Store.subject_counts` has them."""
         ...
 
 
@@ -41,13 +41,14 @@ class RemainingMessages:
     files: pa.Table
     """Files of which something is left, counting only that; shape `FILE_STATS`, sorted as an inventory's."""
     numbers: Array
-    """For each of them, its row number in the inventory."""
+    """The row number in the inventory of each of `files`."""
     released: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
-    """What goes of them; shape `REMOVED_RANGES`, ascending by `file`, a row number of the inventory."""
+    """Ranges of sequences that consumers let go of in these files; shape `REMOVED_RANGES`, ascending by `file`, a row
+    number of the inventory."""
     digests: Mapping[RemainingRow, pa.Table] = field(default_factory=dict)
     """Row number in `files` → the subject digest of what is left, where that is less than what is stored."""
     read: ReadCount = field(default_factory=ReadCount)
-    """What it cost to learn that."""
+    """The cost of learning that: files and bytes that were read."""
 
     @property
     def stored(self) -> pa.Table:
@@ -60,7 +61,7 @@ class RemainingMessages:
         return RemainingRow(first), RemainingRow(end)
 
     def stored_part(self, first: RemainingRow, end: RemainingRow) -> pa.Table:
-        """Some of them."""
+        """Some of `files` as they are stored, from row `first` to the one before `end`; shape `FILE_STATS`."""
         if self.files is self.inventory.files:
             return self.files.slice(first, end - first)
         return self.inventory.files.take(pa.array(self.numbers[first:end]))
@@ -69,8 +70,10 @@ class RemainingMessages:
         """The ranges of sequences that are gone from some of `files`, ascending; shape (n, 2), both inclusive."""
         if not self.released.num_rows:
             return _NOTHING
-        own = self.numbers[first:end]
-        start, stop = np.searchsorted(self.released["file"].to_numpy(), [own.min(), own.max() + 1])
+        numbers = self.numbers[first:end]
+        start, stop = np.searchsorted(
+            self.released["file"].to_numpy(), [numbers.min(), numbers.max() + 1]
+        )
         ranges = self.released.slice(start, stop - start).sort_by("first_seq")
         return np.stack([ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()], axis=1)
 
@@ -86,10 +89,12 @@ class RemainingMessages:
         counts = digests.subject_counts(self.stored_part(first, RemainingRow(len(self.numbers))))
         if not self.digests:
             return counts
-        own = {number - first: own for number, own in self.digests.items() if number >= first}
-        changed = pc.is_in(counts["file"], value_set=pa.array(list(own), pa.int64()))
+        partial = {
+            number - first: digest for number, digest in self.digests.items() if number >= first
+        }
+        changed = pc.is_in(counts["file"], value_set=pa.array(list(partial), pa.int64()))
         parts = [counts.filter(pc.invert(changed))]
-        for number, digest in own.items():
+        for number, digest in partial.items():
             numbers = pa.array(np.full(len(digest), number), pa.int64())
             parts.append(digest.add_column(0, counts.schema.field("file"), numbers))
         table = pa.concat_tables(parts)
@@ -108,7 +113,7 @@ def visible_rows(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.
     Args:
         rows: `seq` among their columns.
         file_of_row: one entry a row.
-        hidden: as `RemainingMessages.hidden` tells.
+        hidden: ranges of sequences, as `RemainingMessages.hidden` has them.
     """
     if not len(hidden):
         return rows, file_of_row

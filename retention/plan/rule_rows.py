@@ -21,7 +21,7 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
     """Indexes into `RULE_NAMES`, from rules by name.
 
     Raises:
-        ValueError: a rule is none.
+        ValueError: a name is none of a rule.
     """
     numbers = pc.index_in(rules.cast(pa.string()), value_set=_NAMES)
     if numbers.null_count:
@@ -30,7 +30,10 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
 
 
 def rule_rows(counts: Array, sizes: Array) -> pa.Table:
-    """What each rule takes of each file, a row for each that takes some; shape `PLANNED_RULES`, by file.
+    """Rows of what rules take of files, one for each rule that takes some of a file; shape `PLANNED_RULES`, by file.
+
+    The counts [[0, 3], [2, 1]] make a row of file 0 (rule 1 takes 3), and two of file 1 (rule 0 takes 2, rule 1 takes
+    1), whose bytes are null.
 
     Args:
         counts: messages; shape (files, rules).
