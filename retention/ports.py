@@ -1,4 +1,4 @@
-"""What the middle of the engine asks of its edges: a Store that swaps files, an Engine that runs functions."""
+"""Ports between the middle of the engine and its edges: a Store that swaps files, an Engine that runs functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Swap:
     @cached_property
     def sets(self) -> dict[str, int]:
         """Name → value of every counter that the commit sets."""
-        return {name: value for one in self.updates for name, value in one.counters.items()}
+        return {name: value for update in self.updates for name, value in update.counters.items()}
 
     @property
     def next_seq(self) -> Mapping[int, int]:
@@ -52,7 +52,7 @@ class Swap:
 
     @property
     def run_started_ns(self) -> int | None:
-        """When the run began that commits this, nanoseconds since the epoch; None: it is none of the run history."""
+        """Start of the run that commits this, nanoseconds since the epoch; None: it is none of the run history."""
         name = parse_run_name(str(self.metadata.get("run", "")))
         return None if name is None else name.started_ns
 
@@ -72,33 +72,33 @@ class Snapshot:
     """Shape `LOGGED_FILES`, plus whatever statistics the log itself has."""
     counters: Counters
     handle: Any = None
-    """The store's own; a commit made on this snapshot is checked against exactly this version."""
+    """The store's own handle; a commit made on this snapshot is checked against exactly this version."""
     follows: bool = True
     """Whether the table is as the configuration wants it; if not, nothing is remembered that spares opening it."""
     seal: str | None = None
-    """Of the log entry that made this version, as `VersionToken` has it; None: it is not known."""
+    """The seal of the log entry that made this version, as `VersionToken` has it; None: it is not known."""
 
 
 @dataclass(frozen=True)
 class VersionToken:
-    """What tells one state of a stream from every other, learned without opening the table."""
+    """A token that tells one state of a stream from every other, learned without opening the table."""
 
     version: int
     seal: str
-    """What the log entry that made this version is known by: a digest of its bytes."""
+    """The identity of the log entry that made this version: a digest of its bytes."""
     wants: str = ""
-    """What the configuration wants of the table itself: what is remembered under other wishes does not count."""
+    """The configuration's wishes of the table itself: what is remembered under other wishes does not count."""
     beside: str = ""
-    """What tells that nothing came without an entry, where that can be."""
+    """Evidence that nothing came without an entry, where that can be."""
 
     def tells(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot that was opened after this mark was read is of this very state of the log."""
+        """Whether a snapshot that was opened after this token was read is of this very state of the log."""
         return (self.version, self.seal) == (snapshot.version, snapshot.seal)
 
 
 @dataclass(frozen=True)
 class TailTotals:
-    """What the part of a stream comes to that is not looked at, because it lies behind a head."""
+    """Totals of the part of a stream that is not looked at, because it lies behind a prefix."""
 
     segments: int = 0
     messages: int = 0
@@ -120,11 +120,11 @@ class Returned:
     version: int
     program: str
     removed: tuple[str, ...]
-    """Paths that had left before: what of them is in what it made came back."""
+    """Paths that had left before: what of them is in `made` came back."""
     replaced: tuple[str, ...]
-    """Paths that it removed itself: what of them is in what it made is where it belongs."""
+    """Paths that the commit removed itself: what of them is in `made` is where it belongs."""
     made: tuple[str, ...]
-    """Paths that it added."""
+    """Paths that the commit added."""
 
 
 class IncrementalInventory(Protocol):
@@ -147,7 +147,7 @@ class Store(Protocol):
         """Whether the table is there.
 
         Raises:
-            DamagedError: it is not, and was.
+            DamagedError: the table is not there, and was.
         """
         ...
 
@@ -156,11 +156,11 @@ class Store(Protocol):
         ...
 
     def mark(self) -> VersionToken | None:
-        """The newest state's mark; None where telling states apart costs as much as opening the table."""
+        """The newest state's token; None where telling states apart costs as much as opening the table."""
         ...
 
     def outlook(self, mark: VersionToken) -> IncrementalInventory | None:
-        """The state that a mark tells, as far as it is kept; None where the table itself has to be opened.
+        """The inventory of a token's state, as far as it is kept; None where the table itself has to be opened.
 
         Raises:
             ForeignRowsError, DamagedError: as `inventory`, for files that came since it was kept.
@@ -168,7 +168,7 @@ class Store(Protocol):
         ...
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        """Keep an inventory of the state that a mark tells, where later outlooks go on from it."""
+        """Keep an inventory of the state that a token tells, where later outlooks go on from it."""
         ...
 
     def snapshot(self) -> Snapshot:
@@ -222,7 +222,7 @@ class Store(Protocol):
         ...
 
     def unread(self, snapshot: Snapshot) -> int:
-        """How many of the snapshot's files have no statistics yet, so that `inventory` would open them."""
+        """The number of the snapshot's files that have no statistics yet, so that `inventory` would open them."""
         ...
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
@@ -242,11 +242,11 @@ class Store(Protocol):
         ...
 
     def stage_copy(self, source: DataFile) -> DataFile:
-        """A new file that is to take the place of `source`, as `stage`."""
+        """A new file that is to take the place of `source`, as `stage` gives one."""
         ...
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
-        """Where the live files in `files` (any table with the columns of `LOGGED_FILES`) can be opened now."""
+        """Locations at which the live files in `files` (any table with the columns of `LOGGED_FILES`) open now."""
         ...
 
     def hides(self) -> bool:
@@ -258,15 +258,15 @@ class Store(Protocol):
         ...
 
     def released(self, number: int) -> pa.Table:
-        """A record of what is released and still in live files, shape `RELEASED_FILES`; 0 is the empty one.
+        """A record of row tombstones, released rows still in live files, shape `RELEASED_FILES`; 0 is the empty one.
 
         Raises:
-            DamagedError: it is gone or cannot be read.
+            DamagedError: the record is gone or cannot be read.
         """
         ...
 
     def keep_released(self, record: pa.Table) -> int:
-        """Write a record, for a commit to name; its number."""
+        """Write a record of row tombstones, for a commit to name; its number."""
         ...
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
@@ -311,7 +311,7 @@ class WritesFiles(Protocol):
 
 
 class Engine(Protocol):
-    """Where functions run; what they compute is the same everywhere."""
+    """A place where functions run; what they compute is the same everywhere."""
 
     @property
     def name(self) -> str:
@@ -329,5 +329,5 @@ class Engine(Protocol):
 
 
 def run_task(function: Callable[[Task], Result], task: Task) -> Result:
-    """What one attempt at a task comes to."""
+    """Carry out one attempt at a task; its result."""
     return function(task.attempt() if isinstance(task, WritesFiles) else task)
