@@ -14,7 +14,7 @@ from retention.ports import Store
 
 @dataclass(frozen=True)
 class OpenedStream:
-    """What every act on a stream starts from."""
+    """The parts of a stream from which every act on it starts."""
 
     name: str
     config: StreamConfig
@@ -25,7 +25,7 @@ class OpenedStream:
     clock: Callable[[], int]
     """The wall clock, nanoseconds since the epoch."""
     since_ns: int
-    """When whoever works on it began: a later instant was read from the clock, not chosen."""
+    """The instant at which whoever works on it began: a later instant was read from the clock, not chosen."""
 
     @cached_property
     def dialect(self) -> Dialect:

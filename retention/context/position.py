@@ -1,4 +1,4 @@
-"""Where a log stands at one version of its table: what an append to a stream or a topic rests on."""
+"""The position of a log at one version of its table: what an append to a stream or a topic rests on."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OF_A_TAIL = ("segment", "min_seq", "max_seq", "bytes", "first_ts_ns", "last_ts_
 
 @dataclass(frozen=True)
 class Position:
-    """Where a log stands: what an append rests on."""
+    """The position of a log: what an append rests on."""
 
     snapshot: Snapshot
     inventory: Inventory
     floors: Mapping[int, int]
     """Partition → the next sequence by the run history."""
     first_seq: int
-    """Where its partitions begin to count."""
+    """The sequence at which its partitions begin to count."""
     _tails: dict[int, Tail] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -40,11 +40,11 @@ class Position:
 
     @property
     def turn(self) -> int:
-        """How many batches that named no partition were given one."""
+        """The number of batches that named no partition and were given one."""
         return self.snapshot.counters.batches.get(TURN, 0)
 
     def tail(self, partition: int) -> Tail:
-        """Where a partition ends: above every counter, every file, and everything that the run history knows of."""
+        """The end of a partition: above every counter, every file, and everything that the run history knows of."""
         if partition not in self._tails:
             self._tails[partition] = self._read_tail(partition)
         return self._tails[partition]

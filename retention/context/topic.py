@@ -1,4 +1,4 @@
-"""What is a topic, and what is none: refusals before anything is opened."""
+"""Refusals of topics, and of streams that are none, before anything is opened."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from retention.ports import Snapshot
 
 
 def topic_of(opened: OpenedStream) -> TopicConfig:
-    """What the configuration says of a topic.
+    """The configuration of a topic.
 
     Raises:
-        UsageError: it lists none of that name.
+        UsageError: the configuration lists no topic of that name.
     """
     topic = opened.config.topic
     if topic is None:
@@ -42,7 +42,7 @@ def refuse_topic(config: StreamConfig, why: str, instead: str) -> None:
     """Refuse what cannot be done with a topic.
 
     Args:
-        config: of what was named.
+        config: the configuration of the stream or topic that was named.
         why: what topics are, or have not, a subordinate clause.
         instead: what to do.
 
