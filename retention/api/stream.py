@@ -66,7 +66,7 @@ class Stream:
 
     opened: OpenedStream
     engine: EngineName | None = None
-    """Beats the configuration's."""
+    """The engine, which beats the configuration's; None: the configuration's."""
 
     @property
     def name(self) -> str:
@@ -84,19 +84,19 @@ class Stream:
             return BoundPlan(self, plan_stream(self.opened, self.instant(as_of), engines))
 
     def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
-        """Why a message stays or goes in a pass at `as_of`.
+        """Explain why a message stays or goes in a pass at `as_of`.
 
         Args:
             seq: its sequence, or its offset in a topic.
             as_of: the pass's instant.
-            partition: where it lies.
+            partition: the partition in which it lies.
 
         Raises:
             UsageError: there is no such message.
         """
         with Engines(self.engine) as engines:
-            found = explain(self.opened, seq, self.instant(as_of), engines, partition)
-        return ShownExplanation(**vars(found))
+            explanation = explain(self.opened, seq, self.instant(as_of), engines, partition)
+        return ShownExplanation(**vars(explanation))
 
     def purge(
         self, subject: str | None = None, seq: int | None = None, keep: int | None = None
@@ -132,12 +132,12 @@ class Stream:
             return BoundPlan(self, plan_removal(self.opened, request, engines).plan)
 
     def state(self, as_of: Instant = None) -> ShownState:
-        """What the stream holds, and what a pass at `as_of` would let go at least."""
+        """The stream's contents, and what a pass at `as_of` would let go at least."""
         return ShownState(**vars(state_of(self.opened, self.instant(as_of))))
 
     @property
     def consumers(self) -> StreamConsumers:
-        """Those who read it: look, add, update, remove, fold logs of acks."""
+        """The stream's consumers: look, add, update, remove, fold logs of acks."""
         return StreamConsumers(self.opened, self.engine)
 
     def consumer(self, name: str) -> BatchConsumer:
@@ -165,11 +165,11 @@ class Stream:
         return ShownLatest(**vars(latest_of(self.opened, subject)))
 
     def history(self) -> list[dict[str, Any]]:
-        """The outcomes of its runs, newest first."""
+        """The outcomes of the stream's runs, newest first."""
         return list(history_of(self.opened.warehouse, self.name).outcomes())
 
     def find_wrong_clock(self, as_of: Instant = None) -> ClockRepair:
-        """What passes with a wrong clock left, and what `repair_wrong_clock` would make of it; nothing is changed.
+        """Find what passes with a wrong clock left, and what `repair_wrong_clock` would make of it; nothing is changed.
 
         Raises:
             UsageError: `as_of` is no instant, or later than the clock.
@@ -186,7 +186,7 @@ class Stream:
         return repair_wrong_clock(self.opened, self.instant(as_of))
 
     def find_impossible_sequences(self) -> SequenceRepair:
-        """Rows with sequences or sizes that no message can have, and counters of such; nothing is changed.
+        """Find rows with sequences or sizes that no message can have, and counters of such; nothing is changed.
 
         Raises:
             ForeignRowsError: rows of other writers break another storage rule.
@@ -203,7 +203,7 @@ class Stream:
         return repair_impossible_sequences(self.opened)
 
     def find_foreign_files(self) -> ForeignRepair:
-        """Files that another writer put into a Parquet stream, and that it cannot take in; nothing is changed.
+        """Find files that another writer put into a Parquet stream, and that it cannot take in; nothing is changed.
 
         Raises:
             RefusedError: it is a Delta stream.
@@ -220,7 +220,7 @@ class Stream:
         return repair_foreign_files(self.opened)
 
     def find_returned_messages(self) -> ReturnedRepair:
-        """What other writers have brought back by overlooking a removal; nothing is changed.
+        """Find the messages that other writers have brought back by overlooking a removal; nothing is changed.
 
         Raises:
             RefusedError: what they made was rewritten since.
@@ -279,7 +279,7 @@ class Stream:
         return append_frame(self.opened, frame, append_identity(writer, batch_id))
 
     def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
-        """What `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
+        """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
 
         Args:
             writer: one name for one checkpoint.
@@ -341,14 +341,14 @@ class BoundPlan:
     plan: Plan
 
     def explain(self, seq: int, partition: int = 0) -> ShownExplanation:
-        """Why a message stays or goes by this plan, whatever came since.
+        """Explain why a message stays or goes by this plan, whatever came since.
 
         Raises:
             UsageError: there is no such message.
             StalePlanError: a file that the plan was made from is gone.
         """
-        found = explain_by(self.stream.opened, self.plan, (partition, seq))
-        return ShownExplanation(**vars(found))
+        explanation = explain_by(self.stream.opened, self.plan, (partition, seq))
+        return ShownExplanation(**vars(explanation))
 
     def apply(self, *, allow_future: bool = False, allow_rewind: bool = False) -> ShownReport:
         """Carry the plan out, unchanged.

@@ -24,11 +24,11 @@ from retention.stores.consumer_table import ConsumerRecord, no_consumer
 
 @dataclass(frozen=True)
 class StreamConsumers:
-    """Those who read a stream; configurations have the server's names and values."""
+    """The consumers of a stream; configurations have the server's names and values."""
 
     opened: OpenedStream
     engine: EngineName | None = None
-    """Beats the configuration's."""
+    """The engine, which beats the configuration's; None: the configuration's."""
 
     def __post_init__(self) -> None:
         """Refuse topics, whose readers store offsets.
@@ -39,20 +39,20 @@ class StreamConsumers:
         refuse_consumers_of_topic(self.opened.config)
 
     def list(self) -> list[ConsumerInfo]:
-        """All of them, by name."""
+        """All consumers, by name."""
         return consumer_infos(self.opened, stored_consumers(self.opened))
 
     def info(self, name: str) -> ConsumerInfo:
-        """One of them.
+        """One consumer.
 
         Raises:
             UsageError: there is none of that name.
         """
-        [found] = consumer_infos(self.opened, [self._record(name)])
-        return found
+        [info] = consumer_infos(self.opened, [self._record(name)])
+        return info
 
     def require(self, name: str) -> None:
-        """Make sure of one of them, without counting what is still to come for it.
+        """Make sure that a consumer is there, without counting what is still to come for it.
 
         Raises:
             UsageError: there is none of that name.
@@ -122,14 +122,14 @@ class StreamConsumers:
         return {record.consumer: record for record in stored_consumers(self.opened)}
 
     def _record(self, name: str) -> ConsumerRecord:
-        found = self._records().get(name)
-        if found is None:
+        record = self._records().get(name)
+        if record is None:
             raise no_consumer(self.opened.name, name)
-        return found
+        return record
 
 
 def parsed(config: Mapping[str, Any]) -> ConsumerConfig:
-    """A consumer with the server's names.
+    """Parse a consumer's configuration, which has the server's names.
 
     Raises:
         UsageError: it cannot be read.

@@ -69,7 +69,7 @@ class Topic(Stream):
         return append_frame(self.opened, frame, append_identity(writer, batch_id))
 
     def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
-        """What `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
+        """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
 
         Args:
             writer: one name for one checkpoint.
@@ -102,8 +102,8 @@ class Topic(Stream):
         What a consumer or a group has not read stays; with `profile: modern` a later pass takes it as soon as it is.
 
         Args:
-            partition: whose.
-            count: so many of them.
+            partition: the partition.
+            count: how many of its segments.
 
         Raises:
             UsageError: there is no such partition, or the count is out of range.
@@ -118,17 +118,17 @@ class Topic(Stream):
             DamagedError: a file cannot be read.
         """
         refuse_partition(self.opened, partition)
-        found = newest_messages(self.opened, Selection(partition=partition, last=count))
-        return ShownMessages(**vars(found))
+        newest = newest_messages(self.opened, Selection(partition=partition, last=count))
+        return ShownMessages(**vars(newest))
 
     def offsets(self) -> list[OffsetInfo]:
-        """How far everybody has read who has said so."""
+        """The stored offsets: how far every reader has read that has said so."""
         return offset_infos(self.opened)
 
     def store_offset(
         self, partition: int, kind: ReaderKind, name: str | int, offset: int
     ) -> OffsetInfo:
-        """Say how far somebody has read; what everybody has read is held back no longer.
+        """Store how far a reader has read; what everybody has read is held back no longer.
 
         Args:
             partition: what is read.
@@ -145,7 +145,7 @@ class Topic(Stream):
         return offset_info(self.opened, reader)
 
     def get_offset(self, partition: int, kind: ReaderKind, name: str | int) -> OffsetInfo:
-        """How far somebody has read.
+        """A reader's stored offset: how far it has read.
 
         Raises:
             UsageError: nobody of that name has said so.
@@ -153,7 +153,7 @@ class Topic(Stream):
         return offset_info(self.opened, reader_of(partition, kind, name))
 
     def delete_offset(self, partition: int, kind: ReaderKind, name: str | int) -> None:
-        """Forget how far somebody has read: nothing is held back for it any more.
+        """Forget how far a reader has read: nothing is held back for it any more.
 
         Raises:
             UsageError: nobody of that name has said so.

@@ -1,4 +1,4 @@
-"""A warehouse: which streams it has, and acting on several of them at one instant."""
+"""A warehouse: its streams, and acts on several of them at one instant."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ class Warehouse:
 
     @cached_property
     def _mounts(self) -> Mounts:
-        """Where the parts of all streams lie: looked at once, since a look at one stream is a look at all."""
+        """The mounts of the parts of all streams: looked at once, since a look at one stream is a look at all."""
         return {} if files.is_remote(self.location) else mounts(self.location, self.streams())
 
     def streams(self) -> list[str]:
         """The names of all streams, those of the configuration first."""
         configured = [stream.name for stream in self.config.streams]
-        found = []
+        on_disk = []
         for directory in files.directories(files.join(self.location, "streams")):
             with suppress(UsageError):
                 if directory != TABLES:
-                    found.append(name_of_path(directory))
-        return [*configured, *(name for name in found if name not in set(configured))]
+                    on_disk.append(name_of_path(directory))
+        return [*configured, *(name for name in on_disk if name not in set(configured))]
 
     def stream(self, name: str) -> Stream:
         """A stream that the configuration names, or that something was written to.
@@ -118,14 +118,14 @@ class Warehouse:
         return Topic(opened, self.engine)
 
     def topic_stats(self, names: Iterable[str] = ()) -> ShownStats:
-        """What topics hold (all of the configuration, if none is named): each partition, topic, Iggy's stream, all.
+        """Totals of topics (all of the configuration, if none is named): each partition, topic, Iggy's stream, all.
 
         Raises:
             UsageError, RefusedError, DamagedError: one is no topic, or cannot be read.
         """
         from retention.views.notebook import stats_of
 
-        listed = (one.name for one in self.config.streams if one.topic is not None)
+        listed = (stream.name for stream in self.config.streams if stream.topic is not None)
         return stats_of(map(self._known, list(names) or listed))
 
     def subscribe(
@@ -156,9 +156,9 @@ class Warehouse:
         from retention.consumers.subscription import Subscription
         from retention.delivery.subscribe import subscribe
 
-        asked = None if config is None else parsed(config)
-        wanted = Subscription(subject, stream, consumer, queue, pull, asked)
-        listed = [one.name for one in self.config.streams if one.topic is None]
+        consumer_config = None if config is None else parsed(config)
+        wanted = Subscription(subject, stream, consumer, queue, pull, consumer_config)
+        listed = [entry.name for entry in self.config.streams if entry.topic is None]
         names = [name for name in self.streams() if name == stream] if stream else listed
         return subscribe(wanted, [self._open(name) for name in names])
 
@@ -233,14 +233,14 @@ class Warehouse:
         Raises:
             UsageError: there is no such stream.
         """
-        found: list[tuple[int, dict[str, Any]]] = []
+        dated: list[tuple[int, dict[str, Any]]] = []
         for name in list(names) or self.streams():
             newer_ns = sys.maxsize
             for record in self.stream(name).history():
                 # What a wrong clock has named in the future was before the run that came behind it.
                 newer_ns = min(newer_ns, started_ns(record["run"], newer_ns))
-                found.append((newer_ns, {"stream": name} | record))
-        return [record for _, record in sorted(found, key=itemgetter(0), reverse=True)]
+                dated.append((newer_ns, {"stream": name} | record))
+        return [record for _, record in sorted(dated, key=itemgetter(0), reverse=True)]
 
     def undo(self, run: str) -> dict[str, Any]:
         """Bring back what a run removed; the record of the run that did so.
@@ -289,7 +289,7 @@ class Warehouse:
         return OpenedStream(name, config, store, root, self.location, self.clock, self._since_ns)
 
     def _unlisted(self, name: str, root: str) -> StreamConfig:
-        """A stream that only the disk knows keeps the format that it has there."""
+        """The configuration of a stream that only the disk knows: it keeps the format that it has there."""
         config = self.config.default_stream(name)
         content = files.read_bytes(files.join(root, "_retention", "format.json")) or b""
         # A format file that cannot be read is the store's to refuse.
