@@ -1,4 +1,4 @@
-"""What a log asks its server's rules: where it begins to count, what it takes, how it numbers and divides that."""
+"""Protocols of a server's rules for a log: where it begins to count, what it takes, how it numbers and divides that."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Share:
     part: int
     """The task's partition of the frame."""
     partition: int
-    """The log's."""
+    """The log's partition."""
     base: int
-    """The segment's."""
+    """The segment's base."""
     first_seq: int
     messages: int
     bytes: int
@@ -32,7 +32,7 @@ class Share:
 
     @property
     def wrote(self) -> dict[str, int]:
-        """What the files must hold."""
+        """The counts and sequences that the files must hold."""
         return {
             "messages": self.messages,
             "bytes": self.bytes,
@@ -46,7 +46,7 @@ class Layer(Protocol):
 
     @property
     def ends(self) -> Ends:
-        """Where the log ends behind them."""
+        """The ends of the log behind the rows."""
         ...
 
     def take(self, rows: pa.RecordBatch, parts: Array) -> None:
@@ -59,7 +59,7 @@ class Layer(Protocol):
         ...
 
     def shares(self) -> list[Share]:
-        """Who writes what, in order, now that no row follows."""
+        """The shares of the tasks that write, in order, now that no row follows."""
         ...
 
 
@@ -73,17 +73,17 @@ class Dialect(Protocol):
 
     @property
     def first_seq(self) -> int:
-        """Where a partition begins to count."""
+        """The sequence at which a partition begins to count."""
         ...
 
     @property
     def columns(self) -> Sequence[str]:
-        """What a caller's table of messages may have."""
+        """The columns that a caller's table of messages may have."""
         ...
 
     @property
     def order(self) -> Sequence[str]:
-        """By which columns rows of a frame get their sequences: rows equal in all of them are interchangeable."""
+        """The columns by which rows of a frame get their sequences: rows equal in all of them are interchangeable."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class Dialect(Protocol):
         """Begin to lay rows behind the ends of partitions.
 
         Args:
-            tail_of: where a partition ends.
+            tail_of: the end of a partition, by its number.
             turn: how many appends that named no partition were given one before.
             now_ns: the clock, nanoseconds since the epoch.
         """
@@ -116,11 +116,11 @@ class Dialect(Protocol):
 
         Args:
             rows: of the columns `written`.
-            share: what they are of.
+            share: the share that they are of.
             at: how many rows of the share come before.
 
         Raises:
-            UsageError: one cannot be a message.
-            RefusedError: a server would refuse one.
+            UsageError: a row cannot be a message.
+            RefusedError: a server would refuse a row.
         """
         ...

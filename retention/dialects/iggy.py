@@ -30,7 +30,8 @@ from schemas.messages import FILE_COLUMNS
 COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
 
 _PARTITION_SHIFT = np.uint64(54)
-"""A time in microseconds takes fewer bits, and a topic has at most 1000 partitions."""
+"""Bits below the partition in a generated id: a time in microseconds takes fewer, and a topic has at most 1000
+partitions."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Iggy:
     measured: tuple[str, ...] = ("headers", "payload")
 
     def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:
-        """Where the partitions end, to be moved on; arguments as `layer` has them."""
+        """The ends of the partitions, to be moved on; arguments as `layer` has them."""
         return PartitionTails(tail_of, turn, self.policy, now_ns // MICROSECOND)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicLayer:
@@ -61,8 +62,8 @@ class Iggy:
         """Rows of a share as they are stored, shape `FILE_COLUMNS`.
 
         Raises:
-            UsageError: one cannot be a message.
-            RefusedError: a server would refuse one.
+            UsageError: a row cannot be a message.
+            RefusedError: a server would refuse a row.
         """
         refusal = first_refusal(rows, self.policy)
         if refusal is not None:
@@ -91,7 +92,7 @@ class Iggy:
 
         Args:
             sent: `id_low`, `id_high`, `headers`, `payload`, `origin_ts_ns`.
-            partition: where they go.
+            partition: the partition that they go to.
             batches: those that the messages are divided among, the first one beginning with the first message.
             sizes: int64, the bytes that each message is counted with.
         """
@@ -117,8 +118,8 @@ class TopicLayer:
     """Rows of a frame on their way into batches and segments of a topic.
 
     Args:
-        ends: where its partitions end.
-        policy: the topic's.
+        ends: the ends of its partitions.
+        policy: the topic's rules.
     """
 
     def __init__(self, ends: PartitionTails, policy: TopicPolicy) -> None:
@@ -134,7 +135,7 @@ class TopicLayer:
         self._pieces += self._laying.take(rows["address"].to_numpy(), parts, sizes)
 
     def shares(self) -> list[Share]:
-        """Who writes what, in order; nothing can be taken any more."""
+        """The shares of the tasks that write, in order; nothing can be taken any more."""
         self._pieces += self._laying.rest()
         places = groupby(self._pieces, key=attrgetter("part", "partition", "batch.base"))
         return [_share(place, tuple(inside)) for place, inside in places]

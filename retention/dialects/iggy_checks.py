@@ -1,4 +1,4 @@
-"""What Iggy refuses of messages that are sent to a topic, with the server's names of its errors."""
+"""Checks of messages that are sent to a topic: those that Iggy refuses, with the server's names of its errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST_HEADER_BYTES = 100_000
 
 @dataclass(frozen=True)
 class TopicRefusal:
-    """Why a message is refused."""
+    """The refusal of a message, and why."""
 
     row: int
     error: str
-    """The server's name of it."""
+    """The server's name of the error."""
     code: int
     reason: str
 
@@ -34,14 +34,14 @@ def first_refusal(sent: pa.Table, policy: TopicPolicy) -> TopicRefusal | None:
 
     Args:
         sent: shape `formats.iggy.lines.SENT`.
-        policy: the topic's.
+        policy: the topic's rules.
     """
-    found = [
+    refusals = [
         TopicRefusal(int(np.flatnonzero(mask)[0]), error, code, reason)
         for mask, error, code, reason in _checks(sent, policy)
         if mask.any()
     ]
-    return min(found, key=lambda refusal: refusal.row, default=None)
+    return min(refusals, key=lambda refusal: refusal.row, default=None)
 
 
 def sizes_of(sent: pa.Table, policy: TopicPolicy) -> Array:

@@ -23,7 +23,7 @@ from retention.layout.partition_tails import StreamEnds
 from retention.layout.segment_roll import RollRule, Tail
 
 FIRST_SEQ = 1
-"""Where streams begin to count, unless their configuration has a `first_seq`."""
+"""The sequence at which streams begin to count, unless their configuration has a `first_seq`."""
 COLUMNS = ("subject", "payload", "headers", "ts_ns", "time")
 
 _BLOCK = r"\ANATS/1\.0\r\n(?:[^:\r\n]+:[^\r\n]*\r\n)+\r\n\z"
@@ -50,7 +50,7 @@ class JetStream:
         return cls(config.first_seq or FIRST_SEQ, rule, config.storage)
 
     def ends(self, tail: Tail) -> StreamEnds:
-        """Where the stream ends, to be moved on."""
+        """The end of the stream, to be moved on."""
         return StreamEnds(PARTITION, tail, self.rule)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> StreamLayer:
@@ -74,7 +74,7 @@ class StreamLayer:
     """Rows of a frame on their way into segments of a stream.
 
     Args:
-        tail: where the stream ends.
+        tail: the end of the stream.
         dialect: its rules.
     """
 
@@ -97,11 +97,11 @@ class StreamLayer:
                 self._add(Share(*place, int(seqs[begin]), end - begin, size))
 
     def shares(self) -> list[Share]:
-        """Who writes what, in order."""
+        """The shares of the tasks that write, in order."""
         return self._shares
 
     def _add(self, share: Share) -> None:
-        """Add what follows the last share, to that one if it goes to the same place."""
+        """Add a share that follows the last one, to that one if it goes to the same place."""
         last = self._shares[-1] if self._shares else None
         if last is None or (last.part, last.base) != (share.part, share.base):
             self._shares.append(share)
@@ -140,6 +140,9 @@ def refuse_malformed(rows: pa.Table) -> None:
 
 
 def _runs(parts: Array, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Neighbours of one partition between `start` and `end`: where each run begins and ends."""
+    """Runs of neighbours of one partition between `start` and `end`: where each begins and ends.
+
+    Of the parts 3, 3, 4, 4, 4 between 0 and 5, the runs are (0, 2) and (2, 5).
+    """
     changes = np.flatnonzero(np.diff(parts[start:end])) + start + 1
     yield from pairwise([start, *changes.tolist(), end])
