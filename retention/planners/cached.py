@@ -25,20 +25,20 @@ from retention.stores.sidecar.next_due import NextDue, recall, remember
 from schemas.messages import NEVER
 
 _FIRST_FILES = 2_000
-"""So many of the oldest files are tried first."""
+"""Number of the oldest files that are tried first."""
 _GROWTH = 8
-"""So many times as many are tried next."""
+"""Factor by which that number grows from try to try."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and what carrying it out at once goes on with."""
+    """A plan, and the counters and table with which carrying it out at once goes on."""
 
     plan: Plan
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign."""
     snapshot: Snapshot | None
-    """What was opened; None if there was no need to."""
+    """The table that was opened; None if there was no need to."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class _Fresh:
 
     planning: Planning
     snapshot: Snapshot | None = None
-    """None: planned from the oldest segments, for which the table was not opened."""
+    """The opened table; None: planned from the oldest segments, for which it was not opened."""
 
 
 def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
-    """Plan one pass to carry it out; a state of which it is remembered that nothing is due yet is not opened.
+    """Plan one pass to carry it out, without opening a state of which it is remembered that nothing is due yet.
 
     Raises:
         RefusedError: the stream's configuration or its table needs what this version cannot do.
@@ -79,7 +79,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 
 
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
-    """Plan one pass to show it: as `plan_pass`, with its forecast.
+    """Plan one pass to show it, like `plan_pass`, and add its forecast.
 
     Raises:
         RefusedError, DamagedError: as `plan_pass`.
@@ -166,7 +166,7 @@ def _plan_oldest(
 
 
 def _foretell(planning: Planning) -> Forecast:
-    """What is due when; nothing is foretold of a stream that rests on consumers."""
+    """Forecast what is due when; nothing is foretold of a stream that rests on consumers."""
     plan = planning.plan
     if plan.policy.rests_on_consumers:
         return NOTHING_FORETOLD

@@ -31,38 +31,40 @@ from retention.rules.row_verdicts import Answer, Question, stop_of
 
 @dataclass(frozen=True)
 class ProtectionOutcome:
-    """A pass with what is held back from it."""
+    """A pass, and the messages that consumer protection holds back from it."""
 
     decided: Evaluation
     answers: list[Answer]
     hold: Protection
-    """What was held, with the sequence from which on there was room for it."""
+    """The protection that applied, with the sequence from which on there was room for it."""
     ranges: pa.Table
-    """What rules would have taken; shape `HELD_RANGES`."""
+    """Ranges of held messages that rules would have taken; shape `HELD_RANGES`."""
     read: ReadCount = field(default_factory=ReadCount)
-    """What it cost to find out what there is room for."""
+    """Reading that it cost to find out how much there is room for."""
 
     def told(self, rule: ConsumerProtection, missing: tuple[str, ...]) -> ProtectedMessages:
-        """The same in numbers."""
-        names = tuple(one.consumer for one in self.hold.interests)
+        """The messages that are held back, in numbers."""
+        names = tuple(interest.consumer for interest in self.hold.interests)
         return sum_protected(self.ranges, names, rule.action, missing)
 
 
 def missing_consumers(rule: ConsumerProtection, audience: ConsumerSnapshot) -> tuple[str, ...]:
     """The consumers that a rule names and that are not there."""
-    there = {one.consumer for one in audience.interests}
+    there = {interest.consumer for interest in audience.interests}
     return tuple(name for name in rule.consumers or () if name not in there)
 
 
 def protection_of(
     rule: ConsumerProtection, audience: ConsumerSnapshot, as_of_ns: int
 ) -> Protection:
-    """What is held at an instant, before it is known how much of it there is room for.
+    """The protection at an instant, before it is known how much of what it holds there is room for.
 
     A consumer that is named and not there cannot say what it needs, so that everything is held for it.
     """
     named = rule.consumers
-    there = [one for one in audience.interests if named is None or one.consumer in named]
+    there = [
+        interest for interest in audience.interests if named is None or interest.consumer in named
+    ]
     absent = [Interest(name, -1, -1, explicit=False) for name in missing_consumers(rule, audience)]
     after_ns = AT_ANY_AGE if rule.max_age_ns is None else as_of_ns - rule.max_age_ns
     return Protection((*there, *absent), max(after_ns, AT_ANY_AGE))
@@ -71,7 +73,7 @@ def protection_of(
 def protect(
     asks: SpanRowsReader, decided: Evaluation, hold: Protection, max_bytes: int | None
 ) -> ProtectionOutcome:
-    """Take from a pass what is held.
+    """Hold back from a pass the messages that consumers protect.
 
     Args:
         asks: where rows are read.
@@ -82,16 +84,16 @@ def protect(
     Raises:
         DamagedError: a file cannot be read.
     """
-    found = _held_back(asks, decided, hold)
+    outcome = _held_back(asks, decided, hold)
     if max_bytes is None:
-        return found
-    budget = budget_of(decided.spans, found.ranges, max_bytes)
+        return outcome
+    budget = budget_of(decided.spans, outcome.ranges, max_bytes)
     if budget is None:
-        return found
-    sizes = _sizes(asks, found, budget)
-    first = first_protected(budget, [one.held for one in sizes])
+        return outcome
+    sizes = _sizes(asks, outcome, budget)
+    first = first_protected(budget, [size.held for size in sizes])
     again = _held_back(asks, decided, replace(hold, from_seq=first))
-    reads = [one.read for one in found.answers] + [one.read for one in sizes]
+    reads = [answer.read for answer in outcome.answers] + [size.read for size in sizes]
     return replace(again, read=sum(reads, ReadCount()))
 
 
@@ -103,7 +105,7 @@ def _held_back(asks: SpanRowsReader, decided: Evaluation, hold: Protection) -> P
     doubtful = goes & hold.some(spans) & ~whole
     held = replace(decided, ask=decided.ask | doubtful, held=whole)
     numbers = np.flatnonzero(held.ask)
-    answers = asks(answer_protected, spans, [_question(held, hold, int(one)) for one in numbers])
+    answers = asks(answer_protected, spans, [_question(held, hold, int(span)) for span in numbers])
     stopped_at = stop_of(answers)
     unheld = replace(held, held=None)
     return ProtectionOutcome(
@@ -115,7 +117,10 @@ def _held_back(asks: SpanRowsReader, decided: Evaluation, hold: Protection) -> P
                 protected_whole(
                     spans, unheld.by_rule(stopped_at), hold, whole & unheld.whole(stopped_at)
                 ),
-                *(settled(one.held, reached=_reached(one.span, stopped_at)) for one in answers),
+                *(
+                    settled(answer.held, reached=_reached(answer.span, stopped_at))
+                    for answer in answers
+                ),
             ]
         ),
     )
@@ -123,18 +128,18 @@ def _held_back(asks: SpanRowsReader, decided: Evaluation, hold: Protection) -> P
 
 def _question(decided: Evaluation, hold: Protection, span: int) -> Question:
     spans = decided.spans
-    own = hold.within(int(spans.min_seq[span]), int(spans.max_seq[span]))
-    return replace(decided.question(span), hold=own)
+    hold_of_span = hold.within(int(spans.min_seq[span]), int(spans.max_seq[span]))
+    return replace(decided.question(span), hold=hold_of_span)
 
 
-def _sizes(asks: SpanRowsReader, found: ProtectionOutcome, budget: Budget) -> list[Sizes]:
-    """The sizes of what is held of the spans in which room ends."""
-    stopped_at, told = stop_of(found.answers), []
+def _sizes(asks: SpanRowsReader, outcome: ProtectionOutcome, budget: Budget) -> list[Sizes]:
+    """Sizes of the held messages in the spans in which room ends."""
+    stopped_at, sizes = stop_of(outcome.answers), []
     for reached in (True, False):
-        mine = [int(one) for one in budget.spans if _reached(int(one), stopped_at) == reached]
-        questions = [_question(found.decided, found.hold, one) for one in mine]
-        told += asks(partial(protected_sizes, reached=reached), found.decided.spans, questions)
-    return told
+        numbers = [int(span) for span in budget.spans if _reached(int(span), stopped_at) == reached]
+        questions = [_question(outcome.decided, outcome.hold, span) for span in numbers]
+        sizes += asks(partial(protected_sizes, reached=reached), outcome.decided.spans, questions)
+    return sizes
 
 
 def _reached(span: int, stopped_at: int | None) -> bool:

@@ -21,6 +21,6 @@ class PlanningContext:
     as_of_ns: int
     """The pass's one instant, nanoseconds since the epoch."""
     consumers: ConsumerSnapshot = NO_CONSUMERS
-    """What consumers need; nobody where the policy does not look at them."""
+    """The consumers, with what each needs; none where the policy does not look at them."""
     next_seq: int = 0
     """The sequence of the first delete marker that the pass stores; 0 where the policy stores none."""

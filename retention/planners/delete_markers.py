@@ -1,4 +1,4 @@
-"""Which deletions a pass announces: from its verdicts to the subject-delete markers that it stores."""
+"""Announcing deletions: from the verdicts of a pass to the subject-delete markers that it stores."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.ex
 
 @dataclass(frozen=True)
 class MarkedPass:
-    """A pass with its markers."""
+    """A pass with its delete markers."""
 
     decided: Evaluation
     answers: Sequence[Answer]
     markers: pa.Table
-    """Those that are left when the pass is over; shape `PLANNED_MARKERS`."""
+    """The markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None
-    """The first that markers use, also markers evicted again, and the next after the last; None: none was stored."""
+    """First sequence that markers use, evicted ones included, and the next after the last; None: none was stored."""
     read: ReadCount
     refused: frozenset[int] = frozenset()
     """Sequences of the messages that stay because no marker could be stored for them."""
@@ -54,7 +54,7 @@ class MarkedPass:
 
 @dataclass(frozen=True)
 class ExpiredSubjects:
-    """What expiry does to one span, by subject."""
+    """The effect of expiry on one span, by subject."""
 
     deaths: pa.Table
     """Shape `DEATHS`."""
@@ -64,13 +64,13 @@ class ExpiredSubjects:
 
 
 def without_markers(decided: Evaluation, answers: Sequence[Answer]) -> MarkedPass:
-    """A pass of a stream that stores none."""
+    """A pass of a stream that stores no delete markers."""
     return MarkedPass(decided, answers, PLANNED_MARKERS.empty_table(), None, ReadCount())
 
 
 @dataclass(frozen=True)
 class MarkerPlanner:
-    """Finds the markers of one pass."""
+    """A planner of the delete markers of one pass."""
 
     policy: Policy
     as_of_ns: int
@@ -89,30 +89,34 @@ class MarkerPlanner:
         if not losses.by_rule[:, _EXPIRY].any():
             return without_markers(decided, answers)
         expired = self._expired(decided, losses)
-        read = sum((one.read for one in expired), ReadCount())
-        found = delete_markers.candidates(
-            pa.concat_tables([DEATHS.empty_table(), *(one.deaths for one in expired)]),
-            pa.concat_arrays([pa.array([], pa.string()), *(one.staying for one in expired)]),
+        read = sum((subjects.read for subjects in expired), ReadCount())
+        candidates = delete_markers.candidates(
+            pa.concat_tables([DEATHS.empty_table(), *(subjects.deaths for subjects in expired)]),
+            pa.concat_arrays(
+                [pa.array([], pa.string()), *(subjects.staying for subjects in expired)]
+            ),
         )
-        if delete_markers.all_fit(found, self.policy, losses.left_by_limits(decided)):
-            stored = delete_markers.numbered(found, self.next_seq)
+        if delete_markers.all_fit(candidates, self.policy, losses.left_by_limits(decided)):
+            stored = delete_markers.numbered(candidates, self.next_seq)
             used = self._used(self.next_seq + stored.num_rows)
             return MarkedPass(decided, answers, stored, used, read)
         return self._replayed(decided, read)
 
     def _expired(self, decided: Evaluation, losses: _SpanLosses) -> list[ExpiredSubjects]:
-        """What happens to each subject: from digests where a span loses nothing or all, else from rows."""
+        """Find what happens to each subject: from digests where a span loses nothing or all, else from rows."""
         by_scan = losses.by_rule[:, _EXPIRY]
         lost = losses.by_rule.sum(axis=1)
         whole = lost == decided.spans.messages
         plain = (by_scan == decided.spans.messages[:, None]) & (decided.spans.markers == 0)[:, None]
         rows_tell = (lost > 0) & ~plain.any(axis=1) & ~(whole & (by_scan.sum(axis=1) == 0))
-        told: list[ExpiredSubjects] = []
+        from_rows: list[ExpiredSubjects] = []
         for was_reached in (True, False):
-            mine = np.flatnonzero(rows_tell & (losses.reached == was_reached))
-            questions = [replace(decided.question(int(span)), in_full=True) for span in mine]
-            told += self.asks(partial(expire_span, reached=was_reached), decided.spans, questions)
-        return [*told, self._digested(decided, plain, lost == 0)]
+            numbers = np.flatnonzero(rows_tell & (losses.reached == was_reached))
+            questions = [replace(decided.question(int(span)), in_full=True) for span in numbers]
+            from_rows += self.asks(
+                partial(expire_span, reached=was_reached), decided.spans, questions
+            )
+        return [*from_rows, self._digested(decided, plain, lost == 0)]
 
     def _digested(self, decided: Evaluation, dying: Array, untouched: Array) -> ExpiredSubjects:
         counts = self.counts()
@@ -133,9 +137,9 @@ class MarkerPlanner:
             replace(decided.question(span).before_expiry, in_full=True)
             for span in range(len(spans))
         ]
-        told = self.asks(limit_span, spans, questions)
-        rows = pa.concat_tables([one.rows for one, _ in told])
-        verdicts = np.concatenate([own for _, own in told])
+        judged = self.asks(limit_span, spans, questions)
+        rows = pa.concat_tables([span.rows for span, _ in judged])
+        verdicts = np.concatenate([span_verdicts for _, span_verdicts in judged])
         # Spans that only deadlines have a say in are single files, and may interleave.
         order = np.argsort(rows["seq"].to_numpy(), kind="stable")
         expiry = [
@@ -147,19 +151,19 @@ class MarkerPlanner:
             rows.take(pa.array(order)), verdicts[order], self.policy, expiry, self.next_seq
         )
         verdicts[order] = done.verdicts
-        ends = np.cumsum([one.rows.num_rows for one, _ in told])[:-1]
+        ends = np.cumsum([span.rows.num_rows for span, _ in judged])[:-1]
         parts = np.split(verdicts, ends)
         answers = [
-            Answer(number, removed_ranges(one, own), None, one.read)
-            for number, ((one, _), own) in enumerate(zip(told, parts, strict=True))
+            Answer(number, removed_ranges(span, part), None, span.read)
+            for number, ((span, _), part) in enumerate(zip(judged, parts, strict=True))
         ]
         refused = frozenset(done.refused.tolist())
-        asked = replace(decided, ask=np.ones(len(spans), dtype=bool))
-        return MarkedPass(asked, answers, done.markers, self._used(done.next_seq), read, refused)
+        replayed = replace(decided, ask=np.ones(len(spans), dtype=bool))
+        return MarkedPass(replayed, answers, done.markers, self._used(done.next_seq), read, refused)
 
 
 def expire_span(span: SpanRows, question: Question, *, reached: bool) -> ExpiredSubjects:
-    """What expiry does to the subjects of one span.
+    """Find what expiry does to the subjects of one span.
 
     Args:
         span: its rows.
@@ -176,12 +180,16 @@ def expire_span(span: SpanRows, question: Question, *, reached: bool) -> Expired
 
 
 def limit_span(span: SpanRows, question: Question) -> tuple[SpanRows, Array]:
-    """The rows of one span, and what the limits before expiry do to each."""
+    """Judge the rows of one span by the limits before expiry: the rows, and the verdict on each."""
     return span, judge(span.rows, question)[0]
 
 
 def _last_of_subjects(rows: pa.Table, scan: int) -> pa.Table:
-    """Of each subject the row with the highest sequence; shape `DEATHS`."""
+    """The row of each subject with the highest sequence; shape `DEATHS`.
+
+    Rows of the subjects a, b, a, c have the indices 0, 1, 0, 2; the last row to write to an index stays in its place,
+    so that `last` is 2, 1, 3.
+    """
     encoded = pc.dictionary_encode(rows["subject"].combine_chunks())
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
     last[encoded.indices.to_numpy()] = np.arange(rows.num_rows)
@@ -204,12 +212,12 @@ def _shaped(
 
 @dataclass(frozen=True)
 class _SpanLosses:
-    """What a pass takes of each span."""
+    """Losses of each span in a pass."""
 
     by_rule: Array
-    """Messages; shape (spans, rules)."""
+    """Messages that each rule takes; shape (spans, rules)."""
     bytes_by_limits: Array
-    """At least so many bytes go by limits before expiry."""
+    """Lower bound on the bytes of each span that go by limits before expiry."""
     reached: Array
     """Whether the age scan comes to the span; a mask."""
 
@@ -231,7 +239,7 @@ class _SpanLosses:
         return cls(by_rule, heavy, np.arange(len(spans)) < end)
 
     def left_by_limits(self, decided: Evaluation) -> Totals:
-        """At most this is there when expiry begins."""
+        """Upper bounds on what is there when expiry begins."""
         gone = int(self.by_rule[:, : _EXPIRY[0]].sum())
         return Totals(
             int(decided.spans.messages.sum()) - gone,

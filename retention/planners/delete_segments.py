@@ -35,25 +35,25 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
         plan = empty_plan(opened.name, now_ns, policy)
         header = replace(plan.header, request=request)
         return Planned(replace(plan, header=header), {}, None)
-    seen = plan_topic_table(opened, topic, now_ns)
-    reaching = replace(request, up_to=_reach(seen.found, request))
-    asked = {} if reaching.up_to is None else {request.partition: reaching.up_to}
-    barriers = seen.offsets.barriers if topic.respect_consumer_offsets else {}
-    fates = requested_fates(seen.found, asked, barriers)
-    rules = rules_of_files(seen.inventory, seen.found, fates)
-    plan = make_topic_plan(seen.inventory, policy, now_ns, rules, pins_of(seen.offsets))
-    held = _held(seen, asked, fates) if topic.respect_consumer_offsets else None
-    counters = seen.inventory.counters
+    planning = plan_topic_table(opened, topic, now_ns)
+    reaching = replace(request, up_to=_reach(planning.found, request))
+    up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
+    barriers = planning.offsets.barriers if topic.respect_consumer_offsets else {}
+    fates = requested_fates(planning.found, up_to, barriers)
+    rules = rules_of_files(planning.inventory, planning.found, fates)
+    plan = make_topic_plan(planning.inventory, policy, now_ns, rules, pins_of(planning.offsets))
+    held = _held(planning, up_to, fates) if topic.respect_consumer_offsets else None
+    counters = planning.inventory.counters
     header = replace(plan.header, request=reaching)
-    plan = replace(plan, header=header, held_segments=held, cause=seen.plan.cause)
-    return Planned(plan, counters.next_seq, seen.snapshot)
+    plan = replace(plan, header=header, held_segments=held, cause=planning.plan.cause)
+    return Planned(plan, counters.next_seq, planning.snapshot)
 
 
-def _held(seen: TopicPlanning, asked: Mapping[int, int], fates: Array) -> ProtectedSegments:
-    """What was asked for and stays, because somebody has not read it."""
-    waiting = np.where(fates == STAYS, requested_fates(seen.found, asked, {}), STAYS)
-    rules = rules_of_files(seen.inventory, seen.found, waiting)
-    return protected_segments(seen.inventory.files, rules, seen.offsets)
+def _held(planning: TopicPlanning, up_to: Mapping[int, int], fates: Array) -> ProtectedSegments:
+    """Segments that were asked for and stay, because somebody has not read them."""
+    waiting = np.where(fates == STAYS, requested_fates(planning.found, up_to, {}), STAYS)
+    rules = rules_of_files(planning.inventory, planning.found, waiting)
+    return protected_segments(planning.inventory.files, rules, planning.offsets)
 
 
 def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:

@@ -45,7 +45,7 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
 
 
 def estimate_pass(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Estimate:
-    """Bound the numbers of a pass over what is there.
+    """Bound the numbers of a pass over a stream that exists.
 
     Raises:
         RefusedError: a consumer's state contradicts itself.

@@ -1,4 +1,4 @@
-"""Why one message stays or goes: a plan asked about itself, be it just made, made before, or read from a file."""
+"""Explaining why one message stays or goes, by a plan: just made, made before, or read from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why one message of a stream stays or goes in a pass: its fate by the plan, and the numbers that rules compared."""
+"""Explaining one message of a stream in a pass: its fate by the plan, and the numbers that rules compared."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def explain_message(rows: PlanRows, around: MessageContext) -> Explanation:
     goes, rule = _fate(plan, around, facts)
     if not goes and plan.policy.whole_segments:
         rule = rule_of(plan.policy, facts)
-    told = sentence(plan.stream, plan.policy, facts, rule, goes=goes)
+    wording = sentence(plan.stream, plan.policy, facts, rule, goes=goes)
     return explanation(
-        plan.stream, message, rule if goes else None, told, rule_lines(plan.policy, facts)
+        plan.stream, message, rule if goes else None, wording, rule_lines(plan.policy, facts)
     )
 
 
@@ -64,8 +64,10 @@ def _explain_released(plan: Plan, around: MessageContext, line: str) -> Explanat
     message = around.message
     goes, _ = _removed_by(plan, around)
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
-    told = f"{named} goes: {line}." if goes else f"{named} stays: {line}{IN_KEPT_SEGMENT}."
-    return explanation(plan.stream, message, plan.policy.retention if goes else None, told, (line,))
+    wording = f"{named} goes: {line}." if goes else f"{named} stays: {line}{IN_KEPT_SEGMENT}."
+    return explanation(
+        plan.stream, message, plan.policy.retention if goes else None, wording, (line,)
+    )
 
 
 def _fate(plan: Plan, around: MessageContext, facts: Facts) -> tuple[bool, str | None]:
@@ -89,7 +91,7 @@ def _removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     parts = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
     if parts:
         return True, [RULES[parts[0]]]
-    # Statistics divide what a span loses among its files in order; whose message goes by which rule, it tells itself.
+    # A rule takes so many messages of a span; its files share them in order, and which go, only their numbers tell.
     rows = plan.rules.filter(pc.is_in(plan.rules["file"], value_set=_span_files(plan, at)))
     return True, list(dict.fromkeys(rows["rule"].to_pylist()))
 
@@ -111,7 +113,7 @@ def _around(parts: pa.Table, seq: int) -> pa.Table:
 
 
 def _facts(rows: PlanRows, around: MessageContext) -> Facts:
-    """What the rules compare about a message."""
+    """Facts that the rules compare about a message and those around it."""
     plan, message = rows.plan, around.message
     partition, seq = message["partition"], message["seq"]
     seqs, later = around.rows["seq"].to_numpy(), plan.cause.above(partition, seq)
@@ -137,7 +139,7 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
 
 
 def _facts_of_message(plan: Plan, message: dict[str, Any], scan_end: int | None = None) -> Facts:
-    """What the rules compare about a message itself."""
+    """Facts that the rules compare about a message by itself."""
     scan_end = plan.cause.scan_end if scan_end is None else scan_end
     markers = plan.markers.filter(pc.equal(plan.markers["replaces"], message["seq"]))
     stored = markers["seq"].to_pylist()
@@ -166,7 +168,7 @@ def _scan_end(rows: PlanRows, partition: int) -> int | None:
 
 
 def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
-    """What consumer protection says of a message, and whether no limit may take it."""
+    """Fields of `Facts`: what consumer protection says of a message, and whether no limit may take it."""
     rule, protection = plan.policy.hold, plan.cause.protection
     if rule is None or protection is None:
         return {}

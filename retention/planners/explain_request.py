@@ -1,4 +1,4 @@
-"""Why one message stays or goes in a removal that people asked for."""
+"""Explaining why one message stays or goes in a removal that people asked for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def explain_requested(
 
 
 def _facts(plan: Plan, request: MessageRequest, seq: int, subject: str) -> list[tuple[bool, str]]:
-    """What the request compares about a message: whether it lets it go, and the words for it."""
+    """Facts that the request compares about a message: whether each lets it go, and the words for it."""
     if isinstance(request, Delete):
         named = seq in request.seqs
         return [(named, f"its sequence is {'' if named else 'not '}named")]
@@ -59,7 +59,7 @@ def _facts(plan: Plan, request: MessageRequest, seq: int, subject: str) -> list[
 
 
 def _reach(plan: Plan, request: Purge, seq: int) -> tuple[bool, str]:
-    """Of all that match, a purge takes the lowest, up to some sequence."""
+    """Whether a purge reaches a message, and the words: of all that match, it takes the lowest, up to some sequence."""
     ends = [
         pc.max(plan.actions.drop.files["max_seq"]).as_py(),
         pc.max(plan.removed["last_seq"]).as_py(),

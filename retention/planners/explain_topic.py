@@ -1,4 +1,4 @@
-"""Why one message of a topic stays or goes: its segment, the rules that look at it, and who holds it back."""
+"""Explaining one message of a topic: its segment, the rules that look at it, and who holds it back."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def explain_segment(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) 
         topic: the rules by which it was.
         message: its narrow columns.
     """
-    seen = _segments(plan, topic, message)
-    fate, held = int(seen.decided.fates[seen.at]), int(seen.decided.held[seen.at])
-    lines = tuple(_lines(seen, topic, plan.as_of_ns))
+    context = _segments(plan, topic, message)
+    fate, held = int(context.decided.fates[context.at]), int(context.decided.held[context.at])
+    lines = tuple(_lines(context, topic, plan.as_of_ns))
     verdict = "goes with its segment" if fate != STAYS else "stays"
-    why = _why(seen, topic, fate, held) or lines[-1]
+    why = _why(context, topic, fate, held) or lines[-1]
     return explanation(
         plan.stream,
         message,
@@ -67,26 +67,26 @@ def explain_segment_removal(
         request: what the plan carries out.
         message: its narrow columns.
     """
-    seen = _segments(plan, topic, message)
-    segment = (message["partition"], int(seen.segments.start[seen.at]))
+    context = _segments(plan, topic, message)
+    segment = (message["partition"], int(context.segments.start[context.at]))
     there = zip(
         *(plan.actions.drop.files[name].to_pylist() for name in ("partition", "segment")),
         strict=True,
     )
     goes = segment in set(there)
     verdict = "goes with its segment" if goes else "stays"
-    why = "" if goes or isinstance(request, Purge) else f": {_why_not_requested(seen, request)}"
+    why = "" if goes or isinstance(request, Purge) else f": {_why_not_requested(context, request)}"
     return explanation(
         plan.stream,
         message,
         request.rule if goes else None,
         f"{named_in_topic(plan, message)} {verdict}: {request.wording}{why}.",
-        tuple(_place_lines(seen, topic)),
+        tuple(_place_lines(context, topic)),
     )
 
 
 def named_in_topic(plan: Plan, message: Mapping[str, Any]) -> str:
-    """A message by its place."""
+    """The words for a message: its topic, offset and partition."""
     return f"{plan.stream} {message['seq']:,} of partition {message['partition']}"
 
 
@@ -99,48 +99,48 @@ def missing_in_topic(plan: Plan, place: tuple[int, int]) -> UsageError:
 
 
 def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> _Segments:
-    """Decide the pass again, from what the plan was made from alone."""
+    """Decide the pass again, from what the plan was made from alone, and find a message's segment."""
     cause, offsets = plan.cause, plan.cause.offsets or Offsets()
     stored = segments_of(cause.files, cause.open_base, topic.partitions)
     segments, decided = decide_topic(stored, topic, plan.as_of_ns, offsets)
-    mine = (segments.partition == message["partition"]) & (segments.start <= message["seq"])
-    return _Segments(segments, decided, offsets, int(np.flatnonzero(mine)[-1]))
+    begun_before = (segments.partition == message["partition"]) & (segments.start <= message["seq"])
+    return _Segments(segments, decided, offsets, int(np.flatnonzero(begun_before)[-1]))
 
 
-def _why_not_requested(seen: _Segments, request: DeleteSegments) -> str:
-    segments, at = seen.segments, seen.at
+def _why_not_requested(context: _Segments, request: DeleteSegments) -> str:
+    segments, at = context.segments, context.at
     if segments.partition[at] != request.partition:
         return "it is in another partition"
     if not segments.sealed[at]:
         return "its segment is the active one, which never goes"
-    holders = _holders(seen)
+    holders = _holders(context)
     if holders is None or request.up_to is None or segments.end[at] > request.up_to:
         return "its segment is none of these"
     return holders
 
 
-def _why(seen: _Segments, topic: TopicPolicy, fate: int, held: int) -> str | None:
-    """The reason in a few words; None: what the rules compared says it best."""
+def _why(context: _Segments, topic: TopicPolicy, fate: int, held: int) -> str | None:
+    """The reason of a fate in a few words; None: what the rules compared says it best."""
     if fate == ASKED:
-        return _asked_line(seen)
+        return _asked_line(context)
     if fate == BY_SIZE:
-        return _size_line(seen, topic)
+        return _size_line(context, topic)
     if fate != STAYS:
         return None
     if held != STAYS:
-        return _holders(seen)
-    if not seen.segments.sealed[seen.at]:
+        return _holders(context)
+    if not context.segments.sealed[context.at]:
         return "its segment is the active one, which never goes"
     return None
 
 
-def _lines(seen: _Segments, topic: TopicPolicy, as_of_ns: int) -> Iterator[str]:
-    segments, at = seen.segments, seen.at
-    yield from _place_lines(seen, topic)
-    if topic.profile == "modern" and segments.partition[at] in seen.offsets.watermarks:
-        yield _asked_line(seen)
+def _lines(context: _Segments, topic: TopicPolicy, as_of_ns: int) -> Iterator[str]:
+    segments, at = context.segments, context.at
+    yield from _place_lines(context, topic)
+    if topic.profile == "modern" and segments.partition[at] in context.offsets.watermarks:
+        yield _asked_line(context)
     if topic.max_topic_size is not None:
-        yield _size_line(seen, topic)
+        yield _size_line(context, topic)
     if topic.message_expiry_us is not None:
         compared = segments.max_us if topic.profile == "modern" else segments.last_us
         newest_ns = int(compared[at]) * MICROSECOND
@@ -150,27 +150,27 @@ def _lines(seen: _Segments, topic: TopicPolicy, as_of_ns: int) -> Iterator[str]:
         yield f"message_expiry {expiry}: its {which} message is of {format_instant(newest_ns)}, {age} old"
 
 
-def _place_lines(seen: _Segments, topic: TopicPolicy) -> Iterator[str]:
-    segments, at = seen.segments, seen.at
+def _place_lines(context: _Segments, topic: TopicPolicy) -> Iterator[str]:
+    segments, at = context.segments, context.at
     sealed = "sealed" if segments.sealed[at] else "active"
     yield f"segment {segments.start[at]}: {sealed}, offsets {segments.start[at]:,} to {segments.end[at]:,}"
-    holders = _holders(seen)
+    holders = _holders(context)
     if holders is not None and topic.respect_consumer_offsets:
         yield holders
 
 
-def _asked_line(seen: _Segments) -> str:
-    up_to = seen.offsets.watermarks[int(seen.segments.partition[seen.at])]
+def _asked_line(context: _Segments) -> str:
+    up_to = context.offsets.watermarks[int(context.segments.partition[context.at])]
     return f"delete_segments has asked for what ends by offset {up_to:,}"
 
 
-def _size_line(seen: _Segments, topic: TopicPolicy) -> str:
-    segments, at = seen.segments, seen.at
-    mine = segments.partition == segments.partition[at]
+def _size_line(context: _Segments, topic: TopicPolicy) -> str:
+    segments, at = context.segments, context.at
+    in_partition = segments.partition == segments.partition[at]
     if topic.profile == "v8":
         whole = format_size(int(segments.bytes.sum()))
         return f"max_topic_size {format_size(topic.max_topic_size or 0)}: the topic has {whole}"
-    from_here = mine & segments.sealed & (segments.start >= segments.start[at])
+    from_here = in_partition & segments.sealed & (segments.start >= segments.start[at])
     rest, budget = int(segments.bytes[from_here].sum()), budget_of(topic) or 0
     return (
         f"max_topic_size {format_size(topic.max_topic_size or 0)}: it and the sealed segments behind it have "
@@ -178,12 +178,15 @@ def _size_line(seen: _Segments, topic: TopicPolicy) -> str:
     )
 
 
-def _holders(seen: _Segments) -> str | None:
-    """Who has not read a segment to its end; None: everybody has."""
-    partition, end = int(seen.segments.partition[seen.at]), int(seen.segments.end[seen.at])
+def _holders(context: _Segments) -> str | None:
+    """Name the readers that have not read a segment to its end; None: everybody has."""
+    partition, end = (
+        int(context.segments.partition[context.at]),
+        int(context.segments.end[context.at]),
+    )
     behind = [
         f"{reader.kind} {reader.name} has read up to {stored.offset:,} ({format_instant(stored.stored_ns)})"
-        for reader, stored in sorted(seen.offsets.of.items())
+        for reader, stored in sorted(context.offsets.of.items())
         if reader.partition == partition and stored.offset < end
     ]
     return "; ".join(behind) or None

@@ -30,7 +30,7 @@ _AT_ONCE = 512
 
 @dataclass(frozen=True)
 class UnneededQuestion:
-    """Which messages of one span does no consumer need?"""
+    """A question to the rows of one span: the messages that no consumer needs."""
 
     span: int
     interests: tuple[Interest, ...]
@@ -47,14 +47,14 @@ class UnneededQuestion:
 
 @dataclass(frozen=True)
 class InterestAnswer:
-    """What the rows of one span say to that."""
+    """The answer of one span's rows to an `UnneededQuestion`."""
 
     removed: pa.Table
     """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
     left: dict[InventoryRow, dict[str, Any]]
     """File that keeps some → what is left of it, fields of `FILE_STATS`."""
     digests: dict[InventoryRow, pa.Table]
-    """The same → its subject digest, where limits look at it."""
+    """File that keeps some → the subject digest of what is left of it, where limits look at it."""
     read: ReadCount
 
 
@@ -76,7 +76,8 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
         UnneededQuestion(
             span=int(span),
             interests=tuple(
-                one.within(int(spans.min_seq[span]), int(spans.max_seq[span])) for one in interests
+                interest.within(int(spans.min_seq[span]), int(spans.max_seq[span]))
+                for interest in interests
             ),
             unmatched=policy.unmatched,
             rule=policy.retention,
@@ -84,8 +85,8 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
         )
         for span in np.flatnonzero(decided.ask)
     ]
-    told = rows.of(all_remaining(inventory))(find_unneeded, spans, questions)
-    return _left(inventory, decided.whole[spans.span_of_file], told)
+    answers = rows.of(all_remaining(inventory))(find_unneeded, spans, questions)
+    return _left(inventory, decided.whole[spans.span_of_file], answers)
 
 
 def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> Release:
@@ -93,7 +94,7 @@ def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> 
     files_of, policy = context.inventory.files, context.policy
     interests = context.consumers.interests
     decided = release(spans, interests, policy.unmatched)
-    if not any(one.filters for one in interests):
+    if not any(interest.filters for interest in interests):
         return decided
     for files in _in_doubt(spans, decided.ask):
         counts = rows.subject_counts(files_of.take(pa.array(files)))
@@ -104,7 +105,7 @@ def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> 
 
 
 def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
-    """Which rows of one span no consumer needs, and what is left of its files."""
+    """Find the rows of one span that no consumer needs, and what is left of its files."""
     gone = released_rows(span.rows, question.interests, question.unmatched)
     verdicts = np.where(gone, RULES.index(question.rule), STAYS).astype(np.int8)
     stats = row_stats if question.in_full else seq_and_size_stats
@@ -119,31 +120,35 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
 
 
 def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
-    """The row numbers of the files of asked spans, all files of some spans at a time."""
-    asked = np.flatnonzero(ask)
-    for at in range(0, len(asked), _AT_ONCE):
-        some = asked[at : at + _AT_ONCE]
+    """The row numbers of the files of spans in doubt, all files of some spans at a time."""
+    numbers = np.flatnonzero(ask)
+    for at in range(0, len(numbers), _AT_ONCE):
+        some = numbers[at : at + _AT_ONCE]
         yield np.concatenate(
             [np.arange(spans.first_file[span], spans.first_file[span + 1]) for span in some]
         )
 
 
-def _left(inventory: Inventory, whole: Array, told: Sequence[InterestAnswer]) -> RemainingMessages:
-    """Put together what metadata and rows told.
+def _left(
+    inventory: Inventory, whole: Array, answers: Sequence[InterestAnswer]
+) -> RemainingMessages:
+    """Put together what metadata and rows say of the messages that consumers leave.
 
     Args:
         inventory: the stream.
         whole: files that go whole by metadata; a mask.
-        told: what rows said of the others.
+        answers: of rows, about the others.
     """
-    if not whole.any() and not told:
+    if not whole.any() and not answers:
         return all_remaining(inventory)
     files = inventory.files
-    ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *(one.removed for one in told)])
+    ranges = pa.concat_tables(
+        [REMOVED_RANGES.empty_table(), *(answer.removed for answer in answers)]
+    )
     lost = np.where(whole, files["messages"].to_numpy(), 0)
     np.add.at(lost, ranges["file"].to_numpy(), ranges["messages"].to_numpy())
     stays = lost < files["messages"].to_numpy()
-    changed = {number: stats for one in told for number, stats in one.left.items()}
+    changed = {number: stats for answer in answers for number, stats in answer.left.items()}
     numbers = np.flatnonzero(stays)
     table = _changed(files.take(pa.array(numbers)), numbers, changed)
     order = np.lexsort([table[name].to_numpy() for name in ("min_seq", "segment", "partition")])
@@ -157,8 +162,10 @@ def _left(inventory: Inventory, whole: Array, told: Sequence[InterestAnswer]) ->
         files=table.take(pa.array(order)),
         numbers=numbers,
         released=ranges.filter(pa.array(stays[ranges["file"].to_numpy()])).combine_chunks(),
-        digests={at[number]: own for one in told for number, own in one.digests.items()},
-        read=sum((one.read for one in told), ReadCount()),
+        digests={
+            at[number]: digest for answer in answers for number, digest in answer.digests.items()
+        },
+        read=sum((answer.read for answer in answers), ReadCount()),
     )
 
 

@@ -29,7 +29,7 @@ Place = tuple[int, int]
 
 
 class FileRows(Protocol):
-    """Reads files that a plan was made from."""
+    """A reader of the files that a plan was made from."""
 
     def read(self, files: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Array]:
         """Columns of `files` (`CAUSE_FILES` rows), ascending by `seq`; for each row, its file's row number in them."""
@@ -102,16 +102,16 @@ class MessageContext:
     """A message, and the rows that lie around it."""
 
     message: dict[str, Any]
-    """Its narrow columns, and its `partition`."""
+    """The message's narrow columns, and its `partition`."""
     number: int
-    """Its file's row number in the cause."""
+    """Row number of the message's file in the cause."""
     rows: pa.Table
     """The narrow columns of every file whose range of sequences it lies in, as far as consumers leave them."""
 
 
 @dataclass(frozen=True)
 class PlanRows:
-    """What rows say of single messages of a plan."""
+    """The rows of a plan's files, asked about single messages."""
 
     plan: Plan
     files: FileRows
@@ -131,19 +131,19 @@ class PlanRows:
 
     def first_young(self, partition: int, seq: int, cutoff_ns: int) -> int:
         """The first of the messages from `seq` on, in its file, that is younger than `cutoff_ns`."""
-        last, found = seq, seq
+        last, first = seq, seq
         while True:
             rows, numbers = self._stored(partition, seq, last)
             rows = self._remaining(rows, numbers, None)
             young = rows.filter(
                 pc.and_(pc.greater_equal(rows["seq"], seq), pc.greater(rows["ts_ns"], cutoff_ns))
             )
-            if not young.num_rows or (found := young["seq"][0].as_py()) == last:
-                return found
-            last = found
+            if not young.num_rows or (first := young["seq"][0].as_py()) == last:
+                return first
+            last = first
 
     def on_subject(self, numbers: Array, subject: str) -> int:
-        """How many messages on a subject consumers leave of some files, by their row numbers in the cause."""
+        """Count the messages on a subject that consumers leave of some files, by their row numbers in the cause."""
         cause = self.plan.cause
         left = cause.files["messages"].to_numpy()
         left = left if cause.remaining is None else cause.remaining.messages
@@ -154,8 +154,8 @@ class PlanRows:
         at, messages = counts["file"].to_numpy(), counts["messages"].to_numpy()
         # A digest of more than consumers leave, or of less since, says nothing.
         differs = np.bincount(at, messages, minlength=len(numbers)) != left[numbers]
-        mine = pc.equal(counts["subject"], subject).to_numpy() & ~differs[at]
-        return int(messages[mine].sum()) + sum(
+        matching = pc.equal(counts["subject"], subject).to_numpy() & ~differs[at]
+        return int(messages[matching].sum()) + sum(
             self._count_rows(number, subject) for number in numbers[differs].tolist()
         )
 
@@ -165,7 +165,7 @@ class PlanRows:
         return int(pc.sum(pc.equal(rows["subject"], subject), min_count=0).as_py())
 
     def _stored(self, partition: int, first: int, last: int) -> tuple[pa.Table, Array]:
-        """The rows of every file whose range meets another, and the row number of each one's file in the cause."""
+        """Rows of every file whose range meets `first` to `last`; for each row, its file's row number in the cause."""
         cause = self.plan.cause
         numbers = cause.covering(partition, first, last)
         if not len(numbers):
@@ -174,7 +174,7 @@ class PlanRows:
         return rows, numbers[of_row]
 
     def _remaining(self, rows: pa.Table, numbers: Array, seq: int | None) -> pa.Table:
-        """Rows that consumers leave; one of them stays in any case."""
+        """Rows that consumers leave; the one with the sequence `seq` stays in any case."""
         cause, retention = self.plan.cause, self.plan.policy.retention
         if cause.remaining is None:
             return rows
@@ -202,7 +202,7 @@ def live_message(opened: OpenedStream, place: Place) -> tuple[dict[str, Any] | N
     )
     for file in opened.store.data_files(files.filter(covers)):
         rows, _, _ = read_span((file,))
-        found = rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
-        if found:
-            return {"partition": partition} | found[0], snapshot
+        messages = rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
+        if messages:
+            return {"partition": partition} | messages[0], snapshot
     return None, snapshot

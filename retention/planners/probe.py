@@ -45,7 +45,7 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class RemainingRows:
-    """The rows of what consumers leave of a stored stream; implements `Asks`."""
+    """The rows of what consumers leave of a stored stream; implements `SpanRowsReader`."""
 
     opened: OpenedStream
     remaining: RemainingMessages

@@ -81,18 +81,18 @@ def _decided(opened: OpenedStream, inventory: Inventory, request: MessageRequest
 
 
 def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: str) -> Array:
-    """The messages of each span that match, from the digests of some files at a time."""
-    found = np.zeros(len(spans), dtype=np.int64)
+    """Count the messages of each span that match, from the digests of some files at a time."""
+    matched = np.zeros(len(spans), dtype=np.int64)
     for at in range(0, inventory.files.num_rows, _AT_ONCE):
         counts = opened.store.subject_counts(inventory.files.slice(at, _AT_ONCE))
-        found += requests.matching(counts, spans.span_of_file[at:], len(spans), subject)
-    return found
+        matched += requests.matching(counts, spans.span_of_file[at:], len(spans), subject)
+    return matched
 
 
 def _check_there(
     opened: OpenedStream, request: Delete, spans: Spans, answers: list[Answer], after: int
 ) -> None:
-    removed = [REMOVED_RANGES.empty_table(), *(one.removed for one in answers)]
+    removed = [REMOVED_RANGES.empty_table(), *(answer.removed for answer in answers)]
     missing = requests.absent(request, pa.concat_tables(removed))
     if missing:
         first = int(spans.min_seq.min()) if len(spans) else after
@@ -102,7 +102,7 @@ def _check_there(
 def _not_there(
     opened: OpenedStream, missing: tuple[int, ...], first: int, after: int
 ) -> UsageError:
-    """What the server answers for the first of them; its two stores differ (docs/semantics/removals.md)."""
+    """Error for missing messages: the server's for the first; its two stores differ (docs/semantics/removals.md)."""
     seq = missing[0]
     answer, code = f"sequence {seq} not found", 10043
     if opened.config.storage == "file" and not first <= seq < after:

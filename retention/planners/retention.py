@@ -45,13 +45,13 @@ class Planning:
     answers: list[Answer]
     plan: Plan
     tail: TailTotals = _NO_TAIL
-    """What the stream holds behind the inventory."""
+    """Totals of the stream behind the inventory."""
     refused: frozenset[int] = frozenset()
     """Sequences of the messages that stay because no delete marker could be stored for them."""
     consumers: ConsumerSnapshot = NO_CONSUMERS
     """The consumers that were asked; none where the policy does not look at them."""
     protection: ProtectionOutcome | None = None
-    """What is protected from limits, or with `warn` would be; None: the policy protects nothing."""
+    """Messages that are protected from limits, or with `warn` would be; None: the policy protects nothing."""
 
     @property
     def inventory(self) -> Inventory:
@@ -122,7 +122,7 @@ def decide(
 def _protected(
     context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
 ) -> ProtectionOutcome | None:
-    """What consumers protect from limits; None: the policy protects nothing."""
+    """Find what consumers protect from limits; None: the policy protects nothing."""
     rule = context.policy.hold
     if rule is None:
         return None
@@ -133,7 +133,7 @@ def _protected(
 def _with_consumers(
     plan: Plan, consumers: ConsumerSnapshot, protection: ProtectionOutcome | None
 ) -> Plan:
-    """A plan with what it owes to consumers."""
+    """Add to a plan its consumers, the pins on their state, and what protection holds back for them."""
     hold = None if protection is None else protection.hold
     plan = replace(plan, cause=replace(plan.cause, consumers=consumers, protection=hold))
     rule = plan.policy.hold
@@ -179,7 +179,7 @@ def _conclude(
 def _answers(
     context: PlanningContext, remaining: RemainingMessages, decided: Evaluation, rows: StreamRows
 ) -> list[Answer]:
-    """What rows say to the questions of a pass; where segments stay whole, only rows are read that can change that."""
+    """Answers to the questions of a pass; where segments stay whole, only rows are read that can change that."""
     known = unread_answers(decided) if context.policy.whole_segments else []
     open_spans = np.setdiff1d(np.flatnonzero(decided.ask), [answer.span for answer in known])
     questions = [decided.question(int(span)) for span in open_spans]
@@ -187,11 +187,11 @@ def _answers(
 
 
 def _read_for(protection: ProtectionOutcome | None, answers: list[Answer]) -> ReadCount:
-    """What it cost to learn what is protected, beside the answers of which the plan is made."""
+    """Reading that it cost to learn what is protected, beside the answers of which the plan is made."""
     if protection is None:
         return ReadCount()
     beside = [] if protection.answers is answers else protection.answers
-    return sum((one.read for one in beside), protection.read)
+    return sum((answer.read for answer in beside), protection.read)
 
 
 def _announced(

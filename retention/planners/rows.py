@@ -1,4 +1,4 @@
-"""What planning asks of a stream's rows, as protocols: a stored stream answers them, or any list of messages."""
+"""Protocols by which planning asks a stream's rows: a stored stream answers them, or any list of messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Rule = Callable[[SpanRows, Asked], Told]
 
 
 class SpanRowsReader(Protocol):
-    """Puts questions to rows."""
+    """A reader that puts questions to rows."""
 
     def __call__(
         self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]

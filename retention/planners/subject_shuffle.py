@@ -38,10 +38,10 @@ from retention.stores.sidecar import subject_digests
 HELD_BYTES = 128 << 20
 """Digests of this length together are decided in one piece, in this process."""
 BUCKET_BYTES = 16 << 20
-"""About how much of the digests a task holds; in memory it is several times as much."""
+"""Length of the digests that a task holds, about; in memory it is several times as much."""
 
 DIRECTORY = "exchange"
-"""Among the engine's own: where Spark tasks pass subjects on; a pass that is killed leaves its part."""
+"""Directory among the engine's own in which Spark tasks pass subjects on; a pass that is killed leaves its part."""
 
 _DEALT = pa.schema(
     [
@@ -67,7 +67,7 @@ class PartitionTask:
     first: RemainingRow
     """The first file's row number in what remains; the others follow it."""
     messages: tuple[int, ...]
-    """How many each file holds."""
+    """Number of messages that each file holds."""
     digests: tuple[pa.Table | None, ...]
     """The digest of what is left of a file, where that is less than it holds."""
     buckets: int
@@ -88,45 +88,47 @@ class DecideTask:
 
 @dataclass(frozen=True)
 class ShuffledExcess:
-    """What each span holds beyond the limit, as `Surplus`, but kept in files."""
+    """The messages of each span beyond the limit, like `Surplus`, but kept in files."""
 
     messages: Array
     places: tuple[str, ...]
 
     def of_span(self, span: int) -> StoredShare:
-        """Where to find what the limit does to one span."""
+        """The place of one span's share: what the limit does to it."""
         return StoredShare(self.places, span)
 
 
 def subject_excess(
     opened: OpenedStream, left: RemainingMessages, spans: Spans, limit: int, engines: Engines
 ) -> SubjectExcess:
-    """What each span holds beyond the limit per subject, from digests: in this process, or by tasks if they are many.
+    """Count each span's excess over the limit per subject, from digests: in this process, or by tasks if many.
 
     Raises:
         DamagedError: a data file whose digest is lost cannot be read.
     """
     lengths = subject_digests.lengths(Layout(opened.root, opened.name), left.files)
-    found: SubjectExcess | None = None
+    excess: SubjectExcess | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():
-            found = _exchange(opened, left, spans, (limit, lengths), engines)
-    if found is None:
+            excess = _exchange(opened, left, spans, (limit, lengths), engines)
+    if excess is None:
         counts = left.subject_counts(opened.store)
-        found = surplus(limit, counts, spans.span_of_file, len(spans))
-    return found
+        excess = surplus(limit, counts, spans.span_of_file, len(spans))
+    return excess
 
 
 def with_fetched_shares(question: Asked) -> Asked:
-    """A question with all that it takes to answer it, wherever that was kept."""
+    """Complete a question with all that it takes to answer it, wherever that was kept."""
     if not isinstance(question, Question):
         return question
-    parts = tuple(_fetched(one) if isinstance(one, StoredShare) else one for one in question.parts)
+    parts = tuple(
+        _fetched(part) if isinstance(part, StoredShare) else part for part in question.parts
+    )
     return replace(question, parts=parts)
 
 
-def _fetched(apart: StoredShare) -> KeepCounts | KeepLast:
-    table = pa.Table.from_batches([_piece(place, apart.span) for place in apart.places], _DECIDED)
+def _fetched(share: StoredShare) -> KeepCounts | KeepLast:
+    table = pa.Table.from_batches([_piece(place, share.span) for place in share.places], _DECIDED)
     numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
     return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
 
@@ -150,17 +152,17 @@ def partition_subjects(task: PartitionTask) -> None:
 def decide_bucket(task: DecideTask) -> Array:
     """Carry out a `DecideTask`: an Arrow file with a batch for each span; messages beyond the limit by span."""
     counts = pa.Table.from_batches([_piece(place, task.bucket) for place in task.dealt], _DEALT)
-    found = surplus(task.limit, counts, task.span_of_file, task.spans)
+    excess = surplus(task.limit, counts, task.span_of_file, task.spans)
     batches = [
         [
             pa.record_batch(
                 [held.subjects, held.messages, held.last_seq, held.beyond], schema=_DECIDED
             )
         ]
-        for held in found.held
+        for held in excess.held
     ]
     _write(task.target, _DECIDED, batches)
-    return found.messages
+    return excess.messages
 
 
 def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
@@ -177,10 +179,10 @@ def _exchange(
     opened: OpenedStream,
     left: RemainingMessages,
     spans: Spans,
-    asked: tuple[int, Sequence[int]],
+    limit_and_lengths: tuple[int, Sequence[int]],
     engines: Engines,
 ) -> ShuffledExcess:
-    limit, lengths = asked
+    limit, lengths = limit_and_lengths
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
     place = _place(opened, engine.name, engines)
     buckets = -(-sum(lengths) // BUCKET_BYTES)
@@ -237,7 +239,10 @@ def _clear(place: str) -> None:
 
 
 def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring files whose digests are about a bucket long together."""
+    """Neighbouring files whose digests are about a bucket long together: first file, and next after the last.
+
+    With buckets of 16 bytes, the lengths 10, 5, 8, 20 make (0, 2), (2, 3) and (3, 4).
+    """
     start = held = 0
     for at, length in enumerate(lengths):
         if held and held + length > BUCKET_BYTES:
@@ -270,7 +275,10 @@ def _piece(location: str, number: int) -> pa.RecordBatch:
 
 
 def _hashes(subjects: pa.StringArray) -> Array:
-    """A polynomial over each subject's bytes, mixed."""
+    """A polynomial over each subject's bytes, mixed; 0 for the empty subject.
+
+    Of "ab" (bytes 97 and 98), modulo 2**64: sum = (98 * BASE + 99 * BASE**2) * MIX; hash = sum ^ (sum >> 32).
+    """
     _, offsets, content = subjects.buffers()
     edges = np.frombuffer(offsets, np.int32)[subjects.offset :][: len(subjects) + 1]
     octets = np.frombuffer(content, np.uint8)[edges[0] : edges[-1]]

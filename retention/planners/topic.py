@@ -27,7 +27,7 @@ from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, OffsetTable
 
 OFFSETS = "offsets"
-"""What pins call the stored offsets of a topic."""
+"""The name of a topic's stored offsets in pins."""
 RULE_OF = {
     BY_AGE: RULES.index(MESSAGE_EXPIRY),
     BY_SIZE: RULES.index(MAX_TOPIC_SIZE),
@@ -42,9 +42,9 @@ class TopicPlanning:
 
     inventory: Inventory
     found: TopicSegments
-    """Its segments as they are."""
+    """The topic's segments as they are."""
     segments: TopicSegments
-    """The same as the pass sees them: with those sealed that `roll_after` seals."""
+    """The segments as the pass sees them: with those sealed that `roll_after` seals."""
     decided: TopicPass
     offsets: Offsets
     plan: Plan
@@ -70,8 +70,8 @@ def plan_topic_table(
     inventory = with_floors(opened, opened.store.inventory(snapshot))
     # Read behind the snapshot, on whose counter of edits the commit rests.
     offsets = OffsetTable(opened.root).live(inventory.counters)
-    found = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
-    segments, decided = decide_topic(found, topic, as_of_ns, offsets)
+    stored = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
+    segments, decided = decide_topic(stored, topic, as_of_ns, offsets)
     rules = rules_of_files(inventory, segments, decided.fates)
     policy = replace(opened.config.policy(), topic=topic)
     plan = make_topic_plan(inventory, policy, as_of_ns, rules, pins_of(offsets))
@@ -79,7 +79,7 @@ def plan_topic_table(
     if topic.respect_consumer_offsets:
         waiting = rules_of_files(inventory, segments, decided.held)
         plan = replace(plan, held_segments=protected_segments(inventory.files, waiting, offsets))
-    return TopicPlanning(inventory, found, segments, decided, offsets, plan, snapshot)
+    return TopicPlanning(inventory, stored, segments, decided, offsets, plan, snapshot)
 
 
 def decide_topic(
@@ -99,7 +99,7 @@ def decide_topic(
 
 
 def pins_of(offsets: Offsets) -> tuple[Pin, ...]:
-    """What a plan that respects stored offsets rests on."""
+    """The pins on which a plan rests that respects stored offsets."""
     return (Pin(OFFSETS, offsets.revision, offsets.version),)
 
 
@@ -135,7 +135,10 @@ def segments_of(files: pa.Table, open_base: Mapping[int, int], partitions: int) 
 
 
 def with_active(stored: TopicSegments, open_base: Mapping[int, int]) -> TopicSegments:
-    """The same, every partition with its active segment, which may hold nothing.
+    """Add to segments every partition's active one, which may hold nothing.
+
+    Stored are the segments 0 and 5 of partition 0; `open_base` is {0: 5, 1: 0}. Then 5 is not sealed, and segment 0 of
+    partition 1 is added: not sealed, from offset 0 to -1.
 
     Args:
         stored: segments with messages, as if all of them were sealed.
@@ -143,7 +146,9 @@ def with_active(stored: TopicSegments, open_base: Mapping[int, int]) -> TopicSeg
     """
     there = set(zip(stored.partition.tolist(), stored.start.tolist(), strict=True))
     empty = [(part, base) for part, base in open_base.items() if (part, base) not in there]
-    partition, start = (np.array([one[at] for one in empty], dtype=np.int64) for at in (0, 1))
+    partition, start = (
+        np.array([segment[at] for segment in empty], dtype=np.int64) for at in (0, 1)
+    )
     nothing = np.zeros(len(empty), dtype=np.int64)
     added = (partition, start, start - 1, nothing, nothing, nothing, nothing, nothing.astype(bool))
     columns = [
@@ -151,8 +156,10 @@ def with_active(stored: TopicSegments, open_base: Mapping[int, int]) -> TopicSeg
         for name, new in zip(_FIELDS, added, strict=True)
     ]
     order = np.lexsort((columns[1], columns[0]))
-    partition, start, end, first, last, highest, size, sealed = (one[order] for one in columns)
-    opened = np.array([open_base.get(one, 0) for one in partition.tolist()], dtype=np.int64)
+    partition, start, end, first, last, highest, size, sealed = (
+        column[order] for column in columns
+    )
+    opened = np.array([open_base.get(part, 0) for part in partition.tolist()], dtype=np.int64)
     return TopicSegments(
         partition, start, end, first, last, highest, size, sealed & (start < opened)
     )
@@ -171,7 +178,7 @@ _FIELDS = ("partition", "start", "end", "first_us", "last_us", "max_us", "bytes"
 
 
 def rules_of_files(inventory: Inventory, segments: TopicSegments, fates: Array) -> Array:
-    """By which rule each file of the inventory goes, an index into `RULES`; `STAYS`: it does not."""
+    """The rule by which each file of the inventory goes, an index into `RULES`; `STAYS`: it does not."""
     stored = segments.end >= segments.start
     rules = np.full(int(stored.sum()), STAYS, dtype=np.int64)
     for fate, rule in RULE_OF.items():

@@ -25,7 +25,7 @@ from schemas.messages import NEVER
 def plan_topic(
     opened: OpenedStream, topic: TopicPolicy, as_of_ns: int
 ) -> tuple[Plan, Mapping[int, int], Snapshot | None]:
-    """The plan of a pass, partition → the next offset, and the table; None: there was no need to open it.
+    """Plan one pass: the plan, partition → the next offset, and the table; None: there was no need to open it.
 
     Raises:
         RefusedError, DamagedError: as `plan_topic_table`.
@@ -34,10 +34,10 @@ def plan_topic(
     known = None if mark is None else _remembered(opened, mark, topic, as_of_ns)
     if known is not None:
         return (*known, None)
-    seen = plan_topic_table(opened, topic, as_of_ns)
+    planning = plan_topic_table(opened, topic, as_of_ns)
     if mark is not None:
-        _remember(opened, mark, topic, seen)
-    return seen.plan, seen.inventory.counters.next_seq, seen.snapshot
+        _remember(opened, mark, topic, planning)
+    return planning.plan, planning.inventory.counters.next_seq, planning.snapshot
 
 
 def _remembered(
@@ -45,46 +45,46 @@ def _remembered(
 ) -> tuple[Plan, Mapping[int, int]] | None:
     """The plan that takes nothing, where the table and the stored offsets are those of which that is known."""
     policy = opened.config.policy()
-    quiet = due.recall(opened.root, mark, policy)
-    if quiet is None or quiet.due_ns <= as_of_ns:
+    cached = due.recall(opened.root, mark, policy)
+    if cached is None or cached.due_ns <= as_of_ns:
         return None
     pins = pins_of(OffsetTable(opened.root).read())
-    if quiet.rests_on != _said(pins):
+    if cached.rests_on != _pins_json(pins):
         return None
     header = Header(
         opened.name,
-        quiet.table_id,
+        cached.table_id,
         mark.version,
         as_of_ns,
         policy,
-        epoch=quiet.epoch,
-        segments=SegmentCounts(kept=quiet.segments),
+        epoch=cached.epoch,
+        segments=SegmentCounts(kept=cached.segments),
     )
     plan = Plan(
         header,
         Pins(consumers=pins),
-        cause=Cause(next_seq=quiet.next_seq, next_due_ns=quiet.due_ns),
+        cause=Cause(next_seq=cached.next_seq, next_due_ns=cached.due_ns),
         held_segments=ProtectedSegments() if topic.respect_consumer_offsets else None,
     )
-    return plan, quiet.next_seq
+    return plan, cached.next_seq
 
 
 def _remember(
-    opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, seen: TopicPlanning
+    opened: OpenedStream, mark: VersionToken, topic: TopicPolicy, planning: TopicPlanning
 ) -> None:
     """Keep the next due instant, if statistics that were known already told that nothing goes, nor is held back."""
-    plan = seen.plan
+    plan = planning.plan
     if mark.version != plan.version or not plan.is_empty or plan.read != ReadCount():
         return
-    if not (seen.snapshot.follows and mark.tells(seen.snapshot)) or (
+    if not (planning.snapshot.follows and mark.tells(planning.snapshot)) or (
         plan.held_segments and plan.held_segments.segments
     ):
         return
-    due_us = next_due(seen.found, topic)
+    due_us = next_due(planning.found, topic)
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
     if plan.as_of_ns < instant:
-        counters, rests_on = seen.inventory.counters, _said(pins_of(seen.offsets))
-        quiet = due.NextDue(
+        counters, rests_on = planning.inventory.counters, _pins_json(pins_of(planning.offsets))
+        record = due.NextDue(
             plan.table_id,
             instant,
             plan.segments.kept,
@@ -92,8 +92,8 @@ def _remember(
             rests_on=rests_on,
             epoch=counters.epoch,
         )
-        due.remember(opened.root, mark, plan.policy, quiet)
+        due.remember(opened.root, mark, plan.policy, record)
 
 
-def _said(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:
+def _pins_json(pins: tuple[Pin, ...]) -> tuple[Mapping[str, Any], ...]:
     return tuple(pins_as_json(pins) or ())
