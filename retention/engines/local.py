@@ -13,7 +13,7 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 
 class LocalEngine:
-    """Runs tasks here, a few at a time."""
+    """An engine that runs tasks in this process, a few at a time."""
 
     name = "local"
 

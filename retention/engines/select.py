@@ -56,7 +56,7 @@ class Engines:
             return self._session
 
     def at_end(self, act: Callable[[], None]) -> None:
-        """Have something done when this context ends, before a session that it started stops."""
+        """Have `act` done when this context ends, before a session that it started stops."""
         self._stack.callback(act)
 
     def _spark_engine(self) -> Engine:

@@ -69,7 +69,7 @@ class SortedFrame(KeptFrame):
         return Staged.behind(self._write(placed), ends)
 
     def _lay(self, layer: Layer) -> tuple[list[Share], Ends]:
-        """Who writes which rows, in order, and where the log ends behind them.
+        """Lay out which share has which rows, in order, and where the log ends behind them.
 
         One task sees the lengths of every row, sorted by the place of the row, so that batches and segments begin
         exactly where they would one message after another.

@@ -18,7 +18,7 @@ _DEFAULT = "4"
 
 
 def attempts_of(session: SparkSession) -> int:
-    """How often Spark tries a task of a session before it gives the work up."""
+    """Number of times that Spark tries a task of a session before it gives the work up."""
     # Of a session by Spark Connect there is only this.
     local = _LOCAL.fullmatch(session.conf.get("spark.master", "") or "")
     if local is not None:
@@ -27,7 +27,7 @@ def attempts_of(session: SparkSession) -> int:
 
 
 def outcome_of(act: Callable[[], Any], attempts: int) -> Any:
-    """What an act of a task answers with: its result, or the error that ended it.
+    """Carry out an act of a task for the outcome that the task answers with: a result, or the error that ended it.
 
     Args:
         act: what the task does.

@@ -89,14 +89,14 @@ def _sent(frame: DataFrame, partitions: int, now_ns: int) -> DataFrame:
 def _addresser(
     partitions: int,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The task that says where rows go."""
+    """The task that adds to rows their `address`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             partition, key = (pa.chunked_array([batch[name]]) for name in ("partition", "key"))
-            found = partition_addresses(partition, key, partitions)
-            is_there = (found >= 0) & (found < partitions)
-            address = pa.array(np.where(is_there, found, ROUND_ROBIN), pa.int64())
+            addresses = partition_addresses(partition, key, partitions)
+            is_there = (addresses >= 0) & (addresses < partitions)
+            address = pa.array(np.where(is_there, addresses, ROUND_ROBIN), pa.int64())
             yield pa.RecordBatch.from_arrays(
                 [address, *(batch[name] for name in _SENT)], names=["address", *_SENT]
             )
@@ -112,10 +112,10 @@ def _optional(frame: DataFrame, name: str, stored_as: str, *kinds: type[T.DataTy
 
 def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -> Column:
     """A column of a frame; `takes` says for the error what an append takes."""
-    found = _type_of(frame, name)
-    if not isinstance(found, kinds):
+    column_type = _type_of(frame, name)
+    if not isinstance(column_type, kinds):
         wanted = " or ".join(kind.typeName() for kind in kinds)
-        given = "missing" if found is None else f"a {found.simpleString()}"
+        given = "missing" if column_type is None else f"a {column_type.simpleString()}"
         raise UsageError(f"the column {name} is {given}; {takes}; give {name} as {wanted}")
     return F.col(f"`{name}`")
 
@@ -133,10 +133,10 @@ def _ts_ns(frame: DataFrame, now_ns: int) -> Column:
 
 
 def _headers(frame: DataFrame) -> Column:
-    found = _type_of(frame, "headers")
-    if found is None:
+    column_type = _type_of(frame, "headers")
+    if column_type is None:
         return F.lit(None).cast("binary")
-    match found:
+    match column_type:
         case T.MapType():
             # The entries of a map have no order of their own.
             return _block(F.array_sort(F.map_entries("headers")), "key", "value")

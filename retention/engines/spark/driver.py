@@ -1,4 +1,4 @@
-"""What a driver process does about the process that started it."""
+"""Ending a driver process with the process that started it."""
 
 from __future__ import annotations
 

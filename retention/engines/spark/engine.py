@@ -19,7 +19,7 @@ _RESULT = "number long, outcome binary"
 
 
 class SparkEngine:
-    """Runs tasks on the executors of a session that somebody else owns.
+    """An engine that runs tasks on the executors of a session that somebody else owns.
 
     Only pickled tasks (file names, ranges) go out and pickled results (statistics, ranges) come back: rows stay
     between the executors and the storage.

@@ -22,7 +22,7 @@ S3A_FOR_SPARK = {"4.2.0": ("3.5.0", "2.35.4")}
 """Spark version → its Hadoop's version, and the version of Amazon's SDK that this Hadoop was built with."""
 
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
-"""What S3A uses of the SDK: 15 MB instead of the 600 MB of its bundle."""
+"""Parts of the SDK that S3A uses: 15 MB instead of the 600 MB of its bundle."""
 _SPARKS_OWN = (
     *("org.slf4j:slf4j-api", "org.apache.logging.log4j:log4j-api"),
     *(
@@ -33,7 +33,7 @@ _SPARKS_OWN = (
         )
     ),
 )
-"""What the SDK asks for and Spark brings."""
+"""Dependencies that the SDK asks for and Spark brings."""
 
 
 def delta_jars() -> list[Path]:

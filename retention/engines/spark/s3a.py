@@ -1,4 +1,4 @@
-"""How Spark's JVM reaches an object store: the scheme it knows it by, its settings, and one sentence if it cannot."""
+"""Reaching an object store from Spark's JVM: the scheme for it, settings, and one sentence if it cannot be reached."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def s3a_settings() -> dict[str, str]:
 
 
 def for_spark(location: str) -> str:
-    """A location as the JVM is told it: Hadoop knows object stores as `s3a`."""
+    """A location in the JVM's words: Hadoop knows object stores as `s3a`."""
     return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location
 
 
 @contextmanager
 def reaching(location: str) -> Iterator[None]:
-    """Around a Spark call that opens a location.
+    """A context around a Spark call that opens a location.
 
     Raises:
         UsageError: the session has no way to an object store.

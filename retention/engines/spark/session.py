@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 GIB = 1024**3
 TASK_ATTEMPTS = 4
-"""As on a cluster; in one process Spark would otherwise try a task once."""
+"""Number of tries of a task, as on a cluster; in one process Spark would otherwise try it once."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 

@@ -1,4 +1,4 @@
-"""What a task that writes messages reads: its partition's rows, some at a time."""
+"""The source of a task that writes messages: its partition's rows, some at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What appends of DataFrames share: rows kept between attempts, and tasks that answer with values or errors."""
+"""Tools that appends of DataFrames share: rows kept between attempts, tasks that answer with values or errors."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ class KeptFrame:
 
 
 def outcomes(frame: DataFrame, task: Task) -> list[Any]:
-    """What tasks over a frame answer, each with `answer`.
+    """Run tasks over a frame for what they answer, each with `answer`.
 
     Raises:
         RetentionError, OSError: the first that one of them answered.
     """
     received = frame.mapInArrow(task, _OUTCOME).toArrow()
-    found = [pickle.loads(one) for one in received["outcome"].to_pylist()]  # noqa: S301  (our own)
-    for outcome in found:
+    results = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
+    for outcome in results:
         if isinstance(outcome, CARRIED):
             raise outcome
-    return found
+    return results
 
 
 def written_shares(
     source: Source, shares: Sequence[Share], write: Callable[[Share], Any], attempts: int
 ) -> Iterator[pa.RecordBatch]:
-    """What a task answers that writes the shares of one partition, up to the first error.
+    """Write the shares of one partition, and answer for each what came of it, up to the first error.
 
     Args:
         source: the partition's rows.
@@ -80,13 +80,13 @@ def written_shares(
 
 
 def answer(outcome: Any) -> pa.RecordBatch:
-    """What a task gives back: a value, or the error that ended it."""
+    """A batch for what a task gives back: a value, or the error that ended it."""
     column = pa.array([pickle.dumps(outcome)], pa.binary())
     return pa.RecordBatch.from_arrays([column], names=["outcome"])
 
 
 def changed(how: str) -> VerificationError:
-    """That a DataFrame did not give the same rows twice."""
+    """The error that a DataFrame did not give the same rows twice."""
     return VerificationError(
         f"{how}: the DataFrame did not give the same rows twice; nothing was committed; give one that "
         "does, such as one that was saved first"
