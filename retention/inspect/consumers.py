@@ -30,13 +30,13 @@ class ConsumerInfo:
     delivered: Mapping[str, int]
     """`consumer_seq` and `stream_seq` of the last delivery."""
     ack_floor: Mapping[str, int]
-    """Up to them everything is settled."""
+    """`consumer_seq` and `stream_seq` up to which everything is settled."""
     num_ack_pending: int
     num_redelivered: int
     num_pending: int
     """Messages that it wants and has not had."""
     revision: int
-    """How often it was created, edited or deleted."""
+    """Number of times that the consumer was created, edited or deleted."""
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -88,23 +88,23 @@ def consumer_infos(opened: OpenedStream, records: Sequence[ConsumerRecord]) -> l
 def _still_to_come(
     opened: OpenedStream, inventory: Inventory, records: Sequence[ConsumerRecord]
 ) -> list[int]:
-    """How many messages lie above each consumer's last delivery, of those that it wants."""
+    """Count the messages that each consumer wants and that lie above its last delivery."""
     subjects = opened.config.subjects
     interests = [_above_lasts(record, interest_of(record, subjects)) for record in records]
-    filtered = any(one.filters for one in interests)
+    filtered = any(interest.filters for interest in interests)
     counts = opened.store.subject_counts(inventory.files) if filtered else None
     messages = inventory.files["messages"].to_numpy()
-    found = []
-    for record, one in zip(records, interests, strict=True):
+    pending = []
+    for record, interest in zip(records, interests, strict=True):
         wanted = messages
-        if one.filters and counts is not None:
-            mine = counts.filter(one.matches(counts["subject"]))
+        if interest.filters and counts is not None:
+            matching = counts.filter(interest.matches(counts["subject"]))
             wanted = np.zeros_like(messages)
-            np.add.at(wanted, mine["file"].to_numpy(), mine["messages"].to_numpy())
-        above = inventory.files["min_seq"].to_numpy() > one.delivered
-        count = int(wanted[above].sum()) + _in_part(opened, inventory, one)
-        found.append(count + record.state.lasts_to_come)
-    return found
+            np.add.at(wanted, matching["file"].to_numpy(), matching["messages"].to_numpy())
+        above = inventory.files["min_seq"].to_numpy() > interest.delivered
+        count = int(wanted[above].sum()) + _in_part(opened, inventory, interest)
+        pending.append(count + record.state.lasts_to_come)
+    return pending
 
 
 def _above_lasts(record: ConsumerRecord, interest: Interest) -> Interest:
@@ -112,14 +112,14 @@ def _above_lasts(record: ConsumerRecord, interest: Interest) -> Interest:
     return replace(interest, delivered=max(interest.delivered, record.state.until))
 
 
-def _in_part(opened: OpenedStream, inventory: Inventory, one: Interest) -> int:
-    """The same of the files into which the last delivery falls."""
+def _in_part(opened: OpenedStream, inventory: Inventory, interest: Interest) -> int:
+    """Count the wanted messages above the last delivery in the files into which it falls."""
     spans, stored, count = spans_of(inventory.files), all_remaining(inventory), 0
-    split = (spans.min_seq <= one.delivered) & (spans.max_seq > one.delivered)
+    split = (spans.min_seq <= interest.delivered) & (spans.max_seq > interest.delivered)
     for span in np.flatnonzero(split).tolist():
         part = stored.stored_part(*stored.rows_of(spans, span))
-        begun = part.filter(pc.less_equal(part["min_seq"], one.delivered))
+        begun = part.filter(pc.less_equal(part["min_seq"], interest.delivered))
         rows, _, _ = read_span(tuple(opened.store.data_files(begun)), ("seq", "subject"))
-        above = rows.filter(pc.greater(rows["seq"], one.delivered))
-        count += int(one.matches(above["subject"]).sum())
+        above = rows.filter(pc.greater(rows["seq"], interest.delivered))
+        count += int(interest.matches(above["subject"]).sum())
     return count

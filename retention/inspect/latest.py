@@ -52,7 +52,7 @@ class Latest:
     """The last sequence of each subject, ascending."""
 
     def __len__(self) -> int:
-        """How many subjects there are, those whose last message deletes too."""
+        """The number of subjects, also of those whose last message deletes."""
         return len(self.seqs)
 
     def batches(self) -> Iterator[pa.Table]:
@@ -67,11 +67,11 @@ class Latest:
         return last.to_arrow().sort_by([("seq", "descending")])
 
     def to_arrow(self) -> pa.Table:
-        """All of it, shape `LATEST`."""
+        """All rows, shape `LATEST`."""
         return pa.concat_tables([LATEST.empty_table(), *self.batches()])
 
     def to_pandas(self) -> pd.DataFrame:
-        """All of it as a DataFrame, one subject a row, ascending by sequence."""
+        """All rows as a DataFrame, one subject a row, ascending by sequence."""
         return self.to_arrow().to_pandas()
 
 
@@ -97,10 +97,10 @@ def last_seqs(store: Store, files: pa.Table, subject: str | None = None) -> np.n
     """
     held, pending = _LAST.empty_table(), [_LAST.empty_table()]
     for start in range(0, files.num_rows, _DIGESTS_AT_A_TIME):
-        found = store.subject_counts(files.slice(start, _DIGESTS_AT_A_TIME)).select(_LAST.names)
+        counts = store.subject_counts(files.slice(start, _DIGESTS_AT_A_TIME)).select(_LAST.names)
         if subject is not None:
-            found = found.filter(matching_mask(found["subject"], [subject]))
-        pending.append(found)
+            counts = counts.filter(matching_mask(counts["subject"], [subject]))
+        pending.append(counts)
         if sum(map(len, pending)) >= max(_LEAST_FOLDED, len(held)):
             held, pending = _folded([held, *pending]), []
     last: np.ndarray = np.sort(_folded([held, *pending])["last_seq"].to_numpy())
@@ -131,7 +131,7 @@ def latest_text(latest: Latest) -> list[str]:
 
 
 def latest_headline(latest: Latest) -> str:
-    """How many subjects there are, and how many of them are shown."""
+    """The words for how many subjects there are, and how many of them are shown."""
     subjects = f"{len(latest):,} subject{'' if len(latest) == 1 else 's'}"
     return f"{subjects}, the newest {_SHOWN}" if len(latest) > _SHOWN else subjects
 

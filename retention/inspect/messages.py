@@ -22,14 +22,14 @@ from schemas.messages import FILE_COLUMNS, MESSAGES
 
 @dataclass(frozen=True)
 class Selection:
-    """Which messages are wanted; what is None does not select."""
+    """A choice of messages; a field that is None does not select."""
 
     partition: int | None = None
     subject: str | None = None
     """A filter, with `*` for one token and a last `>` for one or more."""
     from_seq: int | None = None
     last: int | None = None
-    """Only the newest so many of what the others select."""
+    """Number of messages that are wanted, the newest of those that the other fields select."""
 
 
 def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]:
@@ -78,8 +78,8 @@ def _candidates(spans: Spans, wanted: Selection) -> Sequence[int]:
         mask &= spans.partition == wanted.partition
     if wanted.from_seq is not None:
         mask &= spans.max_seq >= wanted.from_seq
-    found: list[int] = np.flatnonzero(mask).tolist()
-    return found if wanted.last is None else found[::-1]
+    numbers: list[int] = np.flatnonzero(mask).tolist()
+    return numbers if wanted.last is None else numbers[::-1]
 
 
 def _rows(store: Store, files: pa.Table, spans: Spans, span: int) -> pa.Table:
@@ -89,7 +89,7 @@ def _rows(store: Store, files: pa.Table, spans: Spans, span: int) -> pa.Table:
 
 
 def files_of_span(store: Store, files: pa.Table, spans: Spans, span: int) -> list[DataFile]:
-    """Where an inventory's files that make up a span can be opened."""
+    """The files of an inventory that make up a span, as they can be opened."""
     first, end = (int(number) for number in spans.first_file[span : span + 2])
     return store.data_files(files.slice(first, end - first))
 

@@ -33,18 +33,18 @@ from retention.stores.consumer_table import ConsumerTable
 from schemas.files import FILE_STATS
 
 _NO_TIME = "0001-01-01T00:00:00Z"
-"""How a server writes the time of a message that is not there."""
+"""The time that a server writes for a message that is not there."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What a backup holds that was written, and where it is."""
+    """A backup that was written: what it holds, and where it is."""
 
     stream: str
     file: str
-    """The archive."""
+    """Location of the archive."""
     request: str
-    """What STREAM.RESTORE takes with it: configuration and state, JSON."""
+    """Location of what STREAM.RESTORE takes with the archive: configuration and state, JSON."""
     messages: int
     bytes: int
     first_seq: int
@@ -90,7 +90,7 @@ def _in_the_way(place: str) -> RefusedError:
 
 
 def _places(target: str) -> tuple[str, str]:
-    """Where the archive goes, and the configuration with the state."""
+    """The locations of the archive, and of the configuration with the state."""
     if target.endswith("/") or (not files.is_remote(target) and Path(target).is_dir()):
         return files.join(target, DIRECTORY_ARCHIVE), files.join(target, DIRECTORY_CONFIG)
     return target, f"{target}.json"
@@ -98,22 +98,22 @@ def _places(target: str) -> tuple[str, str]:
 
 def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]:
     """Write what the request takes, then the archive, which is there when all is; the state that it begins with."""
-    found, counters = FILE_STATS.empty_table(), Counters()
+    stored, counters = FILE_STATS.empty_table(), Counters()
     next_seq = next_seq_without_table(opened)
     if opened.store.exists():
         position = locate(opened)
-        found, next_seq = position.inventory.files, position.next_seq
+        stored, next_seq = position.inventory.files, position.next_seq
         counters = position.snapshot.counters
     consumers = {
         record.consumer: {"config": record.config, "state": record.state.as_json()}
         for record in ConsumerTable(opened.root).live(counters)
     }
     state = _state(
-        protected_by(found, next_seq), len(last_seqs(opened.store, found)), len(consumers)
+        protected_by(stored, next_seq), len(last_seqs(opened.store, stored)), len(consumers)
     )
 
     def rows() -> Iterator[pa.Table]:
-        messages = columns_in_order(opened.store, found, RAW_ROWS.names)
+        messages = columns_in_order(opened.store, stored, RAW_ROWS.names)
         yield from _checked(opened.name, messages, state, opened.config.storage)
         _keep_request(request, {"config": server_config(opened.config), "state": state})
 
@@ -126,12 +126,12 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
 
 
 def _keep_request(place: str, request: dict[str, Any]) -> None:
-    """An export that was killed may have left the same."""
+    """Write the request, unless an export that was killed left the same."""
     content = json.dumps(request, indent=2, ensure_ascii=False).encode()
-    found = files.read_bytes(place)
-    if found is None:
+    existing = files.read_bytes(place)
+    if existing is None:
         files.replace(place, content)
-    elif found != content:
+    elif existing != content:
         raise _in_the_way(place)
 
 

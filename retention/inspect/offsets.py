@@ -1,4 +1,4 @@
-"""Who has read how far in a topic, and how much is still to come for them."""
+"""Stored offsets of a topic: who has read how far, and how much is still to come for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OffsetInfo:
     stored_ns: int
     """Nanoseconds since the epoch."""
     lag: int
-    """How many offsets of the partition follow."""
+    """Number of the partition's offsets that follow."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""

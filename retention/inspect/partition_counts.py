@@ -1,4 +1,4 @@
-"""What each partition of a topic holds, counted from metadata (iggy `GetTopic`)."""
+"""Contents of each partition of a topic, counted from metadata (iggy `GetTopic`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class PartitionCounts:
     messages: int
     bytes: int
     segments: int
-    """With the active one, also if it holds nothing."""
+    """Number of segments, with the active one, also if it holds nothing."""
     first_seq: int
-    """Where its log begins; of an empty one `last_seq` + 1."""
+    """The offset at which the partition's log begins; of an empty one `last_seq` + 1."""
     last_seq: int
     """Iggy's current offset: what was dropped keeps its number."""
     active: int
@@ -80,4 +80,4 @@ def _sums(files: pa.Table) -> dict[int, tuple[int, int, int]]:
         np.minimum.reduceat(column["min_seq"], order),
     )
     partitions = files["partition"].to_numpy()[order].tolist()
-    return dict(zip(partitions, zip(*(one.tolist() for one in sums), strict=True), strict=True))
+    return dict(zip(partitions, zip(*(total.tolist() for total in sums), strict=True), strict=True))

@@ -1,4 +1,4 @@
-"""What a stream holds now, in the broker's terms, and how far it is behind its policy."""
+"""A stream's contents now, in the broker's terms, and how far it is behind its policy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from schemas.files import FILE_STATS
 
 @dataclass(frozen=True)
 class Lag:
-    """What a pass now would let go at least; metadata alone says so."""
+    """Lower bounds on what a pass now would let go, from metadata alone."""
 
     messages: int
     bytes: int
@@ -39,26 +39,26 @@ class Lag:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What a stream holds as a key-value bucket."""
+    """Numbers of the keys that a stream holds as a key-value bucket."""
 
     name: str
     keys: int
     live_keys: int
-    """Those whose last message is a value."""
+    """Keys whose last message is a value."""
     deletions: int
-    """Those whose last message deletes or purges them."""
+    """Keys whose last message deletes or purges them."""
 
 
 @dataclass(frozen=True)
 class ProtectedState:
-    """What data files hold; of none, `first_seq` is `last_seq` + 1, as the server reports it."""
+    """Contents of data files; of none, `first_seq` is `last_seq` + 1, as the server reports it."""
 
     messages: int
     bytes: int
     first_seq: int
     last_seq: int
     first_ts_ns: int | None
-    """Of the lowest sequence; None in an empty stream."""
+    """Time of the message with the lowest sequence; None in an empty stream."""
     last_ts_ns: int | None
 
 
@@ -76,18 +76,18 @@ class State:
     num_subjects: int
     segments: int
     lag: Lag | None
-    """None where the state of a consumer contradicts itself, so that a pass would be refused."""
+    """Lag behind the policy; None where the state of a consumer contradicts itself, so that a pass would be refused."""
     format: str
     version: int
-    """Of the table; -1 if there is none yet."""
+    """Version of the table; -1 if there is none yet."""
     bucket: Bucket | None = None
-    """None where the stream is no key-value bucket."""
+    """The keys of a bucket; None where the stream is no key-value bucket."""
     forecast: Forecast = NOTHING_FORETOLD
-    """What is due when."""
+    """Forecast of what is due when."""
     topic: TopicState | None = None
-    """None where the stream is no topic."""
+    """The state as a topic; None where the stream is no topic."""
     overdue: Overdue | None = None
-    """What is older than `max_age` and stays; None: nothing, or consumers let messages go before."""
+    """Messages that are older than `max_age` and stay; None: nothing, or consumers let messages go before."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values, with the keys of the command contract."""
@@ -130,23 +130,23 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
 def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
     if not opened.store.exists():
         return replace(_empty(opened), topic=topic_state_of(opened, topic, None))
-    seen = plan_topic_table(opened, topic.policy(), as_of_ns)
-    files, counters = seen.inventory.files, seen.inventory.counters
+    planning = plan_topic_table(opened, topic.policy(), as_of_ns)
+    files, counters = planning.inventory.files, planning.inventory.counters
     next_seq = max(counters.next_seq.get(partition, 0) for partition in range(topic.partitions))
     return State(
         stream=opened.name,
         **vars(protected_by(files, next_seq)),
         num_subjects=min(files.num_rows, 1),
-        segments=len(seen.found),
-        lag=Lag(seen.plan.removed_messages, seen.plan.removed_bytes),
+        segments=len(planning.found),
+        lag=Lag(planning.plan.removed_messages, planning.plan.removed_bytes),
         format=opened.config.format,
-        version=seen.snapshot.version,
-        topic=topic_state_of(opened, topic, seen),
+        version=planning.snapshot.version,
+        topic=topic_state_of(opened, topic, planning),
     )
 
 
 def protected_by(files: pa.Table, next_seq: int) -> ProtectedState:
-    """What an inventory's files (`FILE_STATS`) hold in a stream whose next message gets `next_seq`."""
+    """Contents of an inventory's files (`FILE_STATS`) in a stream whose next message gets `next_seq`."""
     if not files.num_rows:
         return ProtectedState(0, 0, next_seq, next_seq - 1, None, None)
     lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()
@@ -188,7 +188,7 @@ def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> Bucket |
 def _behind_and_ahead(
     opened: OpenedStream, inventory: Inventory, as_of_ns: int
 ) -> tuple[Lag | None, Forecast, Overdue | None]:
-    """What a pass now would let go at least, what is due when, and what stays although it is old."""
+    """Find what a pass now would let go at least, what is due when, and what stays although it is old."""
     policy = opened.config.policy()
     if policy.rests_on_consumers:
         return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD, None

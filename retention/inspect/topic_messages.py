@@ -36,7 +36,7 @@ class TopicMessages:
         return int(self.table.num_rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Their columns, and `user_headers`: a list of typed keys and values, None of a block that is none."""
+        """The messages' columns, and `user_headers`: a list of typed keys and values, None of a block that is none."""
         frame = self.table.to_pandas()
         frame["user_headers"] = [
             typed_headers(block) for block in self.table["headers"].to_pylist()
@@ -45,7 +45,7 @@ class TopicMessages:
 
 
 def newest_messages(opened: OpenedStream, wanted: Selection) -> TopicMessages:
-    """The messages that are wanted.
+    """Read the messages that are wanted into one table.
 
     Raises:
         UsageError, DamagedError: as `read_messages`.
@@ -71,13 +71,13 @@ def typed_headers(block: bytes | None) -> list[dict[str, str]] | None:
 
 
 def headers_text(block: bytes | None) -> str:
-    """The same in a line, such as `source=web, tries=3 (uint8)`; a text needs no kind."""
-    found = typed_headers(block)
-    if found is None:
+    """A message's user headers in a line, such as `source=web, tries=3 (uint8)`; a text needs no kind."""
+    headers = typed_headers(block)
+    if headers is None:
         return f"{len(block or b''):,} B that are no user headers"
     return ", ".join(
-        f"{_with_kind(one['key'], one['key_kind'])}={_with_kind(one['value'], one['value_kind'])}"
-        for one in found
+        f"{_with_kind(header['key'], header['key_kind'])}={_with_kind(header['value'], header['value_kind'])}"
+        for header in headers
     )
 
 
@@ -106,10 +106,10 @@ def topic_lines(table: pa.Table) -> Iterator[str]:
     """The lines of `message_lines` with `user_headers`, as `typed_headers` has them."""
     blocks = table["headers"].to_pylist()
     for line, block in zip(message_lines(table), blocks, strict=True):
-        said: dict[str, Any] = json.loads(line)
-        yield json.dumps(said | {"user_headers": typed_headers(block)}, ensure_ascii=False)
+        fields: dict[str, Any] = json.loads(line)
+        yield json.dumps(fields | {"user_headers": typed_headers(block)}, ensure_ascii=False)
 
 
 def _with_kind(text: str, kind: str) -> str:
-    shown = "".join(one if one.isprintable() else "·" for one in text)
+    shown = "".join(character if character.isprintable() else "·" for character in text)
     return shown if kind == "string" else f"{shown} ({kind})"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 Level = Literal["total", "iggy_stream", "topic", "partition"]
-"""What a row is about."""
+"""The level of what a row is about."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class StatsRow:
     segments: int
     messages: int
     bytes: int
-    """Of the logs, with headers and without indexes."""
+    """Bytes of the logs, with headers and without indexes."""
     first_seq: int | None = None
-    """Of a partition: where its log begins."""
+    """The offset at which a partition's log begins."""
     last_seq: int | None = None
-    """Of a partition: Iggy's current offset."""
+    """Iggy's current offset of a partition."""
     missing: int = 0
     """Offsets between a partition's first and last that hold no message."""
 
@@ -88,13 +88,15 @@ def count_topic(opened: OpenedStream) -> TopicCounts:
 
 def topic_stats(counted: Iterable[TopicCounts]) -> TopicStats:
     """Sum up topics, by Iggy's stream, those without one last."""
-    topics = sorted(counted, key=lambda one: (one.iggy_stream is None, one.iggy_stream, one.name))
+    topics = sorted(
+        counted, key=lambda topic: (topic.iggy_stream is None, topic.iggy_stream, topic.name)
+    )
     rows = [_sum("total", topics)]
-    for name, group in groupby(topics, key=lambda one: one.iggy_stream):
-        mine = list(group)
+    for name, group in groupby(topics, key=lambda topic: topic.iggy_stream):
+        members = list(group)
         if name is not None:
-            rows.append(_sum("iggy_stream", mine, iggy_stream=name))
-        for topic in mine:
+            rows.append(_sum("iggy_stream", members, iggy_stream=name))
+        for topic in members:
             rows += _rows(topic)
     return TopicStats(tuple(rows))
 
@@ -102,20 +104,20 @@ def topic_stats(counted: Iterable[TopicCounts]) -> TopicStats:
 def _rows(topic: TopicCounts) -> Iterator[StatsRow]:
     named = {"iggy_stream": topic.iggy_stream, "topic": topic.name}
     yield _sum("topic", [topic], **named)
-    for one in topic.partitions:
+    for counts in topic.partitions:
         yield StatsRow(
             "partition",
             topic.iggy_stream,
             topic.name,
-            one.partition,
+            counts.partition,
             topics=1,
             partitions=1,
-            segments=one.segments,
-            messages=one.messages,
-            bytes=one.bytes,
-            first_seq=one.first_seq,
-            last_seq=one.last_seq,
-            missing=one.missing,
+            segments=counts.segments,
+            messages=counts.messages,
+            bytes=counts.bytes,
+            first_seq=counts.first_seq,
+            last_seq=counts.last_seq,
+            missing=counts.missing,
         )
 
 
@@ -125,7 +127,7 @@ def _sum(
     iggy_stream: str | None = None,
     topic: str | None = None,
 ) -> StatsRow:
-    parts = [part for one in topics for part in one.partitions]
+    parts = [part for counts in topics for part in counts.partitions]
     return StatsRow(
         level,
         iggy_stream,
