@@ -14,12 +14,12 @@ __all__ = ["StoreSettings", "open_store"]
 
 
 def open_store(root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]) -> Store:
-    """The store of one stream; nothing is touched until it is asked something.
+    """Open the store of one stream; no file is touched until one of its methods is called.
 
     Args:
         root: `<warehouse>/streams/<percent-encoded name>`, a local path or an `s3://` location.
         stream: the stream's name.
-        settings: what its configuration says about storage.
+        settings: the stream's storage settings, from its configuration.
         clock: the wall clock, nanoseconds since the epoch; stamps tombstones and log entries.
 
     Raises:

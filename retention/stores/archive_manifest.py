@@ -25,7 +25,7 @@ _FILES = "messages"
 
 @dataclass(frozen=True)
 class Origin:
-    """Which sequences an archive holds: those of one table, and of one epoch of a topic."""
+    """The origin of an archive's sequences: one table, and one epoch of a topic."""
 
     stream: str
     table_id: str
@@ -33,34 +33,34 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """The directory of it in an archive of the stream: no sequence means two messages there."""
+        """The origin's directory in an archive of the stream: no sequence means two messages there."""
         return f"{self.table_id}-{self.epoch}"
 
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """One copy."""
+    """One copied data file."""
 
     path: str
-    """Below `messages/`, as in the table that it comes from."""
+    """The path below `messages/`, as in the table that the file comes from."""
     partition: int
     segment: int
     file_bytes: int
     sha256: str
     messages: int
     bytes: int
-    """By the broker's accounting, as `messages` without what is hidden."""
+    """Bytes by the broker's accounting; like `messages`, without hidden messages."""
     min_seq: int
     max_seq: int
     min_ts_ns: int
     max_ts_ns: int
     by_rule: Mapping[str, int]
-    """How many messages of it the run removed, by rule; the others went into a copy."""
+    """The number of the file's messages that the run removed, by rule; the others went into a copy."""
     hidden: list[list[int]]
-    """Ranges of sequences in it that were released before, both ends inclusive."""
+    """Ranges of sequences in the file that were released before, both ends inclusive."""
 
     def data_file(self, directory: str) -> DataFile:
-        """The copy, to be read without what was released before."""
+        """The copy, to be read without the messages that were released before."""
         ranges = np.array(self.hidden, dtype=np.int64) if self.hidden else NO_RANGES
         place = place_of(directory, self.path)
         return DataFile(self.path, self.partition, self.segment, place, "", hidden=ranges)
@@ -68,7 +68,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one run was about to remove; it is written when all of it is copied."""
+    """The files that one run was about to remove, written when all of them are copied."""
 
     origin: Origin
     is_topic: bool
@@ -79,20 +79,20 @@ class Manifest:
 
 
 def directory_of(archive: str, origin: Origin) -> str:
-    """Where an archive keeps what comes from one table."""
+    """The directory in which an archive keeps all that comes from one table."""
     return files.join(archive, path_name(origin.stream), origin.name)
 
 
 def place_of(directory: str, path: str) -> str:
-    """Where the copy of a data file lies."""
+    """The place of a data file's copy."""
     return files.join(directory, _FILES, path)
 
 
 def write_manifest(directory: str, manifest: Manifest) -> str:
-    """Say what was copied; where that is written."""
-    said = asdict(manifest) | {"kind": KIND, "format_version": FORMAT_VERSION}
+    """Write which files were copied; return where that is written."""
+    fields = asdict(manifest) | {"kind": KIND, "format_version": FORMAT_VERSION}
     location = files.join(directory, _MANIFESTS, f"{manifest.plan_id}.json")
-    content = json.dumps(with_checksum(said), sort_keys=True, ensure_ascii=False)
+    content = json.dumps(with_checksum(fields), sort_keys=True, ensure_ascii=False)
     files.replace(location, content.encode())
     reached(Step.ARCHIVE_TOLD)
     return location
@@ -104,20 +104,20 @@ def has_manifests(directory: str) -> bool:
 
 
 def read_manifests(directory: str) -> Iterator[Manifest]:
-    """What the manifests of an archive say.
+    """Read the manifests of an archive.
 
     Raises:
-        DamagedError: one cannot be read, or is not what was written.
-        RefusedError: a newer version of the program wrote it.
+        DamagedError: a manifest cannot be read, or is not what was written.
+        RefusedError: a newer version of the program wrote a manifest.
     """
     for name in files.names(files.join(directory, _MANIFESTS)):
         location = files.join(directory, _MANIFESTS, name)
         try:
-            said = verified(parse_json(files.read_bytes(location) or b""))
-            version = _version(said)
+            fields = verified(parse_json(files.read_bytes(location) or b""))
+            version = _version(fields)
             if version <= FORMAT_VERSION:
-                judge(ArchiveManifest, said)
-                yield _manifest(said)
+                judge(ArchiveManifest, fields)
+                yield _manifest(fields)
                 continue
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(
@@ -130,15 +130,15 @@ def read_manifests(directory: str) -> Iterator[Manifest]:
         )
 
 
-def _version(said: dict[str, Any]) -> int:
-    """The format of what is a manifest; what says so is taken out of it."""
-    kind, version = said.pop("kind"), said.pop("format_version")
+def _version(fields: dict[str, Any]) -> int:
+    """Take kind and format version out of a manifest's fields; the version."""
+    kind, version = fields.pop("kind"), fields.pop("format_version")
     if kind != KIND or type(version) is not int:
         raise ValueError("it is none")
     return version
 
 
-def _manifest(said: dict[str, Any]) -> Manifest:
-    origin = Origin(**said.pop("origin"))
-    copies = tuple(ArchivedFile(**one) for one in said.pop("files"))
-    return Manifest(origin=origin, files=copies, **said)
+def _manifest(fields: dict[str, Any]) -> Manifest:
+    origin = Origin(**fields.pop("origin"))
+    copies = tuple(ArchivedFile(**copy) for copy in fields.pop("files"))
+    return Manifest(origin=origin, files=copies, **fields)

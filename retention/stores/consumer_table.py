@@ -1,4 +1,4 @@
-"""The consumer table of a stream: for each consumer a log of whole records, of which the newest says what is."""
+"""The consumer table of a stream: for each consumer a log of whole records, of which the newest is valid."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.stores.sidecar.versioned_document import Versions, versions_in
 
 DIRECTORY = "consumers"
-"""Below the stream's root."""
+"""The directory of all consumers, below the stream's root."""
 IMPORTED = "imported.json"
-"""In it: the consumers of a backup, as earlier versions of this program kept them."""
+"""The file in that directory with the consumers of a backup, as earlier versions of this program kept them."""
 ATTEMPTS = 50
 _LONGEST_PAUSE_S = 0.05
 _ESCAPE = "="
-"""What stands for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
+"""The stand-in for the percent sign of escapes on object stores, where deltalake reads that as an escape of its own."""
 
 
 @dataclass(frozen=True)
 class ConsumerRecord:
-    """One consumer: what it is, how far it has come, and what brought it there."""
+    """One consumer: its configuration, how far it has come, and which logs, answers and imports brought it there."""
 
     consumer: str
     config: Mapping[str, Any]
-    """With the server's JSON names."""
+    """The configuration, with the server's JSON names."""
     state: ConsumerState
     version: int = 0
-    """How many records there were before this one, and this one; 0: it is not written yet."""
+    """The number of records so far, with this one; 0: it is not written yet."""
     revision: int = 0
-    """How often the consumer was created, edited or deleted."""
+    """The number of times that the consumer was created, edited or deleted."""
     counted: bool = True
     """Whether the message table's log counts the last of those edits."""
     deleted: bool = False
     origin: str | None = None
-    """The writer's batch that brought it: it belongs to nothing unless that batch was committed."""
+    """The writer's batch that brought the record, which counts only if that batch was committed."""
     folded: Mapping[str, Any] = field(default_factory=dict)
-    """Up to where logs of acks are folded into the state, by their names."""
+    """Name of a log of acks → the position up to which it is folded into the state."""
     changes: Mapping[str, int] = field(default_factory=dict)
-    """The last deliveries and answers that were recorded, by a name that only who asked for one knows, and when."""
+    """The last recorded deliveries and answers: a name that only the requester of one knows → the time of it."""
 
 
 Change = Callable[[ConsumerRecord | None], ConsumerRecord]
-"""From what is to what shall be; applied again, also to its own outcome, it changes nothing more."""
+"""Turns the present record into the next; applied again, also to its own outcome, it changes nothing more."""
 
 
 class ConsumerTable:
@@ -68,7 +68,7 @@ class ConsumerTable:
         self._directory = files.join(root, DIRECTORY)
 
     def live(self, counters: Counters) -> list[ConsumerRecord]:
-        """The consumers that there are, by name.
+        """The existing consumers, sorted by name.
 
         Args:
             counters: of the message table: they tell which imports were committed.
@@ -76,21 +76,21 @@ class ConsumerTable:
         Raises:
             DamagedError: a record is not what was written.
         """
-        found = self._imported()
+        records = self._imported()
         with suppress(FileNotFoundError):
             for component in files.directories(self._directory):
                 record = self.read(name_of_path(component.replace(_ESCAPE, "%")))
                 if record is not None:
-                    found[record.consumer] = record
+                    records[record.consumer] = record
         return [
             record
-            for _, record in sorted(found.items())
+            for _, record in sorted(records.items())
             if not record.deleted
             and (record.origin is None or counters.batches.get(record.origin) is not None)
         ]
 
     def refuse_lost(self, counters: Counters) -> None:
-        """Refuse to take a table of which nothing is there for one without consumers: the log counts their edits.
+        """Refuse to take a table that lost all records for one without consumers: the log counts edits of consumers.
 
         Raises:
             DamagedError: no record is there, not even of a deleted consumer, and there was one.
@@ -107,7 +107,7 @@ class ConsumerTable:
         """A consumer's newest record, also that of a deleted one; None: there never was any.
 
         Raises:
-            DamagedError: it is not what was written.
+            DamagedError: the record is not what was written.
         """
         newest = self._versions(consumer).newest()
         if newest is None:
@@ -118,7 +118,7 @@ class ConsumerTable:
     def update(self, consumer: str, change: Change) -> ConsumerRecord:
         """Put the changed record in place of the newest one; nothing is written if it is the same.
 
-        Of rivals none loses its change: who finds another's record in its way applies its change to that one.
+        No rival loses its change: a process that finds another's record in its way applies its change to that one.
 
         Raises:
             DamagedError: the newest record is not what was written.
@@ -157,8 +157,10 @@ class ConsumerTable:
             kept = parse_json(content)
             origin = f"nats-backup/{kept['sha256']}"
             return {
-                name: ConsumerRecord(name, one["config"], from_json(one["state"]), origin=origin)
-                for name, one in kept["consumers"].items()
+                name: ConsumerRecord(
+                    name, fields["config"], from_json(fields["state"]), origin=origin
+                )
+                for name, fields in kept["consumers"].items()
             }
         except (ValueError, KeyError, TypeError, AttributeError, DamagedError) as error:
             raise DamagedError(
@@ -168,7 +170,7 @@ class ConsumerTable:
 
 
 def no_consumer(stream: str, name: str) -> UsageError:
-    """The error of whoever names a consumer that is not there."""
+    """The error for the name of a consumer that a stream does not have."""
     return UsageError(
         f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
         f"`retention consumer ls {stream}` lists those that are there"
@@ -176,17 +178,17 @@ def no_consumer(stream: str, name: str) -> UsageError:
 
 
 def _content(record: ConsumerRecord) -> bytes:
-    said = vars(record) | {"state": b64encode(encode_state(record.state)).decode()}
-    return json.dumps(with_checksum(said), separators=(",", ":"), ensure_ascii=False).encode()
+    fields = vars(record) | {"state": b64encode(encode_state(record.state)).decode()}
+    return json.dumps(with_checksum(fields), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _parsed(location: str, consumer: str, version: int, content: bytes) -> ConsumerRecord:
     try:
-        said = verified(parse_json(content))
-        judge(KeptConsumer, said)
-        judge(ConsumerConfig, said["config"])
-        state = _state(said)
-        record = ConsumerRecord(**said | {"state": state})
+        fields = verified(parse_json(content))
+        judge(KeptConsumer, fields)
+        judge(ConsumerConfig, fields["config"])
+        state = _state(fields)
+        record = ConsumerRecord(**fields | {"state": state})
         _refuse_misplaced(record, consumer, version)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, DamagedError) as error:
         raise DamagedError(
@@ -196,13 +198,13 @@ def _parsed(location: str, consumer: str, version: int, content: bytes) -> Consu
     return record
 
 
-def _state(said: dict[str, Any]) -> ConsumerState:
-    """The state that a record tells; earlier versions of this program wrote it as the server does, in JSON."""
-    if isinstance(said["state"], str):
-        return decode_state(b64decode(said["state"], validate=True))
-    unseen = pa.table(said.pop("unseen", UNSEEN.empty_table().to_pydict()), schema=UNSEEN)
-    active_ns = said.pop("last_active_ns")
-    return replace(from_json(said["state"]), unseen=unseen, last_active_ns=active_ns)
+def _state(fields: dict[str, Any]) -> ConsumerState:
+    """Decode a record's state; earlier versions of this program wrote it as the server does, in JSON."""
+    if isinstance(fields["state"], str):
+        return decode_state(b64decode(fields["state"], validate=True))
+    unseen = pa.table(fields.pop("unseen", UNSEEN.empty_table().to_pydict()), schema=UNSEEN)
+    active_ns = fields.pop("last_active_ns")
+    return replace(from_json(fields["state"]), unseen=unseen, last_active_ns=active_ns)
 
 
 def _refuse_misplaced(record: ConsumerRecord, consumer: str, version: int) -> None:

@@ -1,4 +1,4 @@
-"""What every store does alike with a stream's files: hand out new ones, find live ones, delete those never named."""
+"""The work of every store with a stream's files: hand out new ones, find live ones, delete those never named."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FileStore(ABC):
         """Whether the table is there.
 
         Raises:
-            DamagedError: it is not, and was.
+            DamagedError: the table is not there, and was.
         """
         record = self._check_format()
         if self._made():
@@ -72,7 +72,7 @@ class FileStore(ABC):
         """Make the empty table; nothing happens if it is there.
 
         Raises:
-            DamagedError: it is not, and was.
+            DamagedError: the table is not there, and was.
             RefusedError: commits do not exclude each other at that place.
         """
         refuse_without_exclusion(self._layout.root)
@@ -98,11 +98,11 @@ class FileStore(ABC):
         return subject_digests.subject_counts(self._layout, files, self.data_files)
 
     def stage(self, partition: int, segment: int) -> DataFile:
-        """A new file of that segment, where it is to be written."""
+        """Hand out a new file of a segment, at the place where it is to be written."""
         return self._new(new_path(partition, segment), partition, segment)
 
     def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
-        """New files of that segment, among which rows are to be divided; each row goes to one of them."""
+        """Hand out new files of a segment, among which rows are to be divided; each row goes to one of them."""
         kin = uuid.uuid4().hex
         paths = (new_siblings(partition, segment, kin) for _ in range(count))
         return tuple(self._new(path, partition, segment) for path in paths)
@@ -112,7 +112,7 @@ class FileStore(ABC):
         return siblings_of(pa.array([file.path])).null_count == 0
 
     def stage_copy(self, source: DataFile) -> DataFile:
-        """A new file that is to take the place of `source`."""
+        """Hand out a new file that is to take the place of `source`."""
         [kin] = siblings_of(pa.array([source.path])).to_pylist()
         if kin is None:
             return self.stage(source.partition, source.segment)
@@ -126,40 +126,40 @@ class FileStore(ABC):
         return self._layout.data_file((path, partition, segment), location)
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
-        """Where the live files can be opened now, with what the newest snapshot hides of them."""
+        """The live files, at the places where they can be opened now, with the rows that the newest snapshot hides."""
         return [self._released.hide(file) for file in self._located(files)]
 
     def hides(self) -> bool:
-        """Whether anything was ever recorded that is released and still in a file."""
+        """Whether rows that are released and still in a file were ever recorded."""
         return self._records.any()
 
     def stored(self, files: pa.Table) -> pa.Table:
-        """`FILE_STATS` rows of an inventory, with what is released and still in the files counted in."""
+        """`FILE_STATS` rows of an inventory, counting also the messages that are released and still in the files."""
         return self._released.stored(files)
 
     def released(self, number: int) -> pa.Table:
-        """A record of what is released and still in live files."""
+        """Read a record of the messages that are released and still in live files."""
         return self._records.read(number)
 
     def keep_released(self, record: pa.Table) -> int:
-        """Write a record, for a commit to name; its number."""
+        """Write a record of released messages, for a commit to name; return its number."""
         return self._records.write(record)
 
     def _follow(self, counters: Counters) -> None:
-        """Hide from now on what the record hides that the log names."""
+        """Hide from now on the messages of the record that the log names."""
         if counters.released != self._released.number:
             self._released = RowTombstones(counters.released, self._records.read(counters.released))
 
     def _left_of(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-        """Statistics of what is left of files, in order, and path → the bytes that are hidden of them."""
+        """Statistics of the remaining messages of files, in order, and path → the file's hidden bytes."""
         if not self._released.number:
             return table, {}
         return inventory.in_order(self._released.left(table)), self._released.hidden_bytes(table)
 
     def _located(self, files: pa.Table) -> list[DataFile]:
-        """Where the live files can be opened now, as they are stored."""
+        """The live files, at the places where they can be opened now, as they are stored."""
         check_inside(self._layout, files["path"])
-        found = [
+        located = [
             replace(
                 self._layout.data_file(row, self._place_of_live(row[0])),
                 claim=claim,
@@ -167,11 +167,11 @@ class FileStore(ABC):
             )
             for row, claim in zip(identities(files), expected_stats_of(files), strict=True)
         ]
-        check_lengths(self._layout, files, found)
-        return found
+        check_lengths(self._layout, files, located)
+        return located
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete what attempts have written for those of the files that were staged here and are in no commit."""
+        """Delete all that attempts have written for those of `paths` that were staged here and are in no commit."""
         gone = [path for slot in self._staged.release(paths) for path in self._written(slot)]
         files.delete(self._place_of_new(path) for path in gone)
         files.delete(self._layout.own("subjects", path) for path in gone)
@@ -187,7 +187,7 @@ class FileStore(ABC):
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Around what opens the table: where there is none, say so if it was lost."""
+        """Wrap the opening of the table: where there is none, refuse it as lost if it was there."""
         record = self._check_format()
         try:
             yield
@@ -196,7 +196,7 @@ class FileStore(ABC):
             raise
 
     def _unchecked_doubles(self, described: pa.Table) -> int:
-        """How many files must be opened to learn whether two hold a message twice."""
+        """The number of files that must be opened to learn whether two hold a message twice."""
         overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
 
@@ -213,12 +213,12 @@ class FileStore(ABC):
 
     @abstractmethod
     def _place_of_new(self, path: str) -> str:
-        """Where a file lies that no commit has named yet."""
+        """The place of a file that no commit has named yet."""
 
     @abstractmethod
     def _place_of_live(self, path: str) -> str:
-        """Where a file lies that the table has."""
+        """The place of a file that the table has."""
 
     @abstractmethod
     def _place_when_removed(self, path: str) -> str | None:
-        """Where it lies once it is removed, None if it stays where it is."""
+        """The place of a file once it is removed, None if it stays where it is."""

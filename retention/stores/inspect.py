@@ -1,4 +1,4 @@
-"""A stream's table looked over without changing anything: what is live, where it lies, and what hides in it."""
+"""A stream's table looked over without changing anything: its live files, their places, and what hides in them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from schemas.files import LOGGED_FILES
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a table says about itself."""
+    """A table's account of itself: its version and files, and what is unfinished, unfit or wanted otherwise."""
 
     version: int
-    """-1: it is not made yet, and another writer's files are there."""
+    """The table's version; -1: it is not made yet, and another writer's files are there."""
     files: pa.Table
-    """Shape `LOGGED_FILES`."""
+    """The live files, shape `LOGGED_FILES`."""
     locations: list[str]
-    """Where each of them should be, in the same order."""
+    """The place where each of the files should be, in the same order."""
     unknown: int
     """Files that the next plan opens once, because no statistics of them are kept."""
     vectors: int
@@ -41,15 +41,15 @@ class Inspection:
     unfit: Sequence[Unfit]
     """Files of other writers that the stream cannot take in (Parquet)."""
     grace: Mapping[str, str]
-    """Properties of the table that the configuration's grace wants otherwise, as it wants them (Delta)."""
+    """Properties of the table that the configuration's grace wants otherwise, with the wanted values (Delta)."""
     grace_statement: str | None = None
-    """The SQL that sets them, where only the table's owner can; None: a run does."""
+    """The SQL that sets these properties, where only the table's owner can; None: a run sets them."""
 
     def wrong_lengths(self) -> list[tuple[str, int | None, int]]:
-        """Files that are missing or have another length: location, what is there, what was committed."""
-        found = files.lengths(self.locations)
+        """Files that are missing or have another length: location, length now (None: missing), committed length."""
+        lengths = files.lengths(self.locations)
         logged = self.files["file_bytes"].to_pylist()
-        rows = zip(self.locations, found, logged, strict=True)
+        rows = zip(self.locations, lengths, logged, strict=True)
         return [row for row in rows if row[1] != row[2]]
 
 
@@ -62,10 +62,10 @@ def inspect_table(layout: Layout, format_: str, grace_ns: int) -> Inspection | N
         DamagedError: the log cannot be read, or is gone.
     """
     record = check_format(layout, format_)
-    found = _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout, record)
-    if found is None:
+    inspection = _delta(layout, grace_ns) if format_ == "delta" else _parquet(layout, record)
+    if inspection is None:
         refuse_lost(layout, record, lambda: False)
-    return found
+    return inspection
 
 
 def _delta(layout: Layout, grace_ns: int) -> Inspection | None:

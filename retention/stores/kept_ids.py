@@ -23,9 +23,9 @@ from retention.stores.layout import Layout
 from schemas.files import KEPT_IDS
 
 UNSTORED_IDS = "retention/unstored-ids"
-"""Under this name, beside those of writers, the log keeps the number of the record of ids that were never stored."""
+"""The name, beside those of writers, under which the log keeps the number of the record of ids never stored."""
 MOST_RECORDS = 16
-"""When there are so many records of removed ids, the next one takes their place."""
+"""The number of records of removed ids from which on the next one takes their place."""
 ATTEMPTS = 20
 _DIGEST_BYTES = 16
 _DIGITS = 20
@@ -37,7 +37,7 @@ _UNSTORED = re.compile(r"\d{20}\.parquet")
 
 @dataclass(frozen=True)
 class IdDigests:
-    """Digests of message ids, made with the table's id: they tell nobody an id, and no other table's are theirs."""
+    """Digests of message ids, keyed with the table's id: a digest tells nobody its id, and no two tables share one."""
 
     table_id: str
 
@@ -47,9 +47,9 @@ class IdDigests:
         return hashlib.blake2b(msg_id.encode(), digest_size=_DIGEST_BYTES, key=key).digest()
 
     def kept(self, rows: pa.Table) -> pa.Table:
-        """What is kept of messages (`msg_id`, `seq`, `ts_ns`): shape `KEPT_IDS`, without those that have no id."""
+        """The kept ids of messages (`msg_id`, `seq`, `ts_ns`): shape `KEPT_IDS`, without messages that have no id."""
         named = rows.filter(pc.is_valid(rows["msg_id"]))
-        digests = [self.of(one) for one in named["msg_id"].to_pylist()]
+        digests = [self.of(msg_id) for msg_id in named["msg_id"].to_pylist()]
         columns = [pa.array(digests, KEPT_IDS.field("digest").type), named["seq"], named["ts_ns"]]
         return pa.table(columns, schema=KEPT_IDS)
 
@@ -57,9 +57,9 @@ class IdDigests:
 class RemovedIds:
     """Reads and writes `_retention/ids/`, records of the ids of messages that runs have removed.
 
-    A record counts as soon as it is there: its messages were stored once, and where they still are, or are again, both
-    say the same. Its name begins with the time of its youngest message, so that it is told without a look inside when
-    no id in it counts any more. Only who holds the maintenance lease writes and deletes records.
+    A record counts as soon as it is there: its messages were stored once, and where they still are, or are again,
+    record and table say the same. A record's name begins with the time of its youngest message, so that the name alone
+    tells when no id in it counts any more. Only the holder of the maintenance lease writes and deletes records.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -67,11 +67,11 @@ class RemovedIds:
         self._directory = layout.own("ids")
 
     def younger_than(self, after_ns: int) -> list[pa.Table]:
-        """The records that may hold ids of messages younger than that, shape `KEPT_IDS`.
+        """The records that may hold ids of messages younger than `after_ns`, shape `KEPT_IDS`.
 
         Raises:
-            BusyError: a maintenance run keeps putting them together.
-            DamagedError: one cannot be read.
+            BusyError: a maintenance run keeps putting records together.
+            DamagedError: a record cannot be read.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -84,7 +84,7 @@ class RemovedIds:
         )
 
     def keep(self, ids: pa.Table, after_ns: int) -> None:
-        """Keep ids (shape `KEPT_IDS`), and no longer those of messages that are not younger than `after_ns`."""
+        """Keep ids (shape `KEPT_IDS`), and drop ids of messages that are not younger than `after_ns`."""
         names = self._names()
         spent = [name for name in names if _youngest(name) <= after_ns]
         if ids.num_rows:
@@ -105,7 +105,7 @@ class RemovedIds:
         return [name for name in files.names(self._directory) if _REMOVED.fullmatch(name)]
 
     def _still_there(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Records; one that is gone was put together with others, by a rival to whom the lease was lost."""
+        """Read those records that still exist; a rival to whom the lease was lost has put the others together."""
         for name in names:
             with suppress(FileNotFoundError):
                 yield self._read(name)
@@ -117,8 +117,8 @@ class RemovedIds:
 class UnstoredIds:
     """Reads and writes `_retention/unstored-ids/`: ids of messages that were answered and never stored.
 
-    Nothing but the record that the newest commit names counts: what a killed writer has left names sequences that
-    other messages may have. It is whole: each record holds what still counts of the one before.
+    Only the record that the newest commit names counts: a record left by a killed writer names sequences that other
+    messages may have. Each record is whole: it holds also the ids of the one before that still count.
     """
 
     def __init__(self, layout: Layout, counters: Counters) -> None:
@@ -127,10 +127,10 @@ class UnstoredIds:
         self._number = counters.batches.get(UNSTORED_IDS, 0)
 
     def read(self) -> pa.Table:
-        """What the record holds, shape `KEPT_IDS`; nothing if it is gone, as when a table was put back from a backup.
+        """The record's ids, shape `KEPT_IDS`; none if the record is gone, as when a table was put back from a backup.
 
         Raises:
-            DamagedError: it cannot be read.
+            DamagedError: the record cannot be read.
         """
         try:
             return _read(self._layout, self._place(self._number))
@@ -138,10 +138,10 @@ class UnstoredIds:
             return KEPT_IDS.empty_table()
 
     def keep(self, ids: pa.Table, after_ns: int) -> int:
-        """Write the next record, for a commit to name under `UNSTORED_IDS`; its number.
+        """Write the next record, for a commit to name under `UNSTORED_IDS`; return its number.
 
         Args:
-            ids: what is added, shape `KEPT_IDS`.
+            ids: the added ids, shape `KEPT_IDS`.
             after_ns: ids of messages that are not younger count no more.
         """
         whole = pa.concat_tables([self.read(), ids])
@@ -164,7 +164,7 @@ class UnstoredIds:
 
 @dataclass(frozen=True)
 class KeptIds:
-    """All that is kept of the ids of messages that are not in a table, at one version of it."""
+    """All kept ids of messages that are not in a table, at one version of the table."""
 
     removed: RemovedIds
     unstored: UnstoredIds
@@ -172,13 +172,15 @@ class KeptIds:
 
     @classmethod
     def of(cls, layout: Layout, table_id: str, counters: Counters) -> KeptIds:
-        """Those of a stream."""
+        """The kept ids of a stream."""
         return cls(RemovedIds(layout), UnstoredIds(layout, counters), IdDigests(table_id))
 
     def find(self, wanted: pa.Array, after_ns: int) -> Iterator[pa.Table]:
-        """Where wanted ids are kept of messages younger than `after_ns`: tables with `seq`, `ts_ns` and `msg_id`."""
+        """Look up wanted ids of messages younger than `after_ns`: tables of matches: `seq`, `ts_ns` and `msg_id`."""
         names = wanted.to_pylist()
-        digests = pa.array([self.digests.of(one) for one in names], KEPT_IDS.field("digest").type)
+        digests = pa.array(
+            [self.digests.of(msg_id) for msg_id in names], KEPT_IDS.field("digest").type
+        )
         for ids in (*self.removed.younger_than(after_ns), self.unstored.read()):
             at = pc.index_in(ids["digest"], value_set=digests)
             hits = {"seq": ids["seq"], "ts_ns": ids["ts_ns"], "msg_id": pc.take(wanted, at)}
@@ -187,7 +189,7 @@ class KeptIds:
 
 
 def _youngest(name: str) -> int:
-    """The time in a record's name; of messages before the epoch the epoch."""
+    """The time in a record's name, nanoseconds since the epoch; 0 for messages before the epoch."""
     return int(name.partition("-")[0])
 
 

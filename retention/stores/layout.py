@@ -1,4 +1,4 @@
-"""Where a stream's files lie below its root, what new ones are called, and which format it has."""
+"""The layout of a stream's directory: places below its root, names of new files, and the record of its format."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """What a stream's configuration says about its storage."""
+    """A stream's storage settings, from its configuration."""
 
     format: str = "delta"
     """`delta` or `parquet`."""
     grace_ns: int = 7 * 86_400 * 10**9
-    """How long removed files stay, nanoseconds."""
+    """The time that removed files stay, nanoseconds."""
     exclusive: bool = False
     """No other writer runs: operations that an object store cannot exclude are allowed."""
     quiet: bool = False
     """Removals are committed so that streaming readers of the table do not see them."""
     partitions: int = 1
-    """How many a topic has; streams have one."""
+    """The number of partitions of a topic; streams have one."""
     first_seq: int = 1
     """The lowest sequence that a message can have: offsets of topics begin at 0."""
 
@@ -57,7 +57,7 @@ class Layout:
     root: str
     stream: str
     partitions: int = 1
-    """Those from 0 to below this number may have files."""
+    """The number of partitions: those from 0 to below it may have files."""
     first_seq: int = 1
     """No message has a lower sequence."""
 
@@ -71,11 +71,11 @@ class Layout:
         return files.join(self.root, "_retention", *parts)
 
     def live(self, path: str) -> str:
-        """Where a data file of the table lies."""
+        """The place of a data file of the table."""
         return files.join(self.messages, path)
 
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
-        """A data file, from path, partition and segment."""
+        """The data file of a row (path, partition and segment), to be opened at `location`."""
         path, partition, segment = row
         return DataFile(path, partition, segment, location, self.own("subjects", path))
 
@@ -86,15 +86,15 @@ def new_path(partition: int, segment: int) -> str:
 
 
 def new_siblings(partition: int, segment: int, kin: str) -> str:
-    """A path never used before, for a new file of a segment whose rows were written together with those of its kin."""
+    """A path never used before, for a new file of a segment whose rows are written together with those of its kin."""
     return f"partition={partition}/segment={segment}/{kin}-{uuid.uuid4().hex}.parquet"
 
 
 def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """What the names of files say that were written together, apart by deadline; null for any other file.
+    """The token of kin in the name of each file that was written together with others, apart by deadline; else null.
 
-    No sequence stands in two of them, though their ranges meet: each row was put into one, and a copy takes the
-    place of the file that it copies.
+    No sequence stands in two files of one kin, though their ranges meet: each row was put into one, and a copy takes
+    the place of the file that it copies.
     """
     return pc.struct_field(pc.extract_regex(paths, _KIN), "kin")
 
@@ -123,7 +123,7 @@ def refuse_links_out(root: str, stream: str) -> None:
 
 
 def _top(root: Path) -> Iterator[Path]:
-    """A stream's directories, and what lies directly in them."""
+    """A stream's directories, and their direct entries."""
     if root.is_dir():
         for directory in (root, root / "messages", root / "_retention"):
             yield directory
@@ -150,14 +150,16 @@ def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
         )
 
 
-def check_lengths(layout: Layout, table: pa.Table, found: Sequence[DataFile]) -> None:
+def check_lengths(layout: Layout, table: pa.Table, data_files: Sequence[DataFile]) -> None:
     """Hold the data files that are about to be opened against the lengths that the log has.
 
     Raises:
         DamagedError: a file is missing, or was changed after it was committed.
     """
-    lengths = files.lengths([file.location for file in found])
-    for file, length, logged in zip(found, lengths, table["file_bytes"].to_pylist(), strict=True):
+    lengths = files.lengths([file.location for file in data_files])
+    for file, length, logged in zip(
+        data_files, lengths, table["file_bytes"].to_pylist(), strict=True
+    ):
         if length is None and file.later is not None:
             length = files.length(file.later)  # noqa: PLW2901  (a rival's commit took it away this moment)
         if length != logged:
@@ -170,22 +172,22 @@ def check_lengths(layout: Layout, table: pa.Table, found: Sequence[DataFile]) ->
 
 @dataclass(frozen=True)
 class FormatRecord:
-    """What a stream's directory says that it is."""
+    """The record in a stream's directory of the format that it has (`_retention/format.json`)."""
 
     format: str
     made: bool
     """Whether its table was made; directories that earlier versions of this program made do not say so at once."""
     stream: str | None
-    """Whose it is; None: an earlier version of this program wrote it, and did not say."""
+    """The stream whose directory it is; None: an earlier version of this program wrote the record, and did not say."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says all that is to be said of a stream with a table."""
+        """Whether the record says all that is to be said of a stream with a table."""
         return self.made and self.stream is not None
 
 
 def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
-    """What the stream's directory says that it is, and whose, None if nothing; refuse what must not be touched.
+    """Read the format record of the stream's directory, None if it has none; refuse what must not be touched.
 
     Raises:
         RefusedError: the stream has the other format, a newer version wrote it, or it is another stream's.
@@ -197,10 +199,10 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
         _refuse_other(layout, wanted, _traces(layout))
         return None
     try:
-        said = parse_json(content)
-        documents.judge(documents.StreamFormat, said)
-        version, format_ = said["format_version"], said["format"]
-        record = FormatRecord(format_, said.get("made") is True, said.get("stream"))
+        fields = parse_json(content)
+        documents.judge(documents.StreamFormat, fields)
+        version, format_ = fields["format_version"], fields["format"]
+        record = FormatRecord(format_, fields.get("made") is True, fields.get("stream"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
             f"{location}: not readable ({error}); nothing was changed; restore it from a copy, or "
@@ -234,13 +236,13 @@ def refuse_foreign_directory(root: str, stream: str) -> None:
 
 
 def write_format(layout: Layout, format_: str) -> None:
-    """Say in the stream's directory what it is about to be, and whose."""
+    """Record in the stream's directory which format it is about to have, and whose it is."""
     _write_format(layout, {"format": format_})
     reached(Step.FORMAT_WRITTEN)
 
 
 def note_made(layout: Layout, format_: str) -> None:
-    """Say in the stream's directory that its table is made: if it is gone later, it was lost."""
+    """Record in the stream's directory that its table is made: if the table is gone later, it was lost."""
     _write_format(layout, {"format": format_, "made": True})
     reached(Step.MADE_NOTED)
 
@@ -256,9 +258,9 @@ def _traces(layout: Layout) -> str | None:
     return "parquet" if files.names(layout.own("log")) else None
 
 
-def _refuse_other(layout: Layout, wanted: str, found: str | None) -> None:
-    if found not in (None, wanted):
+def _refuse_other(layout: Layout, wanted: str, actual: str | None) -> None:
+    if actual not in (None, wanted):
         raise RefusedError(
-            f"{layout.root}: stream {layout.stream} is stored as {found}, the configuration says "
-            f"format: {wanted}; nothing was changed; say format: {found}, or use another warehouse"
+            f"{layout.root}: stream {layout.stream} is stored as {actual}, the configuration says "
+            f"format: {wanted}; nothing was changed; say format: {actual}, or use another warehouse"
         )

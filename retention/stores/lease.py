@@ -24,7 +24,7 @@ from retention.stores.checks.exclusion import refuse_without_exclusion
 KINDS = ("maintenance", "append")
 
 EXPIRY_S = 60.0
-"""How long a lease on an object store outlives its holder."""
+"""The time, in seconds, that a lease on an object store outlives its holder."""
 _POLL_S = 0.05
 _SETTLE_S = 0.2
 
@@ -91,9 +91,9 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
 
 
 def holder(root: str, kind: str) -> str | None:
-    """Who holds a stream's lease, in words; None if nobody does.
+    """The holder of a stream's lease, in words; None if nobody holds it.
 
-    To know it, a local lock is taken for an instant, shared with others who look.
+    To learn it, a local lock is taken for an instant, shared with others who look.
     """
     place = files.join(root, "_retention", f"{kind}.lease")
     if files.is_remote(root):
@@ -125,9 +125,9 @@ def _lock(descriptor: int, place: str, wait_s: float) -> None:
 
 @contextmanager
 def _held_object(place: str, since_ns: int, wait_s: float, expiry_s: float) -> Iterator[None]:
-    """An object that names its owner, written again and again while the block runs.
+    """Hold an object that names its owner, written again and again while the block runs.
 
-    One that nobody has written for `expiry_s` is free; a lease that its holder lost is never written again.
+    An object that nobody has written for `expiry_s` is free; a lease that its holder lost is never written again.
     """
     token = uuid.uuid4().hex
     owner = _owner(since_ns, token)
@@ -189,8 +189,13 @@ def _store_clock_ms(place: str) -> int:
 
 
 def _owner(since_ns: int, token: str = "") -> bytes:
-    said = {"pid": os.getpid(), "host": socket.gethostname(), "since_ns": since_ns, "token": token}
-    return json.dumps(said).encode()
+    fields = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since_ns": since_ns,
+        "token": token,
+    }
+    return json.dumps(fields).encode()
 
 
 def _busy(place: str, owner: bytes) -> BusyError:
@@ -201,7 +206,7 @@ def _busy(place: str, owner: bytes) -> BusyError:
 
 def _named(owner: bytes) -> str:
     with suppress(ValueError, KeyError, TypeError, OverflowError, OSError):
-        said = parse_json(owner)
-        since = datetime.fromtimestamp(said["since_ns"] // 10**9, UTC)
-        return f"process {said['pid']} on {said['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
+        fields = parse_json(owner)
+        since = datetime.fromtimestamp(fields["since_ns"] // 10**9, UTC)
+        return f"process {fields['pid']} on {fields['host']}, since {since:%Y-%m-%dT%H:%M:%SZ}"
     return "another process"

@@ -20,7 +20,7 @@ from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.stores.sidecar.versioned_document import versions_in
 
 DIRECTORY = "offsets"
-"""Below the topic's root."""
+"""The directory of the document, below the topic's root."""
 ATTEMPTS = 50
 _LONGEST_PAUSE_S = 0.05
 
@@ -32,24 +32,24 @@ ReaderKind = Literal["consumer", "group"]
 
 @dataclass(frozen=True, order=True)
 class Reader:
-    """Somebody who reads a partition."""
+    """A reader of a partition: a consumer or a group."""
 
     partition: int
     kind: ReaderKind
     name: str
-    """The number by which Iggy knows it, in decimal: that of a named consumer is the XXH32 of its name."""
+    """The number by which Iggy knows the reader, in decimal: that of a named consumer is the XXH32 of its name."""
 
 
 def reader_of(partition: int, kind: ReaderKind, name: str | int) -> Reader:
-    """Somebody by the name that people use (iggy `Identifier`, docs/semantics/topics.md).
+    """The reader with a name that people use (iggy `Identifier`, docs/semantics/topics.md).
 
     Args:
-        partition: what is read.
+        partition: the partition that it reads.
         kind: a consumer of its own, or a group.
         name: a number of 32 bits, or the name of a consumer, which stands for its XXH32 with seed 0.
 
     Raises:
-        UsageError: it is no name, or that of a group, which servers number as they come.
+        UsageError: `name` is no name, or that of a group, which servers number as they come.
     """
     text = str(name)
     if kind not in get_args(ReaderKind):
@@ -70,12 +70,12 @@ def reader_of(partition: int, kind: ReaderKind, name: str | int) -> Reader:
 
 @dataclass(frozen=True)
 class StoredOffset:
-    """How far a reader has come."""
+    """A reader's stored position in a partition."""
 
     offset: int
-    """Of the last message that it has read."""
+    """The offset of the last message that the reader has read."""
     stored_ns: int
-    """When it said so, nanoseconds since the epoch; of an import, when that was."""
+    """The time of storing, nanoseconds since the epoch; for an imported offset, the time of the import."""
 
 
 @dataclass(frozen=True)
@@ -84,53 +84,57 @@ class Offsets:
 
     of: Mapping[Reader, StoredOffset] = field(default_factory=dict)
     version: int = 0
-    """How many documents there were before this one, and this one; 0: it is not written yet."""
+    """The number of documents so far, with this one; 0: it is not written yet."""
     revision: int = 0
-    """How often a partition came to be held longer: by somebody new, or by one who went back."""
+    """The number of times that a partition came to be held longer: by a new reader, or by one that went back."""
     counted: bool = True
-    """Whether the message table's log counts the last of those changes."""
+    """Whether the message table's log counts the last of the changes that `revision` counts."""
     watermarks: Mapping[int, int] = field(default_factory=dict)
     """Partition → the offset up to which `delete-segments` wants its sealed segments gone, as soon as they are free."""
     origin: str | None = None
-    """The writer's batch that brought them: they belong to nothing unless that batch was committed."""
+    """The writer's batch that brought the offsets, which count only if that batch was committed."""
     epoch: int = 0
-    """In which the offsets count, and all that is said of them."""
+    """The epoch in which the offsets count, and all other fields."""
     other: Offsets | None = None
-    """What was said in another epoch last: it counts again when a purge is undone."""
+    """The last document of another epoch, which counts again when a purge is undone."""
 
     @property
     def barriers(self) -> dict[int, int]:
-        """Partition → the lowest offset that anybody has stored; partitions that nobody holds are left out."""
+        """Partition → the lowest offset that any reader has stored; partitions that no reader holds are left out."""
         partitions = {reader.partition for reader in self.of}
-        found = {
+        lowest = {
             partition: barrier_of(
                 stored.offset for reader, stored in self.of.items() if reader.partition == partition
             )
             for partition in partitions
         }
-        return {partition: barrier for partition, barrier in found.items() if barrier is not None}
+        return {partition: barrier for partition, barrier in lowest.items() if barrier is not None}
 
     def in_epoch(self, epoch: int) -> Offsets:
-        """What the document says of an epoch, and of the newest of the others."""
+        """The document's offsets of an epoch, with those of the newest of the other epochs as `other`."""
         if self.epoch == epoch:
             return self
-        said = [one for one in (self, self.other) if one is not None]
-        mine = next((one for one in said if one.epoch == epoch), Offsets(epoch=epoch))
-        others = [replace(one, other=None) for one in said if one.epoch != epoch]
-        newest = max(others, key=lambda one: one.epoch)
+        documents = [document for document in (self, self.other) if document is not None]
+        chosen = next(
+            (document for document in documents if document.epoch == epoch), Offsets(epoch=epoch)
+        )
+        others = [
+            replace(document, other=None) for document in documents if document.epoch != epoch
+        ]
+        newest = max(others, key=lambda document: document.epoch)
         about = {name: getattr(self, name) for name in ("version", "revision", "counted")}
-        return replace(mine, **about, other=newest)
+        return replace(chosen, **about, other=newest)
 
     def counting(self, counters: Counters) -> Offsets:
-        """What counts in the epoch that the topic is in, without what an import brought that was never committed."""
-        mine = self.in_epoch(counters.epoch)
-        if mine.origin is None or counters.batches.get(mine.origin) is not None:
-            return mine
-        return replace(mine, of={}, origin=None)
+        """The offsets that count in the topic's present epoch, without those of an import that was never committed."""
+        offsets = self.in_epoch(counters.epoch)
+        if offsets.origin is None or counters.batches.get(offsets.origin) is not None:
+            return offsets
+        return replace(offsets, of={}, origin=None)
 
 
 Change = Callable[[Offsets], Offsets]
-"""From what is to what shall be; applied again, also to its own outcome, it changes nothing more."""
+"""Turns the present offsets into the next; applied again, also to its own outcome, it changes nothing more."""
 
 
 class OffsetTable:
@@ -148,20 +152,20 @@ class OffsetTable:
         Raises:
             DamagedError: the document is not what was written, or is gone.
         """
-        found = self.read()
-        if not found.version and counters.consumers:
+        offsets = self.read()
+        if not offsets.version and counters.consumers:
             raise DamagedError(
                 f"{self._versions.directory}: no stored offsets are there, though the table's log counts edits of "
                 f"them ({counters.consumers}); what consumers have not read yet cannot be told, so nothing was "
                 "changed; restore the directory from a copy, or store an offset anew"
             )
-        return found.counting(counters)
+        return offsets.counting(counters)
 
     def read(self) -> Offsets:
         """The newest document.
 
         Raises:
-            DamagedError: it is not what was written.
+            DamagedError: the document is not what was written.
         """
         newest = self._versions.newest()
         if newest is None:
@@ -199,37 +203,37 @@ class OffsetTable:
 
 
 def _content(offsets: Offsets) -> bytes:
-    said = with_checksum(_said(offsets))
-    return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+    fields = with_checksum(_fields_of(offsets))
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def offsets_as_json(offsets: Offsets) -> dict[str, Any]:
-    """Stored offsets as JSON values; of another epoch, nothing."""
-    return _said(replace(offsets, other=None))
+    """Stored offsets as JSON values, without those of another epoch."""
+    return _fields_of(replace(offsets, other=None))
 
 
 def offsets_from_json(values: Mapping[str, Any]) -> Offsets:
-    """Read what `offsets_as_json` made; `KeptOffsets` judges it."""
+    """Read the values that `offsets_as_json` made; `KeptOffsets` judges them."""
     return _read(dict(values))
 
 
-def _said(offsets: Offsets) -> dict[str, Any]:
+def _fields_of(offsets: Offsets) -> dict[str, Any]:
     rows = [
         [reader.partition, reader.kind, reader.name, stored.offset, stored.stored_ns]
         for reader, stored in sorted(offsets.of.items())
     ]
-    other = None if offsets.other is None else _said(offsets.other)
-    told = {"of": rows, "watermarks": sorted(offsets.watermarks.items()), "other": other}
-    return vars(offsets) | told
+    other = None if offsets.other is None else _fields_of(offsets.other)
+    encoded = {"of": rows, "watermarks": sorted(offsets.watermarks.items()), "other": other}
+    return vars(offsets) | encoded
 
 
-def _parsed(said: dict[str, Any], version: int) -> Offsets:
-    fields = verified(said)
+def _parsed(document: dict[str, Any], version: int) -> Offsets:
+    fields = verified(document)
     judge(KeptOffsets, fields)
-    found = _read(fields)
-    if found.version != version:
-        raise ValueError(f"it is version {found.version}")
-    return found
+    offsets = _read(fields)
+    if offsets.version != version:
+        raise ValueError(f"it is version {offsets.version}")
+    return offsets
 
 
 def _read(fields: dict[str, Any]) -> Offsets:
@@ -238,9 +242,9 @@ def _read(fields: dict[str, Any]) -> Offsets:
         for part, kind, name, offset, ns in fields["of"]
     }
     other = fields.get("other")
-    told = {
+    decoded = {
         "of": of,
         "watermarks": dict(fields.get("watermarks", ())),
         "other": None if other is None else _read(other),
     }
-    return Offsets(**fields | told)
+    return Offsets(**fields | decoded)

@@ -1,4 +1,4 @@
-"""Data files that no commit names: what a killed writer staged, or what one is staging right now."""
+"""Data files that no commit names: staged by a killed writer, or by one that is at work right now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def orphaned_files(layout: Layout, format_: str) -> list[str]:
 
 
 def _delta(layout: Layout) -> list[str]:
-    found = _data_files(layout.messages)
+    paths = _data_files(layout.messages)
     named: set[str] = set()
     if delta_table.exists(layout):
         table = delta_table.open_table(layout)
@@ -34,7 +34,7 @@ def _delta(layout: Layout) -> list[str]:
         gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
         # What was removed while a clock was ahead is no tombstone to deltalake yet.
         named = {unquote(path) for path in [*live, *gone, *_removed(layout)]}
-    return [layout.live(path) for path in found if path not in named]
+    return [layout.live(path) for path in paths if path not in named]
 
 
 def _removed(layout: Layout) -> list[str]:
@@ -48,7 +48,10 @@ def _removed(layout: Layout) -> list[str]:
 
 
 def _parquet(layout: Layout) -> list[str]:
-    """Files in `messages/` that no commit names are another writer's, and taken in by whoever opens next."""
+    """Orphans in `staging` and `trash`.
+
+    Files in `messages/` that no commit names are another writer's, and taken in by whoever opens next.
+    """
     log = ParquetLog(layout)
     named: set[str] = set()
     if log.exists():

@@ -1,4 +1,4 @@
-"""What is released and still in live files: numbered records, each created if absent, and what files are without it."""
+"""Row tombstones, for messages released and still in live files: numbered records, and files without those messages."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class RowTombstones:
-    """One record, applied to files."""
+    """One record of row tombstones, applied to files."""
 
     number: int
     record: pa.Table
-    """Shape `TOMBSTONED_FILES`; it may name files that are not live any more."""
+    """The record, shape `TOMBSTONED_FILES`; it may name files that are not live any more."""
 
     def hide(self, file: DataFile) -> DataFile:
-        """A file as it is to be read: without what is released, which is what it is held against."""
-        found = self._by_path.get(file.path)
-        return file if found is None else replace(file, hidden=found[0], claim=found[1])
+        """A file as it is to be read: without its released messages, and held against statistics without them."""
+        entry = self._by_path.get(file.path)
+        return file if entry is None else replace(file, hidden=entry[0], claim=entry[1])
 
     def left(self, table: pa.Table) -> pa.Table:
-        """Statistics of files (`FILE_STATS`), not counting what is released; in no particular order."""
-        mine = self._of(table)
-        others = pc.invert(pc.is_in(table["path"], value_set=mine["path"].combine_chunks()))
-        return pa.concat_tables([table.filter(others), mine.select(FILE_STATS.names)])
+        """Statistics of files (`FILE_STATS`), not counting released messages; in no particular order."""
+        tombstoned = self._of(table)
+        others = pc.invert(pc.is_in(table["path"], value_set=tombstoned["path"].combine_chunks()))
+        return pa.concat_tables([table.filter(others), tombstoned.select(FILE_STATS.names)])
 
     def stored(self, table: pa.Table) -> pa.Table:
-        """Statistics of files (`FILE_STATS`), also counting what is released; in the same order."""
+        """Statistics of files (`FILE_STATS`), also counting released messages; in the same order."""
         at = pc.index_in(table["path"], value_set=self.record["path"].combine_chunks())
         if at.null_count == len(at):
             return table
@@ -59,10 +59,10 @@ class RowTombstones:
         return pa.table(columns, schema=table.schema)
 
     def hidden_bytes(self, table: pa.Table) -> dict[str, int]:
-        """Path → bytes, by the broker's accounting, that are released and still in it; of live files."""
-        mine = self._of(table)
-        lost = pc.subtract(mine["stored_bytes"], mine["bytes"])
-        return dict(zip(mine["path"].to_pylist(), lost.to_pylist(), strict=True))
+        """Path of a live file → bytes, by the broker's accounting, of released messages that are still in it."""
+        tombstoned = self._of(table)
+        lost = pc.subtract(tombstoned["stored_bytes"], tombstoned["bytes"])
+        return dict(zip(tombstoned["path"].to_pylist(), lost.to_pylist(), strict=True))
 
     def _of(self, table: pa.Table) -> pa.Table:
         live = table["path"].combine_chunks()
@@ -75,12 +75,12 @@ class RowTombstones:
 
 
 def no_row_tombstones() -> RowTombstones:
-    """What is hidden of a stream without a record: nothing."""
+    """The empty record, of a stream in which nothing is hidden."""
     return RowTombstones(0, TOMBSTONED_FILES.empty_table())
 
 
 class RowTombstoneRecords:
-    """Reads and writes `_retention/released/`."""
+    """Reads and writes `_retention/released/`: numbered records, each created if absent."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -94,7 +94,7 @@ class RowTombstoneRecords:
         """One record, shape `TOMBSTONED_FILES`; 0 is the empty one.
 
         Raises:
-            DamagedError: it is gone or cannot be read.
+            DamagedError: the record is gone or cannot be read.
         """
         if not number:
             return no_row_tombstones().record
@@ -112,7 +112,7 @@ class RowTombstoneRecords:
         return table
 
     def write(self, record: pa.Table) -> int:
-        """Write a record under the next number that nobody has taken; the number."""
+        """Write a record under the next number that nobody has taken; return the number."""
         sink = pa.BufferOutputStream()
         pq.write_table(record, sink, compression="zstd", write_page_checksum=True)
         content = sink.getvalue().to_pybytes()
@@ -128,12 +128,12 @@ class RowTombstoneRecords:
 
 
 def record_row(left: dict[str, Any], stored: dict[str, Any], ranges: np.ndarray) -> dict[str, Any]:
-    """A row of `TOMBSTONED_FILES`.
+    """Make a row of `TOMBSTONED_FILES`.
 
     Args:
-        left: a row of `FILE_STATS` of what is left of the file.
-        stored: the same of all that it holds.
-        ranges: what is released; shape (n, 2).
+        left: the row of `FILE_STATS` of the file's remaining messages.
+        stored: the row of `FILE_STATS` of all messages in the file.
+        ranges: the released sequences, shape (n, 2): [[3, 5], [9, 9]] becomes `first_seqs` [3, 9], `last_seqs` [5, 9].
     """
     described = FILE_STATS.names[len(LOGGED_FILES) :]
     return {

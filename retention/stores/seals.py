@@ -1,4 +1,4 @@
-"""What an entry of a log is known by: a digest of its bytes, never its length and time alone."""
+"""Seals, by which entries of a log are known: digests of their bytes, never length and time alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _END_BYTES = 2**18
 
 
 def seal_of(entry: bytes) -> str:
-    """What tells an entry from any other: its length, and a SHA-256.
+    """The seal that tells an entry from any other: its length, and a SHA-256.
 
-    Every writer puts into an entry what no second one has: a random token, an identifier of its transaction, names of
-    files. So an equal entry means an equal log before it, unless somebody put parts of two logs together.
+    Every writer puts into an entry something that no second one has: a random token, an identifier of its transaction,
+    names of files. So an equal entry means an equal log before it, unless somebody put parts of two logs together.
     """
     if len(entry) <= WHOLE_BYTES:
         return _sealed(len(entry), entry)
@@ -24,7 +24,7 @@ def seal_of(entry: bytes) -> str:
 
 
 def seal_at(location: str) -> str | None:
-    """The same of the entry at a location, None if there is none."""
+    """The seal of the entry at a location, None if there is none."""
     try:
         with as_storage_errors(location, FileNotFoundError), files.open_input(location) as source:
             length = source.size()

@@ -1,4 +1,4 @@
-"""Which staged files no commit has named yet: only those may ever be deleted."""
+"""Staged files that no commit has named yet: only those may ever be deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Staged:
 
     @contextmanager
     def settling(self, paths: Iterable[str]) -> Iterator[None]:
-        """Around a commit of these: they stay deletable only if it certainly did not happen."""
+        """Wrap a commit of staged paths: they stay deletable only if it certainly did not happen."""
         named = self._open.intersection(map(slot_of, paths))
         self._open -= named
         try:
@@ -34,7 +34,7 @@ class Staged:
             raise
 
     def release(self, paths: Iterable[str]) -> list[str]:
-        """The slots of those paths whose files may be deleted now: staged here, and certainly in no commit."""
+        """Give up the slots of those paths whose files may be deleted now: staged here, and certainly in no commit."""
         gone = sorted(self._open.intersection(map(slot_of, paths)))
         self._open.difference_update(gone)
         return gone

@@ -16,7 +16,7 @@ from retention.storage.crash_points import Step, reached
 
 
 def kept_settings(root: str) -> TopicSettings | None:
-    """What the topic below `root` keeps; None: it is not created yet, or was before settings were kept.
+    """The settings that the topic below `root` keeps; None: it is not created yet, or was before settings were kept.
 
     Raises:
         DamagedError: the file is not what was written.
@@ -26,9 +26,9 @@ def kept_settings(root: str) -> TopicSettings | None:
     if content is None:
         return None
     try:
-        said = verified(parse_json(content))
-        judge(KeptTopic, said)
-        return TopicSettings(**said | {"defaulted": tuple(said["defaulted"])})
+        fields = verified(parse_json(content))
+        judge(KeptTopic, fields)
+        return TopicSettings(**fields | {"defaulted": tuple(fields["defaulted"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError(
             f"{location}: the settings that this topic keeps cannot be read ({error}); nothing was changed; restore the"
@@ -37,21 +37,21 @@ def kept_settings(root: str) -> TopicSettings | None:
 
 
 def settled(root: str, config: StreamConfig) -> StreamConfig:
-    """A configuration, for a topic with what that keeps where it is left alone.
+    """Complete a topic's configuration with its kept settings where it leaves them open; a stream's stays as it is.
 
     Raises:
-        ConfigError: it says what cannot be changed.
+        ConfigError: the configuration says what cannot be changed.
         DamagedError: as `kept_settings`.
     """
     return config.with_kept(kept_settings(root)) if isinstance(config, TopicStream) else config
 
 
 def keep_settings(root: str, config: StreamConfig) -> None:
-    """Keep what a topic is created with, or updated to; nothing is written if it is the same, or for a stream.
+    """Keep the settings that a topic is created with, or updated to; nothing is written for the same ones or a stream.
 
     Args:
         root: the topic's directory.
-        config: what it is opened with.
+        config: the configuration that it is opened with.
 
     Raises:
         DamagedError: as `kept_settings`.

@@ -1,4 +1,4 @@
-"""Trying what commits need of a place, with files that are gone afterwards."""
+"""Trials of the abilities that commits need of a place, with files that are gone afterwards."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from retention.storage.parallel import in_threads
 from retention.stores.delta import internals
 
 TRIAL = ".retention-trial-"
-"""How the names of places begin that are gone after a trial, unless it was killed."""
+"""The prefix of the names of places that are gone after a trial, unless it was killed."""
 RIVALS = 3
-"""So many commits of one version begin at the same instant."""
+"""The number of commits of one version that begin at the same instant."""
 ROUNDS = 6
-"""So often rivals are tried on an object store where nothing better can be."""
+"""The number of rounds in which rivals are tried on an object store where nothing better can be."""
 _KEY = "put"
 _PATIENCE_S = 30.0
 _COLUMN = pa.schema([pa.field("tried", pa.int64())])
@@ -39,7 +39,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 @contextmanager
 def trial_place(directory: str) -> Iterator[str]:
-    """A new place below a directory, emptied and gone after the block.
+    """Make a place below a directory, emptied and gone after the block.
 
     Raises:
         OSError: it cannot be made there.
@@ -58,7 +58,7 @@ def trial_place(directory: str) -> Iterator[str]:
 
 
 def write_and_read(place: str) -> int:
-    """Create, read back and list a file; its modification time, milliseconds since the epoch.
+    """Create, read back and list a file; return its modification time, milliseconds since the epoch.
 
     Raises:
         OSError: the place does not let it, or gives back something else.
@@ -89,10 +89,10 @@ def renames_last(place: str) -> bool:
 
 def locks_exclude(place: str) -> bool:
     """Whether a second lock on a file is refused while the first is held."""
-    with _descriptor(place) as one, _descriptor(place) as other:
-        fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with _descriptor(place) as first, _descriptor(place) as second:
+        fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False
@@ -170,12 +170,12 @@ def rivals_exclude(place: str) -> bool:
 
 
 def local_abilities() -> dict[str, Callable[[str], bool]]:
-    """What a local file system must be able to do, by name."""
+    """The abilities that a local file system must have, by name."""
     return {"hard links": links_exclude, "renames": renames_last, "locks": locks_exclude}
 
 
 def _empty_table() -> bytes:
-    """The first entry of a log."""
+    """The first entry of the log of an empty table."""
     column = {"name": "tried", "type": "long", "nullable": True, "metadata": {}}
     metadata = {
         "id": str(uuid.uuid4()),

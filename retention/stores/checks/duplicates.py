@@ -1,4 +1,4 @@
-"""Whether a sequence stands twice in a segment whose files overlap: asked of the rows, once per set of files."""
+"""Whether a sequence stands twice in a segment whose files overlap: answered by the rows, once per set of files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from retention.stores.layout import Layout, siblings_of
 def refuse_duplicates(
     layout: Layout, overlapping: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
 ) -> ReadCount:
-    """Read the sequences of overlapping files, one segment after another.
+    """Refuse a sequence that stands twice, reading overlapping files one segment after another.
 
     Args:
         layout: the stream's places; sets of files found clean are remembered there.
         overlapping: shape `FILE_STATS`, sorted: all files of the segments in question.
-        locate: where the files can be opened now.
+        locate: gives files at the places where they can be opened now.
 
     Raises:
         ForeignRowsError: a sequence stands in two files.
@@ -39,7 +39,7 @@ def refuse_duplicates(
 def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
     """The segments of `overlapping` whose files must be looked into, each as one table.
 
-    Files that were written together, apart by deadline, need not be, nor those that were found clean before.
+    Files that were written together, apart by deadline, need not be, nor sets of files that were found clean before.
     """
     if overlapping.num_rows:
         overlapping = _of_strangers(overlapping)
@@ -53,7 +53,13 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
 
 
 def _of_strangers(overlapping: pa.Table) -> pa.Table:
-    """The files of segments in which ranges meet that do not belong to files written together."""
+    """The files of segments in which ranges meet that do not belong to files written together.
+
+    Files written together (one kin) count as one range, and share no sequence unless they have more messages than it:
+        kin a 1 to 6, 6 messages; kin b 7 to 9, 3 messages   left out
+        kin a 1 to 6, 6 messages; kin b 5 to 9, 5 messages   kept: 5 is not above 6
+        kin a 1 to 6, 7 messages                             kept: 7 messages among 6 sequences
+    """
     kin = pc.fill_null(siblings_of(overlapping["path"]), overlapping["path"])
     families = (
         overlapping.append_column("kin", kin)
@@ -79,8 +85,8 @@ def _refuse_in(
 ) -> ReadCount:
     read = ReadCount()
     sequences = []
-    found = locate(segment)
-    for file in found:
+    data_files = locate(segment)
+    for file in data_files:
         rows, cost = parquet.read_columns(file, ["seq"])
         sequences.append(rows["seq"].to_numpy())
         read += cost
@@ -89,12 +95,12 @@ def _refuse_in(
     if len(twice):
         named = [
             file.path
-            for file, own in zip(found, sequences, strict=True)
-            if np.isin(every[twice[0]], own)
+            for file, seqs in zip(data_files, sequences, strict=True)
+            if np.isin(every[twice[0]], seqs)
         ]
         raise ForeignRowsError(
             f"stream {layout.stream}: sequence {every[twice[0]]} stands twice, in {' and '.join(named)} "
-            f"({len(twice)} such sequences in segment {found[0].segment}); the table is corrupt, nothing "
+            f"({len(twice)} such sequences in segment {data_files[0].segment}); the table is corrupt, nothing "
             "was changed; remove the file that is wrong from the table"
         )
     with files.if_writable():
@@ -104,7 +110,7 @@ def _refuse_in(
 
 
 def _clean(layout: Layout, segment: pa.Table) -> str:
-    """The file that remembers that these files share no sequence."""
+    """The file that remembers that the files of a segment share no sequence."""
     columns = ("path", "file_bytes", "modified_ms")
     rows = zip(*(segment[name].to_pylist() for name in columns), strict=True)
     return layout.own("disjoint", hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())

@@ -11,7 +11,7 @@ from retention.storage.errors import storage_error
 from retention.storage.s3 import endpoint
 
 _NOT_IMPLEMENTED = re.compile(r"NotImplemented|\b501\b")
-"""What a store answers to a conditional put that it does not know."""
+"""A store's answer to a conditional put that it does not know."""
 _tried: set[tuple[str, str]] = set()
 _trying = threading.Lock()
 

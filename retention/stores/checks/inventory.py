@@ -1,4 +1,4 @@
-"""The index of a stream: statistics of every file, held against the storage rules, and what counts next."""
+"""The inventory of a stream: statistics of every file, held against the storage rules, and the counters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ORDER = ("partition", "segment", "min_seq")
 _REMEDY = "nothing was changed; remove the file from the table, or give its rows valid sequences"
 
 
-def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, ReadCount]:
+def describe(data_files: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, ReadCount]:
     """Read the narrow columns of files that no log and no cache describes.
 
     Args:
-        found: where the files are.
+        data_files: the files, at the places where they are.
         logged: their rows of `LOGGED_FILES`, in the same order; lengths and times are taken from there.
 
     Returns:
@@ -38,12 +38,12 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
         ForeignRowsError: a column is missing, has another type, or has nulls where none may be.
         DamagedError: a file cannot be read, or has another length than the log says.
     """
-    reading = in_threads(parquet.describe, found, _READERS)
-    described = list(with_progress(reading, len(found), "reading files that no log describes"))
-    read = sum((one.read for one in described), ReadCount())
-    rows = parquet.stats_table([one.stats for one in described])
+    reading = in_threads(parquet.describe, data_files, _READERS)
+    described = list(with_progress(reading, len(data_files), "reading files that no log describes"))
+    read = sum((description.read for description in described), ReadCount())
+    rows = parquet.stats_table([description.stats for description in described])
     for file, length, expected in zip(
-        found, rows["file_bytes"].to_pylist(), logged["file_bytes"].to_pylist(), strict=True
+        data_files, rows["file_bytes"].to_pylist(), logged["file_bytes"].to_pylist(), strict=True
     ):
         if length != expected:
             raise DamagedError(
@@ -55,15 +55,15 @@ def describe(found: Sequence[DataFile], logged: pa.Table) -> tuple[pa.Table, Rea
 
 
 def describe_live(
-    layout: Layout, found: Sequence[DataFile], logged: pa.Table
+    layout: Layout, data_files: Sequence[DataFile], logged: pa.Table
 ) -> tuple[pa.Table, ReadCount]:
-    """`describe` of files that the table has already; numbers that no message can have are to be repaired.
+    """Describe files that the table has already; numbers that no message can have are to be repaired.
 
     Raises:
         ForeignRowsError, DamagedError: as `describe`.
     """
     try:
-        return describe(found, logged)
+        return describe(data_files, logged)
     except ImpossibleNumbersError as error:
         raise ForeignRowsError(
             f"stream {layout.stream}: {error}; {remedy(layout.stream)}"
@@ -132,7 +132,10 @@ def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
 
     Returns:
         The files of segments in which ranges of files overlap: only their rows can tell whether a sequence is
-        there twice.
+        there twice. So both files of segment 1 here; were the next base 6, the second one would be refused:
+            segment 1, sequences 1 to 4
+            segment 1, sequences 3 to 6
+            segment 7, sequences 7 to 9
 
     Raises:
         ForeignRowsError: a sequence is below its segment's base, or not below the base of the next segment.
@@ -157,7 +160,9 @@ def refuse_overlaps(stream: str, files: pa.Table) -> pa.Table:
 
 
 def effective(counters: Counters, files: pa.Table) -> Counters:
-    """Counters, raised to what the files themselves prove (a mirror appends without raising them).
+    """Counters, raised to the values that the files themselves prove (a mirror appends without raising them).
+
+    A file of segment 1 with `max_seq` 6 proves 7 as the next sequence, and 1 as the open base.
 
     Args:
         counters: those of the log.
@@ -198,7 +203,7 @@ def _rising(keys: Sequence[np.ndarray]) -> bool:
 
 
 def _running_maximum(partition: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Highest value so far within each partition; `partition` is sorted."""
+    """Highest value so far within each partition, which is sorted: 0 0 1 1 with values 4 3 2 5 gives 4 4 2 5."""
     starts = np.flatnonzero(
         np.concatenate([[True], partition[1:] != partition[:-1]])[: len(values)]
     )

@@ -47,7 +47,7 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
 
 
 def impossible(layout: Layout, files: pa.Table) -> pa.ChunkedArray:
-    """Which files `refuse_impossible` would refuse by a number of their own; a mask."""
+    """A mask of the files that `refuse_impossible` would refuse by a number of their own."""
     mask = pa.chunked_array([np.zeros(files.num_rows, dtype=bool)])
     for _, wrong in _checks(layout, files):
         mask = pc.or_(mask, wrong)
@@ -70,7 +70,7 @@ def refuse_counters(layout: Layout, counters: Counters) -> None:
 
 
 def refuse_floor(stream: str, next_seq: int) -> None:
-    """Refuse what the run history has as the next sequence, if none can have led there.
+    """Refuse the next sequence that the run history has, if no sequence can have led there.
 
     Raises:
         ForeignRowsError: it is beyond every sequence.
@@ -96,12 +96,12 @@ def impossible_counters(counters: Counters) -> dict[str, dict[int, int]]:
 
 
 def remedy(stream: str) -> str:
-    """What to do about impossible numbers in a stream."""
+    """The remedy for impossible numbers in a stream, in words."""
     return f"`retention repair sequences {stream}` takes such rows out and begins a new epoch of sequences"
 
 
 def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """The columns that are there, and in which rows they are impossible; null is possible."""
+    """Each column that is there, with a mask of the rows in which it is impossible; null is possible."""
     bounds = {
         "segment": (0, MAX_SEQ),
         "min_seq": (layout.first_seq, MAX_SEQ),

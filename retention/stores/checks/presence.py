@@ -1,4 +1,4 @@
-"""Whether a stream's table was there before: where its log is gone, that it is not there does not mean it never was."""
+"""Whether a stream's table was there before: a log that is gone does not mean that there never was one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from retention.stores.delta import internals
 from retention.stores.layout import FormatRecord, Layout, is_ours
 
 _BEHIND_THE_TABLE = ("_retention/reports/", "_retention/log/")
-"""What is written below these only once the table is made."""
+"""Directories below which nothing is written until the table is made."""
 
 
 def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[], bool]) -> None:
     """Refuse a stream of which the log is gone, lest a new table give sequences and batches out again.
 
     Args:
-        layout: of a stream without a table.
-        record: what `check_format` read before that was seen.
-        is_made: looks again: another process may have made the table, and written to it, meanwhile.
+        layout: the places of a stream without a table.
+        record: the answer of `check_format` before the table was looked for.
+        is_made: looks for the table again: another process may have made the table, and written to it, meanwhile.
 
     Raises:
         DamagedError: something tells that the table was there.
@@ -36,7 +36,7 @@ def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[
 
 
 def _trace(layout: Layout, record: FormatRecord | None) -> str | None:
-    """What tells that the table was there, None if nothing does."""
+    """The trace that tells that the table was there, in words, None if there is none."""
     if record is not None and record.made:
         return f"{layout.own('format.json')} says that its table was made"
     return next((f"{place} is there" for place in _places(layout) if _tells(place, layout)), None)

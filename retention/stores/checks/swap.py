@@ -32,16 +32,16 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
 
     Args:
         stream: the stream's name, for messages.
-        swap: what is asked.
+        swap: the requested swap.
         live: all live files: `LOGGED_FILES` with min_seq and max_seq (null where nobody knows them).
-        counters: the effective ones.
+        counters: the effective counters.
 
     Raises:
         StalePlanError: a requirement does not hold any more, a pinned file is gone or changed, or an added path is
             live already.
         ConflictError: a counter would fall, or a batch is there already.
         ForeignRowsError: what stays has, or is counted to, sequences that no message can have.
-        RefusedError: it would give out such sequences, or bring them back.
+        RefusedError: the swap would give out such sequences, or bring them back.
         VerificationError: the swap contradicts itself, or would put a sequence there twice.
     """
     _check_names(stream, swap)
@@ -67,15 +67,15 @@ def check_staged(swap: Swap, locations: Sequence[str]) -> None:
     """Hold the files that a swap adds against what is on the disk.
 
     Args:
-        swap: what is asked.
+        swap: the requested swap.
         locations: where its added files lie, in order.
 
     Raises:
         VerificationError: a file is missing or has another length than its statistics say.
     """
-    found = files.lengths(locations)
+    lengths = files.lengths(locations)
     for location, length, expected in zip(
-        locations, found, swap.add["file_bytes"].to_pylist(), strict=True
+        locations, lengths, swap.add["file_bytes"].to_pylist(), strict=True
     ):
         if length != expected:
             state = "is missing" if length is None else f"has {length} bytes, not {expected}"
@@ -110,16 +110,16 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
     if not swap.remove.num_rows:
         return
     pinned = swap.remove.select(_PIN).sort_by("path")
-    found = live.select(_PIN).filter(
+    current = live.select(_PIN).filter(
         pc.is_in(live["path"], value_set=pinned["path"].combine_chunks())
     )
-    found = found.sort_by("path")
-    if found.num_rows != pinned.num_rows:
-        gone = pc.invert(pc.is_in(pinned["path"], value_set=found["path"].combine_chunks()))
+    current = current.sort_by("path")
+    if current.num_rows != pinned.num_rows:
+        gone = pc.invert(pc.is_in(pinned["path"], value_set=current["path"].combine_chunks()))
         path = pinned["path"].filter(gone)[0].as_py()
         raise StalePlanError(f"stream {stream}: {path} is not in the table any more; {PLAN_AGAIN}")
     for name in _PIN[1:]:
-        changed = pc.not_equal(found[name], pinned[name])
+        changed = pc.not_equal(current[name], pinned[name])
         if pc.any(changed).as_py():
             path = pinned["path"].filter(changed)[0].as_py()
             raise StalePlanError(
@@ -133,7 +133,7 @@ def _staying(swap: Swap, live: pa.Table) -> pa.Table:
 
 
 def _check_bounds(swap: Swap, state: TableState) -> None:
-    """No commit leaves, or brings back, sequences that no message can have; updates hold their own against bounds."""
+    """Refuse to leave, or bring back, sequences that no message can have; updates hold their own against bounds."""
     stream = state.stream
     again = pc.max(swap.add["max_seq"]).as_py()
     if again is not None and again > MAX_SEQ:
@@ -160,7 +160,7 @@ def _beyond(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _check_segments(stream: str, swap: Swap) -> None:
-    """Added rows lie in their segment, below the next sequence."""
+    """Refuse added rows that do not lie in their segment, below the next sequence."""
     next_seq = swap.next_seq
     for row in swap.add.select(["path", "partition", "segment", "min_seq", "max_seq"]).to_pylist():
         above = next_seq.get(row["partition"], row["max_seq"] + 1)
@@ -173,7 +173,7 @@ def _check_segments(stream: str, swap: Swap) -> None:
 
 
 def _check_ranges(stream: str, swap: Swap, live: pa.Table, stays: pa.Table) -> None:
-    """Added rows lie where no file has rows, but for files whose rows were compared with them."""
+    """Refuse added rows where another file has rows, unless its rows were compared with them."""
     removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
     rest = _uncompared(swap, stays)
     for partition in swap.add["partition"].unique().to_pylist():
@@ -206,10 +206,12 @@ def _of_partition(table: pa.Table, partition: int) -> pa.Table:
 def overlapping(added: pa.Table, rest: pa.Table, replaced: pa.Table) -> Iterator[dict[str, Any]]:
     """Added files whose range meets a remaining file, but for those in the range of a file that they replace.
 
+    With remaining files 1 to 4 and 8 to 12, an added file 5 to 7 meets none, and 7 to 9 meets the second.
+
     Args:
         added: `partition`, `segment`, `min_seq` and `max_seq` of files of one partition.
-        rest: the same, null where nobody knows them.
-        replaced: the same of the files that the added ones take the place of.
+        rest: the same columns of the remaining files, null where nobody knows them.
+        replaced: the same columns of the files that the added ones take the place of.
     """
     rest = rest.filter(pc.is_valid(rest["max_seq"])).sort_by("min_seq")
     if not rest.num_rows:

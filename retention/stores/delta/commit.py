@@ -1,4 +1,4 @@
-"""One attempt to commit a swap to a Delta table, on one handle, and what became of it."""
+"""One attempt to commit a swap to a Delta table, on one handle, and its outcome."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Attempt:
     """The effective counters of the handle."""
 
     def commit(self, at_ms: int) -> int:
-        """Check everything, then commit exactly the next version; the new version.
+        """Check everything, then commit exactly the next version; return it.
 
         deltalake never retries: its own check of what came first overlooks removals with dataChange=false (OPTIMIZE,
         REORG, quiet streams), and would remove what is gone or double what was compacted.
@@ -196,7 +196,7 @@ class Attempt:
         return version
 
     def _find_out(self, token: str, error: Exception) -> int:
-        """Say what became of a commit that failed for another reason than a rival."""
+        """Find out the version of a commit that failed for another reason than a rival; raise if there is none."""
         stream = self.layout.stream
         version = self._look_for(token, error)
         if version is not None:

@@ -1,4 +1,4 @@
-"""Which Delta tables the engine may touch: features, properties and columns, each refused by name."""
+"""Delta tables that the engine may touch: features, properties and columns, each refused by name."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _BY_WRITER_VERSION = {
 _FEATURE_READER, _FEATURE_WRITER = 3, 7
 """From these protocol versions on, a table lists its features by name (Delta protocol)."""
 _VARIANT = "variantType"
-"""deltalake lists it beside any property that it sets on a table with reader version 3; Spark cannot drop it again."""
+"""Listed by deltalake beside any property that it sets on a table with reader version 3; Spark cannot drop it again."""
 
 
 @dataclass(frozen=True)
 class TableRules:
-    """What a table's own properties allow."""
+    """The changes that a table's own properties allow."""
 
     append_only: bool
     rewrites_only: bool

@@ -21,7 +21,7 @@ def app_id(name: str, epoch: int) -> str:
 
 
 def _of_epoch(epoch: int) -> str:
-    """What the names of the counters of an epoch begin with."""
+    """The prefix of the names of the counters of an epoch."""
     return f"{EPOCH}/{epoch}/" if epoch else ""
 
 
@@ -44,23 +44,23 @@ def transactions(layout: Layout, version: int) -> dict[str, int]:
 
     Args:
         layout: the stream's.
-        version: one that was opened, so that its log is known to be whole.
+        version: a version that was opened, so that its log is known to be whole.
 
     Raises:
         BusyError: an entry is gone since the table was opened.
         DamagedError: an entry cannot be read.
     """
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     start = 0
     for checkpointed, places in internals.whole_checkpoints(layout.messages, version):
         kept = _of_checkpoint(places)
         if kept is not None:
-            found, start = kept, checkpointed + 1
+            versions, start = kept, checkpointed + 1
             break
     wanted = range(start, version + 1)
     for number, entry in zip(wanted, delta_history.read_entries(layout, wanted), strict=True):
-        found |= _of_entry(layout, number, entry)
-    return found
+        versions |= _of_entry(layout, number, entry)
+    return versions
 
 
 def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
@@ -68,15 +68,15 @@ def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
 
     Args:
         layout: the stream's.
-        version: one that was opened; later entries do not count.
-        epoch: the one that it is in.
+        version: a version that was opened; later entries do not count.
+        epoch: the epoch that this version is in.
 
     Raises:
         DamagedError: an entry cannot be read.
     """
     highest: dict[int, int] = {}
     counted = app_id(name_of(NEXT_SEQ, ""), epoch)
-    there = [one for one in delta_history.versions(layout)[0] if one <= version]
+    there = [number for number in delta_history.versions(layout)[0] if number <= version]
     for number, entry in zip(there, delta_history.read_entries(layout, there), strict=True):
         for name, value in _of_entry(layout, number, entry).items():
             partition = name.removeprefix(counted)

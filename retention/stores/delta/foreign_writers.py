@@ -1,4 +1,4 @@
-"""Which other programs commit to a table on an object store: only some of them exclude rivals there."""
+"""Other programs that commit to a table on an object store: only some of them exclude rivals there."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, s
         entry = read_entry(layout, number)
         if entry is None:
             return
-        said = commit_info(entry)
-        if TOKEN in said:
+        info = commit_info(entry)
+        if TOKEN in info:
             return
-        program = str(said.get("engineInfo") or "a program that does not say its name")
+        program = str(info.get("engineInfo") or "a program that does not say its name")
         if not program.startswith(_CONDITIONAL):
             yield number, program

@@ -1,4 +1,4 @@
-"""Looking ahead at a Delta stream without opening its table: the ledger, and the log's entries since."""
+"""A Delta stream's incremental inventory, without opening its table: the ledger, and the log's entries since."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from retention.stores.sidecar.stats_cache import StatisticsCache
 from schemas.bounds import MAX_TABLE_BYTES
 
 WORTH_FILES = 1_000
-"""Of fewer files no ledger is kept: opening the table takes milliseconds."""
+"""The number of files below which no ledger is kept: opening the table takes milliseconds."""
 
 
 class DeltaIncrementalInventory:
@@ -42,19 +42,19 @@ class DeltaIncrementalInventory:
         self._files = InventoryCacheFiles(layout)
 
     def at(self, mark: VersionToken) -> CachedInventory | None:
-        """The state of a mark; None if the table has to be opened.
+        """The inventory at a mark; None if the table has to be opened.
 
         Raises:
-            ForeignRowsError, DamagedError: of a file that came since.
+            ForeignRowsError, DamagedError: a file came since that breaks the rules or cannot be read.
         """
         ledger = self._files.load()
         if ledger is None or ledger.mark == mark:
             return None if ledger is None else self._outlook(ledger, ReadCount())
-        found = changes(self._layout, ledger.mark, mark)
-        if found is None:
+        diff = changes(self._layout, ledger.mark, mark)
+        if diff is None:
             return None
         try:
-            return self._moved(ledger, mark, found)
+            return self._moved(ledger, mark, diff)
         except LostError:
             return None
 
@@ -66,17 +66,17 @@ class DeltaIncrementalInventory:
             with suppress(OSError, LostError):
                 self._files.write(ledger, tables)
 
-    def _moved(self, ledger: InventoryCache, mark: VersionToken, found: Changes) -> CachedInventory:
-        added, read = self._described(found.logged)
+    def _moved(self, ledger: InventoryCache, mark: VersionToken, diff: Changes) -> CachedInventory:
+        added, read = self._described(diff.logged)
         doubtful: list[pa.Table] = []
 
         def check(rows: pa.Table) -> None:
             doubtful.append(index.refuse_overlaps(self._layout.stream, rows))
 
-        pieces = changed_blocks(ledger, found, added, self._files.rows, check)
+        pieces = changed_blocks(ledger, diff, added, self._files.rows, check)
         for overlapping in doubtful:
             read += duplicates.refuse_duplicates(self._layout, overlapping, self._locate)
-        moved = moved_on(ledger, mark, found, added)
+        moved = moved_on(ledger, mark, diff, added)
         number_bounds.refuse_counters(self._layout, moved.counters)
         try:
             written = self._files.write(moved, pieces)

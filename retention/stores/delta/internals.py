@@ -57,7 +57,7 @@ def remove_action(
 
 
 def log_directory(table: str) -> str:
-    """Where a table's log lies."""
+    """The directory of a table's log."""
     return files.join(table, _DIRECTORY)
 
 
@@ -93,7 +93,7 @@ def log_files(table: str) -> tuple[list[int], dict[int, list[str]]]:
 
 
 def entry_place(table: str, version: int) -> str:
-    """Where the entry of a version lies."""
+    """The place of the entry of a version."""
     return files.join(log_directory(table), f"{version:0{_DIGITS}d}.json")
 
 
@@ -119,7 +119,7 @@ def file_actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def commit_info(entry: bytes) -> dict[str, Any]:
-    """What an entry says of who made it, and how; nothing if it says nothing."""
+    """An entry's own account of who made it, and how; empty if it has none."""
     return next((dict(fields) for _, fields in _starting(entry, "commitInfo")), {})
 
 
@@ -127,16 +127,16 @@ def transactions(entry: bytes) -> dict[str, int]:
     """The version of every application transaction of an entry, by `appId`.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it cannot be read.
+        ValueError, KeyError, TypeError, AttributeError: the entry cannot be read.
     """
-    found = (json.loads(line).get(_TXN) for line in _lines_with(entry, f'"{_TXN}"'.encode()))
-    return {fields["appId"]: int(fields["version"]) for fields in found if fields is not None}
+    records = (json.loads(line).get(_TXN) for line in _lines_with(entry, f'"{_TXN}"'.encode()))
+    return {fields["appId"]: int(fields["version"]) for fields in records if fields is not None}
 
 
 def whole_checkpoints(table: str, version: int) -> Iterator[tuple[int, list[str]]]:
-    """Checkpoints of versions up to this one of which no part is missing: version and places, the newest first."""
+    """Checkpoints up to a version of which no part is missing: each one's version and places, the newest first."""
     _, known = log_files(table)
-    for number in sorted((one for one in known if one <= version), reverse=True):
+    for number in sorted((number for number in known if number <= version), reverse=True):
         for parts, group in groupby(sorted(known[number], key=_parts), _parts):
             names = sorted(group)
             if len(names) >= parts:
@@ -147,12 +147,12 @@ def checkpoint_transactions(places: Sequence[str]) -> dict[str, int]:
     """The version of every application transaction of a checkpoint, by `appId`.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: it cannot be read.
+        OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: the checkpoint cannot be read.
     """
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for place in places:
-        found |= _of_rows(place) if place.endswith(".parquet") else _of_lines(place)
-    return found
+        versions |= _of_rows(place) if place.endswith(".parquet") else _of_lines(place)
+    return versions
 
 
 def _of_rows(place: str) -> dict[str, int]:
@@ -172,13 +172,13 @@ def _of_lines(place: str) -> dict[str, int]:
 
 
 def _parts(name: str) -> int:
-    """Of how many files a checkpoint consists that has one of this name."""
+    """The number of files of a checkpoint that has a file of this name."""
     several = _OF_SEVERAL.fullmatch(name)
     return int(several[1]) if several else 1
 
 
 def _starting(entry: bytes, *kinds: str) -> Iterator[tuple[str, Any]]:
-    """The actions of some kinds, known by how their lines begin."""
+    """The actions of some kinds, known by the beginning of their lines."""
     heads = tuple(f'{{"{kind}"'.encode() for kind in kinds)
     for line in entry.splitlines():
         if line.startswith(heads):

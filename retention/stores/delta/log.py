@@ -1,4 +1,4 @@
-"""What the files of a Delta log tell without opening the table: versions, checkpoints, which run committed."""
+"""The files of a Delta log, read without opening the table: versions, checkpoints, which run committed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def versions(layout: Layout) -> tuple[list[int], list[int]]:
 
 
 def refuse_emptied(layout: Layout, version: int) -> None:
-    """Refuse a version that rests on an entry without a byte: what that one committed is lost, and nobody would see it.
+    """Refuse a version that rests on an empty entry: the commit in that entry is lost, and nobody would see it.
 
     Raises:
         DamagedError: naming the entry.
     """
     entries, checkpoints = versions(layout)
-    known = max((one for one in checkpoints if one <= version), default=-1)
-    places = [place_of(layout, one) for one in entries if known < one <= version]
+    known = max((number for number in checkpoints if number <= version), default=-1)
+    places = [place_of(layout, number) for number in entries if known < number <= version]
     for place, length in zip(places, files.lengths(places), strict=True):
         if length == 0:
             raise DamagedError(
@@ -39,7 +39,7 @@ def refuse_emptied(layout: Layout, version: int) -> None:
 
 
 def newest_mark(layout: Layout) -> VersionToken | None:
-    """The newest version, told from another table's same one by the bytes of its entry."""
+    """The mark of the newest version, told from another table's same version by the bytes of its entry."""
     entries, _ = versions(layout)
     return mark_of(layout, entries[-1]) if entries else None
 
@@ -90,22 +90,22 @@ def _run(entry: bytes) -> object:
 
 
 def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int, str] | None:
-    """The first commit of another program behind a version that names one of some files: its version, and what it was.
+    """The first commit of another program behind a version that names one of some files: its version and description.
 
     None: there is none, or its entry is gone.
     """
-    for version in (one for one in versions(layout)[0] if one > after):
+    for version in (number for number in versions(layout)[0] if number > after):
         entry = read_entry(layout, version) or b""
         if any(name in entry for name in names):
-            said = internals.commit_info(entry)
-            if "retentionCommit" not in said:
+            info = internals.commit_info(entry)
+            if "retentionCommit" not in info:
                 program = str(
-                    said.get("engineInfo") or said.get("clientVersion") or "another program"
+                    info.get("engineInfo") or info.get("clientVersion") or "another program"
                 )
-                return version, f"{said.get('operation', 'a commit')} by {program}"
+                return version, f"{info.get('operation', 'a commit')} by {program}"
     return None
 
 
 def place_of(layout: Layout, version: int) -> str:
-    """Where the entry of a version lies."""
+    """The place of the entry of a version."""
     return internals.entry_place(layout.messages, version)

@@ -1,4 +1,4 @@
-"""What the entries of a Delta log after a known version changed, as far as they are of kinds that only move files."""
+"""The changes that a Delta log's entries made after a known version, as far as they only move files."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ _LOGGED = pa.schema([*LOGGED_FILES, *(pa.field(name, pa.int64()) for name in _ST
 
 @dataclass
 class Changes:
-    """The net effect of some entries on what was there before them."""
+    """The net effect of some entries on what was there before them.
+
+    With b there before, an entry that adds a and the next, which removes a and b, come to `removed` b, `passing` a.
+    """
 
     removed: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Paths that were there → partition and segment."""
     passing: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Paths that were added and removed again → partition and segment."""
     added: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Paths that are there now → rows of `LOGGED_FILES`, and what the log says of them beyond."""
+    """Paths that are there now → rows of `LOGGED_FILES`, and further statistics that the log has of them."""
     counters: dict[str, dict[int, int]] = field(
         default_factory=lambda: {name: {} for name in _COUNTERS}
     )
@@ -54,9 +57,9 @@ class Changes:
 
 
 def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes | None:
-    """What happened between two versions of a table; None if entries are gone, too many, or of another kind.
+    """The changes between two versions of a table; None if entries are gone, too many, or of another kind.
 
-    So it is if either end is not the entry any more that the mark was made of.
+    None, too, if either end is not the entry any more that its mark was made of.
     Everything but adding and removing files and raising counters is of another kind: a change of the table's
     properties or features, deletion vectors, the removal of what is gone already, and a purge that begins an epoch.
     Then the table itself has to be opened and examined.
@@ -74,55 +77,55 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
     entries = list(delta_history.read_entries(layout, wanted))
     if seal_of(entries[-1] or b"") != now.seal:
         return None
-    found = Changes()
+    diff = Changes()
     try:
         for entry in entries:
-            _replay(found, entry or b"")
+            _replay(diff, entry or b"")
     except (ValueError, KeyError, TypeError, AttributeError):
         # What cannot be understood is deltalake's to judge.
         return None
-    named = pa.array([*found.removed, *found.added], pa.string())
-    return None if any(leaving(named).to_pylist()) else found
+    named = pa.array([*diff.removed, *diff.added], pa.string())
+    return None if any(leaving(named).to_pylist()) else diff
 
 
-def _replay(found: Changes, entry: bytes) -> None:
+def _replay(diff: Changes, entry: bytes) -> None:
     removes, adds = {}, {}
-    for kind, said in actions(entry):
+    for kind, fields in actions(entry):
         if kind == "add":
-            adds[unquote(said["path"])] = _row(said)
+            adds[unquote(fields["path"])] = _row(fields)
         elif kind == "remove":
-            removes[unquote(said["path"])] = _place(said)
+            removes[unquote(fields["path"])] = _place(fields)
         elif kind == "txn":
-            _raise(found.counters, said["appId"], said["version"])
+            _raise(diff.counters, fields["appId"], fields["version"])
         elif kind != "commitInfo":
             raise ValueError(kind)
-    gone = (found.removed.keys() | found.passing.keys()) - found.added.keys()
+    gone = (diff.removed.keys() | diff.passing.keys()) - diff.added.keys()
     if not entry.strip() or removes.keys() & (adds.keys() | gone):
         raise ValueError
     for path, place in removes.items():
-        passing = found.added.pop(path, None) is not None
-        (found.passing if passing else found.removed)[path] = place
-    found.added |= adds
+        passing = diff.added.pop(path, None) is not None
+        (diff.passing if passing else diff.removed)[path] = place
+    diff.added |= adds
 
 
-def _place(said: Mapping[str, Any]) -> tuple[int, int]:
-    if said.get("deletionVector") is not None:
+def _place(fields: Mapping[str, Any]) -> tuple[int, int]:
+    if fields.get("deletionVector") is not None:
         raise ValueError
-    values = said["partitionValues"]
+    values = fields["partitionValues"]
     return int(values["partition"]), int(values["segment"])
 
 
-def _row(said: Mapping[str, Any]) -> dict[str, Any]:
-    partition, segment = _place(said)
-    known = json.loads(said.get("stats") or "{}")
+def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
+    partition, segment = _place(fields)
+    known = json.loads(fields.get("stats") or "{}")
     lowest, highest = known.get("minValues", {}), known.get("maxValues", {})
     nulls = known.get("nullCount", {})
     return {
-        "path": unquote(said["path"]),
+        "path": unquote(fields["path"]),
         "partition": partition,
         "segment": segment,
-        "file_bytes": int(said["size"]),
-        "modified_ms": int(said["modificationTime"]),
+        "file_bytes": int(fields["size"]),
+        "modified_ms": int(fields["modificationTime"]),
         "messages": known.get("numRecords"),
         **{f"min_{name}": lowest.get(name) for name in _BOUNDS},
         **{f"max_{name}": highest.get(name) for name in _BOUNDS},

@@ -1,4 +1,4 @@
-"""How long a Delta table keeps removed files and old versions: properties that follow the configuration."""
+"""The times that a Delta table keeps removed files and old versions: properties that follow the configuration."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _log = logging.getLogger(__name__)
 _REMOVED = "delta.deletedFileRetentionDuration"
 _VERSIONS = "delta.logRetentionDuration"
 _DELTAS_OWN = {_REMOVED: "interval 7 days", _VERSIONS: "interval 30 days"}
-"""What holds where a table says nothing (Delta protocol)."""
+"""The values that hold where a table says nothing (Delta protocol)."""
 _WEEK_S = 7 * 86_400
 _UNITS_S = {"week": _WEEK_S, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def grace_properties(grace_ns: int) -> dict[str, str]:
-    """The properties of a table whose removed files stay for that long: its versions stay a week longer."""
+    """The properties of a table whose removed files stay for `grace_ns`: its versions stay a week longer."""
     grace_s = -(-grace_ns // 10**9)
     return {
         _REMOVED: f"interval {grace_s} seconds",
@@ -37,10 +37,10 @@ def grace_properties(grace_ns: int) -> dict[str, str]:
 
 
 def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
-    """The properties that the configuration wants otherwise; versions that are kept for longer are left alone."""
-    said = {**_DELTAS_OWN, **table.metadata().configuration}
+    """The properties that the configuration wants otherwise, as wanted; versions kept for longer are left alone."""
+    actual = {**_DELTAS_OWN, **table.metadata().configuration}
     wanted = grace_properties(grace_ns)
-    kept, wants = ({name: _seconds(of[name]) for name in wanted} for of in (said, wanted))
+    kept, wants = ({name: _seconds(of[name]) for name in wanted} for of in (actual, wanted))
     changed = {}
     if kept[_REMOVED] != wants[_REMOVED]:
         changed[_REMOVED] = wanted[_REMOVED]
@@ -56,10 +56,10 @@ def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
 
 
 def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
-    """Write into the table what the configuration wants otherwise, and say so; a rival's commit puts it off.
+    """Set the properties that the configuration wants otherwise, and log it; a rival's commit puts that off.
 
     A table that lists its features is left as it is: setting a property would add others to its protocol, of which
-    Spark cannot drop all. That is said once.
+    Spark cannot drop all. That is logged once.
     """
     changed = differing(table, grace_ns)
     if not changed:
@@ -78,7 +78,7 @@ def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
 
 
 def owners_statement(layout: Layout, table: DeltaTable, grace_ns: int) -> str | None:
-    """The SQL with which the owner has the table follow; None where a run sets it, or nothing is to be set."""
+    """The SQL with which the table's owner sets the properties; None where a run sets them, or nothing is to be set."""
     changed = differing(table, grace_ns)
     return _statement(layout, changed) if changed and lists_features(table) else None
 
@@ -117,6 +117,6 @@ def _statement(layout: Layout, changed: Mapping[str, str]) -> str:
 
 
 def _seconds(interval: str | None) -> int:
-    """The length of an interval; of one that nobody can read, none, so that it is written anew."""
+    """The length of an interval in seconds; 0 for one that nobody can read, so that it is written anew."""
     parts = re.findall(r"(\d+)\s+(week|day|hour|minute|second)s?\b", (interval or "").lower())
     return sum(int(number) * _UNITS_S[unit] for number, unit in parts)

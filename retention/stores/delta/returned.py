@@ -1,4 +1,4 @@
-"""Commits of other writers that made files of such as had left the table before: what was removed may be back."""
+"""Commits of other writers that made files from files removed before: removed messages may be back."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from retention.stores.delta.internals import commit_info, file_actions
 from retention.stores.layout import Layout
 
 LOOKED = 64
-"""Behind so many entries of others it is remembered how far the log was looked through."""
+"""The number of others' entries behind which it is remembered how far the log was looked through."""
 _LONGEST = 1_000
-"""So many entries are looked through for a writer that does not say what version it had read."""
+"""The number of entries that are looked through for a writer that does not say what version it had read."""
 _Key = tuple[str, str]
 """Path and deletion vector of a file: together they are what a log adds and removes."""
 
@@ -27,15 +27,15 @@ _Key = tuple[str, str]
 def refuse_returned(layout: Layout, version: int) -> None:
     """Refuse a table in which messages may be back that a commit had removed.
 
-    deltalake overlooks removals that are no change of data (a quiet stream's): what it had under way then (compact,
+    deltalake overlooks removals that are no change of data (a quiet stream's): an operation under way then (compact,
     update, delete, merge, overwrite) is written as if nothing had been removed.
 
     Raises:
         ForeignRowsError: naming the commit, a file that it made, and one that had been removed.
     """
-    found = find_returned(layout, version)
-    if found:
-        first = found[0]
+    commits = find_returned(layout, version)
+    if commits:
+        first = commits[0]
         raise ForeignRowsError(
             f"stream {layout.stream}: version {first.version}, by {first.program}, made {first.made[0]} of "
             f"{first.removed[0]}, which had been removed before, so that removed messages may be back; nothing was "
@@ -45,30 +45,30 @@ def refuse_returned(layout: Layout, version: int) -> None:
 
 
 def find_returned(layout: Layout, version: int) -> list[Returned]:
-    """What others have brought back since our own last commit, oldest first.
+    """The commits of others that brought files back since our own last commit, oldest first.
 
-    Every commit of ours is made on a version that was looked through, so that no more has to be.
+    Every commit of ours is made on a version that was looked through, so that nothing before it has to be.
     """
-    found, number = [], version
+    commits, number = [], version
     looked = _remembered(layout)
     while number > looked and (entry := delta_history.read_entry(layout, number)) is not None:
         if TOKEN in commit_info(entry):
             break
         returned = _returned(layout, number, entry)
         if returned is not None:
-            found.append(returned)
+            commits.append(returned)
         number -= 1
-    if not found and version - number > LOOKED:
+    if not commits and version - number > LOOKED:
         _remember(layout, version)
-    return found[::-1]
+    return commits[::-1]
 
 
 def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
-    """What a commit has brought back; None: it removed only what was there, or made nothing of it."""
+    """The files that a commit has brought back; None: it removed only files that were there, or made no file."""
     if b'"remove"' not in entry or b'"add"' not in entry:
         return None
-    removed = {_key(said): said for kind, said in file_actions(entry) if kind == "remove"}
-    made = tuple(unquote(said["path"]) for kind, said in file_actions(entry) if kind == "add")
+    removed = {_key(fields): fields for kind, fields in file_actions(entry) if kind == "remove"}
+    made = tuple(unquote(fields["path"]) for kind, fields in file_actions(entry) if kind == "add")
     info = commit_info(entry)
     left = _left_before(layout, version, info.get("readVersion"))
     gone = [path for path, vector in removed if (path, vector) in left]
@@ -80,20 +80,20 @@ def _returned(layout: Layout, version: int, entry: bytes) -> Returned | None:
 
 
 def _left_before(layout: Layout, version: int, read: object) -> set[_Key]:
-    """Files that left the table between what a commit had read and the commit, and did not come again."""
+    """Files that left the table between the version that a commit had read and the commit, and did not come again."""
     first = read + 1 if isinstance(read, int) else max(version - _LONGEST, 0)
     left: set[_Key] = set()
     for entry in delta_history.read_entries(layout, range(first, version)):
         actions = list(file_actions(entry or b""))
-        left |= {_key(said) for kind, said in actions if kind == "remove"}
-        left -= {_key(said) for kind, said in actions if kind == "add"}
+        left |= {_key(fields) for kind, fields in actions if kind == "remove"}
+        left -= {_key(fields) for kind, fields in actions if kind == "add"}
     return left
 
 
-def _key(said: Mapping[str, Any]) -> _Key:
-    vector = said.get("deletionVector") or {}
+def _key(fields: Mapping[str, Any]) -> _Key:
+    vector = fields.get("deletionVector") or {}
     names = ("storageType", "pathOrInlineDv", "offset")
-    return unquote(said["path"]), "/".join(str(vector.get(name, "")) for name in names)
+    return unquote(fields["path"]), "/".join(str(vector.get(name, "")) for name in names)
 
 
 def _remembered(layout: Layout) -> int:

@@ -66,7 +66,7 @@ class DeltaStore(FileStore):
         return None if self.hides() else self._ahead.at(mark)
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        """Make the ledger anew; not of a table that the configuration wants otherwise."""
+        """Make the ledger anew, unless the configuration wants the table's properties otherwise."""
         if not self._grace_differs:
             self._ahead.keep(inventory, mark)
 
@@ -154,14 +154,14 @@ class DeltaStore(FileStore):
         return delta_transactions.last_counted(self._layout, snapshot.version, epoch)
 
     def unread(self, snapshot: Snapshot) -> int:
-        """How many of the snapshot's files `inventory` would open."""
+        """The number of the snapshot's files that `inventory` would open."""
         known, missing = self._cache.match(snapshot.files)
         if missing.num_rows:
             return missing.num_rows
         return self._unchecked_doubles(known)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
-        """Check everything again on one handle and commit; the new version."""
+        """Check everything again on one handle and commit; return the new version."""
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
             # Which sequence is next rests on every file: those that no log describes are read now.
             self.inventory(snapshot)

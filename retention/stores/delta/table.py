@@ -1,4 +1,4 @@
-"""Creating and opening a stream's Delta table, and what its log says about files and counters."""
+"""A stream's Delta table, created and opened, with the files and counters that its log has."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class DeltaHandle:
     vectors: frozenset[str]
     """Paths of live files of which some rows are deleted by a deletion vector."""
     mark: VersionToken | None
-    """Of this version: a table that is made anew comes to the same version with another one."""
+    """The mark of this version: a table that is made anew comes to the same version with another mark."""
 
     @property
     def table_id(self) -> str:
-        """What tells this table from one made anew in its place."""
+        """The id that tells this table from one made anew in its place."""
         return str(self.table.metadata().id)
 
 
@@ -125,7 +125,7 @@ def open_table(layout: Layout) -> DeltaTable:
 
 
 def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
-    """Open the table once: the handle, and its live files (`LOGGED_FILES` and what the log counts).
+    """Open the table once: the handle, and its live files (`LOGGED_FILES` and the log's statistics).
 
     Raises:
         RefusedError: the table has something that the engine does not handle safely.
@@ -153,7 +153,7 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
     path = columns["path"]
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
         # The log encodes paths as URIs; actions given to deltalake carry them as they are on disk.
-        columns["path"] = pa.array([unquote(one) for one in path.to_pylist()])
+        columns["path"] = pa.array([unquote(uri) for uri in path.to_pylist()])
     path = columns["path"]
     outside = path.filter(leaving(path))
     if len(outside):
@@ -167,16 +167,16 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
 def _with_vectors(table: DeltaTable) -> frozenset[str]:
     reader = pa.RecordBatchReader.from_stream(table.deletion_vectors())
     base = table.table_uri.rstrip("/").partition("://")[2] or table.table_uri.rstrip("/")
-    found = set()
+    paths = set()
     for batch in reader:
         for location in batch.column("filepath").to_pylist():
             whole = location.partition("://")[2] or location
-            found.add(unquote(whole).removeprefix(unquote(base)).lstrip("/"))
-    return frozenset(found)
+            paths.add(unquote(whole).removeprefix(unquote(base)).lstrip("/"))
+    return frozenset(paths)
 
 
 def _uri(layout: Layout) -> str:
-    """Where deltalake finds the table; it cannot open a directory with a percent sign in its path."""
+    """The table's location for deltalake, which cannot open a directory with a percent sign in its path."""
     remote = files.is_remote(layout.root)
     place = layout.messages if remote else str(Path(layout.messages).resolve())
     if "%" in place:
@@ -192,7 +192,7 @@ def _options(layout: Layout) -> dict[str, str] | None:
 
 
 def _avoid_percent_signs(layout: Layout) -> None:
-    """Where the stream's name needs escapes, make `messages` a link to a directory without any."""
+    """Make `messages` a link to a directory without escapes, where the stream's name needs any."""
     root, messages = Path(layout.root), Path(layout.messages)
     if files.is_remote(layout.root) or "%" not in root.name:
         return

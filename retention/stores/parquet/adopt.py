@@ -20,7 +20,7 @@ from retention.stores.parquet.settle_files import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 ASIDE = "foreign"
-"""Below `_retention`, where files lie that were moved aside."""
+"""The directory below `_retention` of files that were moved aside."""
 _PLACE = re.compile(r"partition=0/segment=(0|[1-9]\d{0,18})/[^/]+\.parquet")
 
 
@@ -36,7 +36,7 @@ def take_in(
         paths: the files, relative to `messages/`.
 
     Returns:
-        The log entry that takes them in, given the wall clock in milliseconds; and what looking at them cost.
+        The log entry that takes them in, given the wall clock in milliseconds; and the cost of reading them.
 
     Raises:
         ForeignRowsError: a file breaks the storage rules, or was removed from the stream before.
@@ -112,7 +112,7 @@ def unfit_files(layout: Layout) -> list[Unfit]:
         memory = Layout(folder, layout.stream, layout.partitions)
         described, unfit = _described_each(layout, memory, log.names_ever(), paths)
         unfit += _unfit_together(layout, memory, state.files, described)
-    return sorted(unfit, key=lambda one: one.path)
+    return sorted(unfit, key=lambda file: file.path)
 
 
 def _described_each(
@@ -166,7 +166,7 @@ def aside(layout: Layout, run: str) -> str:
 
 
 def _reason(layout: Layout, path: str, error: Exception) -> str:
-    """What an error's sentence says is wrong with a file, without its name and what to do about it."""
+    """The fault of a file in an error's sentence, without the file's name and the remedy."""
     reason = str(error).partition("; ")[0].removeprefix(f"stream {layout.stream}: ")
     for name in (layout.live(path), path):
         reason = reason.removeprefix(name).lstrip(": ")
@@ -176,7 +176,7 @@ def _reason(layout: Layout, path: str, error: Exception) -> str:
 def _described(
     layout: Layout, memory: Layout, removed: set[str], paths: Sequence[str]
 ) -> tuple[pa.Table, ReadCount]:
-    """Statistics of files, each for itself held against the rules; what else is learned of them is kept in `memory`."""
+    """Statistics of files, each for itself held against the rules; all else learned of them is kept in `memory`."""
     back = sorted(removed.intersection(paths))
     if back:
         raise ForeignRowsError(
@@ -184,8 +184,8 @@ def _described(
             "nothing was changed; take the file away, or use undo to bring rows back"
         )
     logged = pa.Table.from_pylist([_logged(layout, path) for path in paths], schema=LOGGED_FILES)
-    found = [memory.data_file(row, layout.live(row[0])) for row in identities(logged)]
-    described, read = inventory.describe(found, logged)
+    data_files = [memory.data_file(row, layout.live(row[0])) for row in identities(logged)]
+    described, read = inventory.describe(data_files, logged)
     number_bounds.refuse_impossible(layout, described)
     return described, read
 

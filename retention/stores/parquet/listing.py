@@ -1,4 +1,4 @@
-"""Finding Parquet files in `messages/`: every directory is listed once, and again only when it has changed."""
+"""The Parquet files in `messages/`, found: every directory is listed once, and again only when it has changed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from retention.storage.sidecar import ArrowCodec, Sidecar
 from retention.stores.layout import Layout
 
 WORTH_FILES = 1_000
-"""Of fewer files nothing is remembered: listing them takes milliseconds."""
+"""The number of files below which nothing is remembered: listing fewer takes milliseconds."""
 COARSE_NS = 2 * 10**9
-"""A directory that was listed so soon after it changed may change again without showing it."""
+"""The time, in nanoseconds, after a change of a directory in which it may change again without showing it."""
 _TIMED_NS = 2 * 10**9
-"""A directory that a file was put into shows it within this time, where a file system times directories."""
+"""The time, in nanoseconds, in which a directory shows a new file, where a file system times directories."""
 _EDITION = 3
 _COLUMNS = pa.schema(
     [
@@ -42,12 +42,12 @@ _LIST_AGAIN: Stamp = (0, 0, 0)
 
 @dataclass(frozen=True)
 class Basis:
-    """The log that told which files are known."""
+    """The version of the log that told which files are known."""
 
     table_id: str
     version: int
     seal: str
-    """What that version's entry is known by."""
+    """The seal of that version's entry."""
 
 
 @dataclass(frozen=True)
@@ -56,43 +56,43 @@ class ListingRecord:
 
     basis: Basis
     stamps: Mapping[str, Stamp]
-    """Each directory, relative to `messages/`, ending in `/` unless it is that itself."""
+    """Directory → stamp; relative to `messages/`, ending in `/` unless it is `messages/` itself."""
     digest: str
 
 
 @dataclass(frozen=True)
 class ListingResult:
-    """What lies in the directories that had to be listed."""
+    """The Parquet files in the directories that had to be listed."""
 
     listed: Mapping[str, list[str]]
     """Directory → its Parquet files, relative to `messages/`."""
     stamps: Mapping[str, Stamp]
-    """Of every directory, from before it was listed."""
+    """The stamp of every directory, from before it was listed."""
     began: int
-    """When, on a clock that never jumps."""
+    """The start of the walk, in nanoseconds on a clock that never jumps."""
 
     def paths(self) -> list[str]:
         """All files that were found."""
         return [path for paths in self.listed.values() for path in paths]
 
 
-def walk(directory: str, seen: ListingRecord | None = None, since: int = 0) -> ListingResult:
+def walk(directory: str, record: ListingRecord | None = None, since: int = 0) -> ListingResult:
     """List Parquet files below a directory; hidden names and those that begin with _ are left out.
 
     Args:
         directory: `messages/` of a stream.
-        seen: directories that look as they did then are not listed.
+        record: an earlier listing; directories that look as they did then are not listed.
         since: leave out directories of segments below this base.
 
     Raises:
         StorageError: a directory cannot be read.
     """
     with as_storage_errors(directory):
-        return _walk(directory, seen, since)
+        return _walk(directory, record, since)
 
 
-def _walk(directory: str, seen: ListingRecord | None, since: int) -> ListingResult:
-    before = {} if seen is None else seen.stamps
+def _walk(directory: str, record: ListingRecord | None, since: int) -> ListingResult:
+    before = {} if record is None else record.stamps
     inner = _inner(before)
     listed: dict[str, list[str]] = {}
     stamps: dict[str, Stamp] = {}
@@ -104,27 +104,27 @@ def _walk(directory: str, seen: ListingRecord | None, since: int) -> ListingResu
             if before.get(inside) == stamp:
                 pending += inner[inside]
             else:
-                listed[inside], found = _list(directory, inside, since)
-                pending += found
+                listed[inside], deeper = _list(directory, inside, since)
+                pending += deeper
             stamps[inside] = stamp
     return ListingResult(listed, stamps, began)
 
 
-def is_unchanged(directory: str, seen: ListingRecord) -> bool:
-    """Whether no file can have come or gone since: no directory is to be listed again.
+def is_unchanged(directory: str, record: ListingRecord) -> bool:
+    """Whether no file can have come or gone since a listing: no directory is to be listed again.
 
     Raises:
         StorageError: a directory cannot be read.
     """
     with suppress(FileNotFoundError), as_storage_errors(directory, FileNotFoundError):
         return all(
-            _stamp(f"{directory}/{inside}") == stamp for inside, stamp in seen.stamps.items()
+            _stamp(f"{directory}/{inside}") == stamp for inside, stamp in record.stamps.items()
         )
     return False
 
 
 class Directories:
-    """Remembers in `_retention/directories.arrow` what was seen; losing it costs time."""
+    """Remembers the last listing in `_retention/directories.arrow`; losing that file costs time."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -136,7 +136,7 @@ class Directories:
         )
 
     def recall(self) -> ListingRecord | None:
-        """What was seen last, of whatever log; None if nothing, or if in doubt."""
+        """The record that was kept last, of whatever log; None if there is none, or if in doubt."""
         record = self._sidecar.latest()
         return None if record is None else ListingRecord(*record.value, record.checksum)
 
@@ -145,7 +145,7 @@ class Directories:
         basis: Basis,
         walked: ListingResult,
         unknown: Iterable[str],
-        seen: ListingRecord | None,
+        before: ListingRecord | None,
     ) -> None:
         """Remember a walk, but for directories of `unknown` files, and those that changed a moment before it."""
         latest = self._latest(walked)
@@ -154,32 +154,36 @@ class Directories:
             inside: stamp if inside not in again and max(stamp[1:]) < latest else _LIST_AGAIN
             for inside, stamp in walked.stamps.items()
         }
-        if seen is not None and seen.stamps == stamps and seen.basis.table_id == basis.table_id:
+        if (
+            before is not None
+            and before.stamps == stamps
+            and before.basis.table_id == basis.table_id
+        ):
             return
         if any(stamp != _LIST_AGAIN for stamp in stamps.values()):
             self._sidecar.save((basis, stamps), vars(basis))
 
     def _latest(self, walked: ListingResult) -> int:
-        """Up to when a directory's last change must lie back, by the clock of the file system itself.
+        """The instant before which a directory's last change must lie, by the clock of the file system itself.
 
-        0 if this file system does not say of directories when they changed.
+        0 if this file system does not say when directories changed.
         """
-        own = self._layout.own()
-        with tempfile.NamedTemporaryFile(dir=own, prefix=".", suffix=".tmp") as probe:
+        directory = self._layout.own()
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".", suffix=".tmp") as probe:
             now = os.stat(probe.name).st_mtime_ns  # noqa: PTH116
-            if max(_stamp(own)[1:]) < now - _TIMED_NS:
+            if max(_stamp(directory)[1:]) < now - _TIMED_NS:
                 return 0
         return now - (time.monotonic_ns() - walked.began) - COARSE_NS
 
 
 def _stamp(directory: str) -> Stamp:
-    found = os.stat(directory)  # noqa: PTH116  (100,000 of them: a path object each costs as much)
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+    status = os.stat(directory)  # noqa: PTH116  (100,000 of them: a path object each costs as much)
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _list(directory: str, inside: str, since: int) -> tuple[list[str], list[str]]:
     """Parquet files directly in a directory, and the directories in it."""
-    found, deeper = [], []
+    paths, deeper = [], []
     with os.scandir(f"{directory}/{inside}") as entries:
         for entry in entries:
             name = entry.name
@@ -189,8 +193,8 @@ def _list(directory: str, inside: str, since: int) -> tuple[list[str], list[str]
             if entry.is_dir(follow_symlinks=False):
                 deeper.append(f"{inside}{name}/")
             elif name.endswith(".parquet"):
-                found.append(inside + name)
-    return found, deeper
+                paths.append(inside + name)
+    return paths, deeper
 
 
 def _inner(directories: Iterable[str]) -> Mapping[str, list[str]]:
@@ -202,8 +206,8 @@ def _inner(directories: Iterable[str]) -> Mapping[str, list[str]]:
     return inner
 
 
-def _to_table(seen: tuple[Basis, Mapping[str, Stamp]]) -> pa.Table:
-    _, stamps = seen
+def _to_table(value: tuple[Basis, Mapping[str, Stamp]]) -> pa.Table:
+    _, stamps = value
     numbers = (pa.array(column, pa.int64()) for column in zip(*stamps.values(), strict=True))
     return pa.table([pa.array(stamps, pa.string()), *numbers], schema=_COLUMNS)
 

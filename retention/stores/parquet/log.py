@@ -1,4 +1,4 @@
-"""The log of a Parquet stream: numbered entries, each created if absent; what they say is what exists."""
+"""The log of a Parquet stream: numbered entries, each created if absent, which decide what exists."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Entry:
     run: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     table_id: str | None = None
-    """Only in version 0."""
+    """The table's id; only in version 0."""
 
     @property
     def epoch(self) -> int | None:
@@ -60,14 +60,14 @@ class Entry:
 
     @property
     def run_started_ns(self) -> int | None:
-        """When the recorded run began that committed it, nanoseconds since the epoch; None: there was none."""
+        """The start of the recorded run that committed the entry, nanoseconds since the epoch; None: there was none."""
         name = run_names.parse_run_name(str(self.run))
         return None if name is None else name.started_ns
 
 
 @dataclass(frozen=True)
 class State:
-    """What exists at one version."""
+    """The table's state at one version."""
 
     version: int
     table_id: str
@@ -75,11 +75,11 @@ class State:
     """Shape `FILE_STATS`, in no particular order."""
     counters: Counters
     seal: str
-    """What the entry of this version is known by."""
+    """The seal of this version's entry."""
     resting: Mapping[int, Counters] = field(default_factory=dict)
-    """Epoch → what counted in it when a purge ended it, or its undoing."""
+    """Epoch → the counters in it when a purge, or the undoing of a purge, ended it."""
     unlisted: int = 0
-    """How many files the entries name that were read behind the newest list."""
+    """The number of files that entries name which were read behind the newest list."""
 
     @property
     def wants_list(self) -> bool:
@@ -89,7 +89,7 @@ class State:
 
 
 def before_first_entry() -> State:
-    """What exists before a log has an entry."""
+    """The state before a log has an entry."""
     return State(-1, "", FILE_STATS.empty_table(), Counters(), "")
 
 
@@ -139,7 +139,7 @@ class ParquetLog:
         return _replay(state, parsed, seal_of(later[-1])) if state is None or later else state
 
     def entry(self, version: int) -> Entry:
-        """One entry.
+        """The entry of a version.
 
         Raises:
             DamagedError: it is missing or not readable.
@@ -152,13 +152,13 @@ class ParquetLog:
     def _parsed(self, version: int, content: bytes) -> Entry:
         place = self._place(version, "json")
         try:
-            said = verified(parse_json(content))
-            judge(LogEntry, said)
+            fields = verified(parse_json(content))
+            judge(LogEntry, fields)
             for name in ("next_seq", "open_base"):
-                said[name] = {int(partition): value for partition, value in said[name].items()}
-            edits = {name: said.pop(name) for name in OF_TABLE if name in said}
+                fields[name] = {int(partition): value for partition, value in fields[name].items()}
+            edits = {name: fields.pop(name) for name in OF_TABLE if name in fields}
             entry = Entry(
-                **said, edits={k: value for k, value in edits.items() if value is not None}
+                **fields, edits={k: value for k, value in edits.items() if value is not None}
             )
             _refuse_misplaced(entry, version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -187,7 +187,7 @@ class ParquetLog:
         return max(self._versions()[0], default=-1)
 
     def seal(self, version: int) -> str | None:
-        """What tells an entry from any other of that version; None if it is not there."""
+        """The seal that tells an entry from any other of its version; None if the entry is not there."""
         return seal_at(self._place(version, "json"))
 
     def find(self, run: str, after: int) -> int | None:
@@ -208,12 +208,12 @@ class ParquetLog:
         content = {
             "table_id": state.table_id,
             "seal": state.seal,
-            **_said(state.counters),
+            **_fields_of(state.counters),
             "edits": dict(state.counters.edits),
-            "resting": {str(epoch): _said(there) for epoch, there in state.resting.items()},
+            "resting": {str(epoch): _fields_of(there) for epoch, there in state.resting.items()},
         }
-        said = json.dumps(with_checksum(content)).encode()
-        table = state.files.replace_schema_metadata({_STATE: said})
+        encoded = json.dumps(with_checksum(content)).encode()
+        table = state.files.replace_schema_metadata({_STATE: encoded})
         with files.create(self._place(state.version, "parquet")) as sink:
             pq.write_table(table, sink, write_page_checksum=True)
         reached(Step.LIST_WRITTEN)
@@ -223,29 +223,29 @@ class ParquetLog:
         try:
             with files.open_input(self._place(version, "parquet")) as source:
                 opened = pq.ParquetFile(source, page_checksum_verification=True)
-                said = verified(parse_json(opened.schema_arrow.metadata[_STATE]))
-                judge(ListState, said)
-                if said["seal"] != self.seal(version):
+                fields = verified(parse_json(opened.schema_arrow.metadata[_STATE]))
+                judge(ListState, fields)
+                if fields["seal"] != self.seal(version):
                     return None
                 table = opened.read()
-            counters = _counters(said)
+            counters = _counters(fields)
             resting = {
-                int(epoch): _counters(there) for epoch, there in said.get("resting", {}).items()
+                int(epoch): _counters(there) for epoch, there in fields.get("resting", {}).items()
             }
             table = table.replace_schema_metadata(None).select(FILE_STATS.names).cast(FILE_STATS)
             check_columns(table, FILE_STATS)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             # The entries themselves are the truth; a list only saves reading them.
             return None
-        return State(version, said["table_id"], table, counters, said["seal"], resting)
+        return State(version, fields["table_id"], table, counters, fields["seal"], resting)
 
     def _versions(self) -> tuple[list[int], list[int]]:
-        found: dict[str, list[int]] = {"json": [], "parquet": []}
+        versions: dict[str, list[int]] = {"json": [], "parquet": []}
         for name in files.names(self._directory):
             number, _, kind = name.partition(".")
-            if kind in found and len(number) == _DIGITS and number.isdigit():
-                found[kind].append(int(number))
-        return found["json"], found["parquet"]
+            if kind in versions and len(number) == _DIGITS and number.isdigit():
+                versions[kind].append(int(number))
+        return versions["json"], versions["parquet"]
 
     def _place(self, version: int, kind: str) -> str:
         return files.join(self._directory, f"{version:0{_DIGITS}d}.{kind}")
@@ -264,35 +264,38 @@ def _refuse_misplaced(entry: Entry, version: int) -> None:
         raise ValueError(f"it is the entry of version {entry.version}")
 
 
-def _said(counters: Counters) -> dict[str, dict[Any, int]]:
+def _fields_of(counters: Counters) -> dict[str, dict[Any, int]]:
     return {name: dict(getattr(counters, name)) for name in _IN_EPOCH}
 
 
-def _counters(said: Mapping[str, Any]) -> Counters:
+def _counters(fields: Mapping[str, Any]) -> Counters:
     return Counters(
-        {int(partition): value for partition, value in said["next_seq"].items()},
-        {int(partition): value for partition, value in said["open_base"].items()},
-        said["batches"],
-        said.get("edits", {}),
+        {int(partition): value for partition, value in fields["next_seq"].items()},
+        {int(partition): value for partition, value in fields["open_base"].items()},
+        fields["batches"],
+        fields.get("edits", {}),
     )
 
 
 def _followed(
     counters: Counters, resting: Mapping[int, Counters], entries: Sequence[Entry]
 ) -> tuple[Counters, Mapping[int, Counters]]:
-    """What counts after some entries, and what counted in epochs that ended, given the same before them."""
+    """The counters after some entries, and those of epochs that ended, given both before the entries.
+
+    With next sequence 9 in epoch 0, an entry that begins epoch 1 and sets 1 leaves 1 to count, and {0: 9} to rest.
+    """
     edits, here = dict(counters.edits), counters.epoch
-    epochs = {epoch: _said(there) for epoch, there in {**resting, here: counters}.items()}
+    epochs = {epoch: _fields_of(there) for epoch, there in {**resting, here: counters}.items()}
     for entry in entries:
         here = here if entry.epoch is None else entry.epoch
-        there = epochs.setdefault(here, _said(Counters()))
+        there = epochs.setdefault(here, _fields_of(Counters()))
         for name, values in there.items():
             values.update(getattr(entry, name))
         edits |= entry.edits
         if entry.run_started_ns is not None:
             edits[RUN] = entry.run_started_ns
-    found = Counters(**epochs.pop(here), edits=edits)
-    return found, {epoch: Counters(**there) for epoch, there in epochs.items()}
+    current = Counters(**epochs.pop(here), edits=edits)
+    return current, {epoch: Counters(**there) for epoch, there in epochs.items()}
 
 
 def _replay(state: State | None, entries: Sequence[Entry], seal: str) -> State:

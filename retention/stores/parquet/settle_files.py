@@ -1,4 +1,4 @@
-"""Bringing the files of a Parquet stream to where the log says they belong: forward only, by whoever opens next."""
+"""Moves of a Parquet stream's files to where the log says they belong: forward only, by whoever opens next."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from retention.stores.parquet.listing import Basis, Directories, is_unchanged, w
 from retention.stores.parquet.log import ParquetLog, State
 
 PATIENCE_S = 5.0
-"""How long to wait for a mover that may stand still for good; whoever gives up goes on without the moves."""
+"""The time, in seconds, to wait for a mover that may stand still for good; then go on without the moves."""
 
 
 class Places:
-    """Where the data files of one Parquet stream are, and where they go."""
+    """The places of the data files of one Parquet stream, and the moves between them."""
 
     def __init__(self, layout: Layout, log: ParquetLog) -> None:
         self._layout = layout
@@ -32,20 +32,20 @@ class Places:
         self._directories = Directories(layout)
 
     def staged(self, path: str) -> str:
-        """Where a file is written before its commit."""
+        """The place where a file is written before its commit."""
         return self._layout.own("staging", path)
 
     def trashed(self, path: str) -> str:
-        """Where a removed file waits for the end of the grace."""
+        """The place where a removed file waits for the end of the grace."""
         return self._layout.own("trash", path)
 
     def find(self, path: str) -> str:
-        """Where a live file can be opened now; its final place if it is nowhere."""
+        """The place where a live file can be opened now; its final place if it is nowhere."""
         places = (self._layout.live(path), self.staged(path), self.trashed(path))
         return next((place for place in places if files.length(place) is not None), places[0])
 
     def finish_moves(self) -> State:
-        """Carry out what commits have decided and nobody has finished; the newest state.
+        """Carry out the moves that commits have decided and nobody has finished; return the newest state.
 
         The lock is the operating system's: movers take turns, and a killed one lets go at once. Where a file goes
         is decided by the newest state, so a slow mover never undoes a later commit.
@@ -64,59 +64,59 @@ class Places:
         return state
 
     def unfinished(self, state: State) -> int:
-        """How many commits are there of which nobody has noted that all moves are done."""
+        """The number of commits of which nobody has noted that all moves are done."""
         return state.version - self._finished(state)
 
     def foreign(self, state: State, since: int = 0) -> list[str]:
         """Paths of Parquet files in `messages/` that are not live, nor about to leave it; sorted.
 
         Args:
-            state: what is live.
+            state: the state with the live files.
             since: leave out segments below this base.
         """
         return self._unknown(walk(self._layout.messages, since=since).paths(), state)
 
     def newcomers(self, state: State) -> list[str]:
-        """What `foreign` says, but only directories that changed since they were last seen are listed."""
+        """The paths that `foreign` returns, listing only directories that changed since they were last seen."""
         if state.files.num_rows < listing.WORTH_FILES:
             return self.foreign(state)
-        seen = self._directories.recall()
-        if seen is not None and not (
-            seen.basis.table_id == state.table_id and self._holds(seen.basis)
+        record = self._directories.recall()
+        if record is not None and not (
+            record.basis.table_id == state.table_id and self._holds(record.basis)
         ):
-            seen = None
-        walked = walk(self._layout.messages, seen)
+            record = None
+        walked = walk(self._layout.messages, record)
         unknown = self._unknown(walked.paths(), state)
         # Where nothing can be remembered, the next opening lists everything again.
         with suppress(OSError):
             basis = Basis(state.table_id, state.version, state.seal)
-            self._directories.keep(basis, walked, unknown, seen)
+            self._directories.keep(basis, walked, unknown, record)
         return unknown
 
     def mark(self) -> VersionToken | None:
-        """What tells this state from every other, if no directory has changed since it was last seen."""
-        version, seen = self._log.newest(), self._directories.recall()
+        """The token that tells this state from every other; None unless no directory has changed since last seen."""
+        version, record = self._log.newest(), self._directories.recall()
         seal = self._log.seal(version)
-        if seen is None or seal is None or not self._holds(seen.basis):
+        if record is None or seal is None or not self._holds(record.basis):
             return None
         if self._moved() != (version, seal):
             return None
-        unchanged = is_unchanged(self._layout.messages, seen)
-        return VersionToken(version, seal, beside=seen.digest) if unchanged else None
+        unchanged = is_unchanged(self._layout.messages, record)
+        return VersionToken(version, seal, beside=record.digest) if unchanged else None
 
     def _holds(self, basis: Basis) -> bool:
-        """Whether the log still has that entry: one that was put back to an earlier state knows fewer files."""
+        """Whether the log still has the entry of a basis: a log put back to an earlier state knows fewer files."""
         return self._log.seal(basis.version) == basis.seal
 
     def _unknown(self, paths: list[str], state: State) -> list[str]:
         if not paths:
             return []
-        found = pa.array(paths, pa.string())
+        present = pa.array(paths, pa.string())
         ours = pa.chunked_array(
             [*state.files["path"].chunks, pa.array(self._unmoved(state), pa.string())]
         )
-        known = pc.is_in(found, value_set=ours.combine_chunks())
-        return sorted(found.filter(pc.invert(known)).to_pylist())
+        known = pc.is_in(present, value_set=ours.combine_chunks())
+        return sorted(present.filter(pc.invert(known)).to_pylist())
 
     def _unmoved(self, state: State) -> list[str]:
         """Paths that commits name whose moves nobody has noted yet, sorted."""
@@ -136,13 +136,13 @@ class Places:
             yield (trash, final) if stays else (final, trash)
 
     def _finished(self, state: State) -> int:
-        """Up to which version of this very log everything is moved; -1 if nothing is known."""
+        """The version of this very log up to which everything is moved; -1 if nothing is known."""
         version, seal = self._moved()
         known = state.seal if version == state.version else self._log.seal(version)
         return version if seal == known else -1
 
     def _moved(self) -> tuple[int, str | None]:
-        """The version whose moves were the last to be noted, and what its entry was known by."""
+        """The version whose moves were the last to be noted, and the seal of its entry."""
         version, _, seal = (
             (files.read_bytes(self._done) or b"").decode(errors="replace").partition(" ")
         )

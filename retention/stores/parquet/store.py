@@ -64,10 +64,10 @@ class ParquetStore(FileStore):
         return self._places.mark()
 
     def outlook(self, mark: VersionToken) -> None:
-        """None: the log is all there is to read."""
+        """Return None: the log is all there is to read."""
 
     def keep(self, inventory: Inventory, mark: VersionToken) -> None:
-        """Nothing: the log itself has all statistics."""
+        """Keep nothing: the log itself has all statistics."""
 
     def exists(self) -> bool:
         """Whether the table is there, or a file of another writer for which it is to be made."""
@@ -77,7 +77,7 @@ class ParquetStore(FileStore):
         """Make the empty table; nothing happens if it is there.
 
         Raises:
-            ForeignRowsError: files are there already that it could not take in; it is not made.
+            ForeignRowsError: files are there already that the table could not take in; it is not made.
         """
         if not self._made():
             refuse_unfit(self._layout)
@@ -130,14 +130,14 @@ class ParquetStore(FileStore):
         return self._log.last_counted(handle.state.version)
 
     def unread(self, snapshot: Snapshot) -> int:
-        """How many of the snapshot's files `inventory` would open."""
+        """The number of the snapshot's files that `inventory` would open."""
         handle: ParquetHandle = snapshot.handle
         if handle.foreign:
             return len(handle.foreign)
         return self._unchecked_doubles(snapshot.files)
 
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
-        """Check everything again on one state and create the next log entry; its version."""
+        """Check everything again on one state and create the next log entry; return its version."""
         if swap.assigns_sequences:
             # Which sequence is next rests on every file.
             self._take_in(snapshot.handle)
@@ -244,7 +244,7 @@ class ParquetStore(FileStore):
             raise self._failed(entry.version, error) from error
 
     def _failed(self, version: int, error: OSError) -> RetentionError:
-        """What became of a log entry that could not be written."""
+        """The error for a log entry that could not be written, by what became of it."""
         reason = reason_of(error)
         try:
             is_there = self._log.newest() >= version
@@ -264,7 +264,7 @@ class ParquetStore(FileStore):
         )
 
     def _settle(self, version: int) -> None:
-        """What follows a commit and may be left to the next run."""
+        """Finish the moves of a commit, and write a list if one is wanted; both may be left to the next run."""
         state = self._places.finish_moves()
         if state.version == version and state.wants_list:
             self._log.write_list(state)

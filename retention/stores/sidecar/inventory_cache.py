@@ -23,20 +23,20 @@ from retention.stores.layout import Layout, leaving
 from schemas.files import FILE_STATS
 
 BLOCK_FILES = 2_048
-"""About so many rows a block; a segment is never divided."""
+"""The approximate number of rows of a block; a segment is never divided."""
 _EDITION = 3
-"""Raised when inventories are held against more, or marks made otherwise: what was kept before does not count."""
+"""The edition, raised when inventories are held against more, or marks made otherwise: older ones do not count."""
 _GARBAGE_BYTES = 4 * 2**20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class LostError(Exception):
-    """What is kept cannot be used; the table itself has to be asked."""
+    """A kept inventory cannot be used; the table itself has to be asked."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Where some neighbouring segments' rows lie in a pack, and what they come to."""
+    """The rows of some neighbouring segments: their place in a pack, and their totals."""
 
     pack: str
     offset: int
@@ -62,11 +62,11 @@ class InventoryCache:
     open_base: Mapping[int, int]
     blocks: Sequence[Block]
     epoch: int = 0
-    """In which its sequences count."""
+    """The epoch in which its sequences count."""
 
     @property
     def counters(self) -> Counters:
-        """As an inventory has them, as far as a ledger knows any."""
+        """The counters as an inventory has them, as far as a ledger knows any."""
         edits = {EPOCH: self.epoch} if self.epoch else {}
         return Counters(self.next_seq, self.open_base, edits=edits)
 
@@ -98,14 +98,14 @@ class InventoryCacheFiles:
         return table
 
     def write(self, ledger: InventoryCache, pieces: Sequence[Block | pa.Table]) -> InventoryCache:
-        """Keep a ledger made of blocks that are there and of tables that become blocks; what nothing names is deleted.
+        """Keep a ledger made of present blocks and of tables that become blocks; delete packs that no block names.
 
         Args:
             ledger: its blocks are not looked at.
             pieces: ascending; each table holds whole segments of one partition, sorted.
 
         Raises:
-            OSError, LostError: it cannot be written; what was there still is.
+            OSError, LostError: it cannot be written; the ledger before is still there.
         """
         packs = self._too_full_of_garbage([piece for piece in pieces if isinstance(piece, Block)])
         pack = f"{uuid.uuid4().hex}.blocks"
@@ -138,7 +138,7 @@ class InventoryCacheFiles:
             for block in blocks:
                 if block.pack not in packs:
                     place = files.join(self._directory, block.pack)
-                    packs[block.pack] = opened.enter_context(_found(place))
+                    packs[block.pack] = opened.enter_context(_open_pack(place))
                 packs[block.pack].seek(block.offset)
                 content = packs[block.pack].read(block.length)
                 if xxhash.xxh3_128_hexdigest(content) != block.check:
@@ -166,7 +166,11 @@ class InventoryCacheFiles:
 
 
 def blocks_of(rows: pa.Table) -> list[pa.Table]:
-    """Divide sorted rows (shape `FILE_STATS`) into tables fit to be blocks."""
+    """Divide sorted rows (shape `FILE_STATS`) into tables fit to be blocks.
+
+    A block ends before a new partition, and before the first segment that begins at or behind row `BLOCK_FILES`, twice
+    that, and so on. With 4, segments of rows 0-2, 3-4 and 5-8 of one partition become blocks of rows 0-4 and 5-8.
+    """
     if not rows.num_rows:
         return []
     partition, segment = rows["partition"].to_numpy(), rows["segment"].to_numpy()
@@ -196,7 +200,7 @@ def _described(rows: pa.Table, content: bytes) -> Block:
     )
 
 
-def _found(place: str) -> pa.NativeFile:
+def _open_pack(place: str) -> pa.NativeFile:
     try:
         return files.open_input(place)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A stream's newest state as the ledger has it, brought up to date by what the log has changed since."""
+"""A stream's newest state as the ledger has it, brought up to date by the log's changes since."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CachedInventory:
     ledger: InventoryCache
     source: InventoryCacheFiles
     read: ReadCount
-    """What it cost to bring the ledger up to date."""
+    """The cost of bringing the ledger up to date."""
 
     def head(self, files: int) -> Prefix | None:
-        """The oldest segments, with at least so many files; None if what is kept turns out to be damaged."""
+        """The oldest segments, with at least so many files; None if the kept rows turn out to be damaged."""
         blocks = self.ledger.blocks
         if len({block.partition for block in blocks}) > 1:
             files = sum(block.files for block in blocks)
@@ -63,7 +63,7 @@ class CachedInventory:
 
 
 def first_cache(inventory: Inventory, mark: VersionToken) -> tuple[InventoryCache, list[pa.Table]]:
-    """The ledger of a whole inventory, still without blocks, and what they are made of."""
+    """The ledger of a whole inventory, still without blocks, and the tables that become its blocks."""
     counters = inventory.counters
     ledger = InventoryCache(
         mark,
@@ -104,7 +104,7 @@ def changed_blocks(
 
     Args:
         ledger: the state before.
-        changes: what happened.
+        changes: the changes since.
         added: the added files with full statistics, shape `FILE_STATS`.
         rows_of: reads blocks.
         check: holds sorted rows against the storage rules.
@@ -137,7 +137,7 @@ def changed_blocks(
 
 
 def _refuse_touching(pieces: Iterable[Block | pa.Table]) -> None:
-    """Blocks must stay ascending, and no sequence of one may reach into a later one's segments."""
+    """Refuse blocks that do not stay ascending, or of which a sequence reaches into a later block's segments."""
     before, reach = (-1, -1), -1
     for piece in pieces:
         if isinstance(piece, Block):
@@ -159,5 +159,5 @@ def _places(rows: pa.Table) -> Iterator[Place]:
     return zip(rows["partition"].to_pylist(), rows["segment"].to_pylist(), strict=True)
 
 
-def _highest(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    return {key: max(one.get(key, 0), other.get(key, 0)) for key in one.keys() | other.keys()}
+def _highest(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
+    return {key: max(first.get(key, 0), second.get(key, 0)) for key in first.keys() | second.keys()}

@@ -13,7 +13,7 @@ from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
 
 _EDITION = 5
-"""Of the rules and of marks: raised when they come to be made otherwise, so that nothing remembered before counts."""
+"""The edition of rules and marks, raised when either comes to be made otherwise: nothing remembered before counts."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class NextDue:
     segments: int
     next_seq: Mapping[int, int]
     forecast: tuple[Mapping[str, int], ...] | None = None
-    """What is due at later instants; its meaning is the planner's. None: nobody was shown it yet."""
+    """The forecast of later instants; its meaning is the planner's. None: nobody was shown it yet."""
     rests_on: tuple[Mapping[str, Any], ...] = ()
-    """What else must be as it was, such as stored offsets; its meaning is the planner's."""
+    """All else that must be as it was, such as stored offsets; its meaning is the planner's."""
     epoch: int = 0
-    """In which its sequences count."""
+    """The epoch in which its sequences count."""
     overdue: Mapping[str, Any] | None = None
-    """What is older than its limit and stays; its meaning is the planner's."""
+    """All that is older than its limit and stays; its meaning is the planner's."""
 
 
 def recall(root: str, mark: VersionToken, policy: Policy) -> NextDue | None:
-    """What is remembered of exactly this state under this policy by these rules."""
+    """The next due instant remembered of exactly this state under this policy by these rules; else None."""
     return _sidecar(root).load(_state(mark, policy))
 
 

@@ -35,23 +35,23 @@ def subject_counts(
         numbers = pa.array(np.full(len(counted), number), pa.int64())
         return counted.add_column(0, _SHAPE.field("file"), numbers)
 
-    found = in_threads(digest, range(table.num_rows), files.read_parallelism(layout.root))
-    return pa.concat_tables([_SHAPE.empty_table(), *found])
+    digests = in_threads(digest, range(table.num_rows), files.read_parallelism(layout.root))
+    return pa.concat_tables([_SHAPE.empty_table(), *digests])
 
 
 def digest_of(file: DataFile, messages: int) -> pa.Table:
-    """The digest of one data file that holds so many messages, shape `SUBJECT_COUNTS`; made again as above."""
+    """The digest of one data file of `messages` messages, shape `SUBJECT_COUNTS`; made again as by `subject_counts`."""
     return _counted(file.digest_location, messages, lambda: file)
 
 
 def ids_in(file: DataFile) -> int | None:
-    """How many messages of a data file have an id, hidden ones too; None if only the file itself can tell."""
+    """The number of messages of a data file that have an id, hidden ones too; None if only the file itself can tell."""
     digest = digest_at(file.digest_location).load()
     return None if digest is None else digest.ids
 
 
 def lengths(layout: Layout, table: pa.Table) -> list[int]:
-    """The lengths of the digests of files; those that are lost count nothing."""
+    """The lengths of the digests of files; 0 for a digest that is lost."""
     places = [layout.data_file(row, "").digest_location for row in identities(table)]
     return [length or 0 for length in files.lengths(places)]
 

@@ -21,7 +21,7 @@ _RECORD = "record"
 _SHAPE = pa.schema([pa.field(_RECORD, pa.string())])
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _PROPERTIES = {"delta.logRetentionDuration": "interval 1 days"}
-"""Versions that are older, and that a checkpoint stands for, are deleted."""
+"""The table's properties: older versions that a checkpoint stands for are deleted."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class CommitVersions:
         return True
 
     def tidy(self) -> None:
-        """Write a checkpoint now and then, and delete what lies behind it for a day."""
+        """Write a checkpoint now and then, and delete versions that have lain behind it for a day."""
         numbers = self._numbers()
         if numbers and numbers[-1] % CHECKPOINT_EVERY == 0:
             table = DeltaTable(self.directory, storage_options=files.storage_options())
@@ -84,10 +84,10 @@ class CommitVersions:
             reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:
-        """Those of versions that carry a document: the first only makes the table."""
+        """The numbers of versions that carry a document: the first version only makes the table."""
         names = internals.log_names(self.directory)
-        found = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-        return sorted(int(name) for name in found if name.isdigit() and int(name) > 0)
+        stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return sorted(int(name) for name in stems if name.isdigit() and int(name) > 0)
 
     def _entry(self, number: int) -> str:
         return internals.entry_place(self.directory, number)
@@ -96,8 +96,8 @@ class CommitVersions:
 def _record(location: str, entry: bytes) -> bytes:
     try:
         lines = map(json.loads, entry.splitlines())
-        said = next(line["commitInfo"][_RECORD] for line in lines if "commitInfo" in line)
-        return str(said).encode()
+        content = next(line["commitInfo"][_RECORD] for line in lines if "commitInfo" in line)
+        return str(content).encode()
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise DamagedError(
             f"{location}: this version of a document cannot be read ({error!r}); nothing was changed; restore it from "

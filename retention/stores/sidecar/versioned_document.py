@@ -9,7 +9,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 
 KEPT = 10
-"""So many of the newest versions stay: who is reading one while others write finds it still."""
+"""The number of newest versions that stay: a reader still finds a version while others write."""
 _DIGITS = 20
 
 
@@ -18,7 +18,7 @@ class Versions(Protocol):
 
     @property
     def directory(self) -> str:
-        """Where it lies."""
+        """The directory in which the document's versions lie."""
         ...
 
     def newest(self) -> tuple[str, int, bytes] | None:
@@ -62,8 +62,9 @@ class FileVersions:
     def add(self, number: int, content: bytes) -> bool:
         """Create a version; False if a rival has come first, or may have.
 
-        A number that was used and deleted again can be created a second time, by one who stood still in between. Then
-        newer versions are there, for the newest is never deleted: only what is the newest behind its creation counts.
+        A number that was used and deleted again can be created a second time, by a writer that stood still in between.
+        Then newer versions are there, for the newest is never deleted: a version counts only if it is the newest right
+        after its creation.
         """
         if not files.create_if_absent(self._place(number), content):
             return False
@@ -71,12 +72,12 @@ class FileVersions:
         return self._numbers()[-1] == number
 
     def tidy(self) -> None:
-        """Delete what lies behind the newest versions."""
+        """Delete all but the newest versions."""
         files.delete(self._place(number) for number in self._numbers()[:-KEPT])
         reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:
-        """What is there, ascending; a listing may come late, so what follows it is asked for by name."""
+        """The numbers of present versions, ascending; a listing may come late, so later ones are looked up by name."""
         names = (name.partition(".")[0] for name in files.names(self.directory))
         numbers = sorted(int(name) for name in names if len(name) == _DIGITS and name.isdigit())
         following = (numbers[-1] if numbers else 0) + 1
