@@ -28,7 +28,7 @@ from retention.stores.archive_manifest import (
 )
 
 PIECE_BYTES = 8 << 20
-"""So much of a file is held at a time."""
+"""The bytes of a file that are held at a time."""
 _KEPT = (
     "path",
     "partition",
@@ -45,19 +45,19 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class LeavingFiles:
-    """What a commit is about to take out of a table."""
+    """The files that a commit is about to take out of a table."""
 
     files: pa.Table
     """Shape `FILE_STATS`, with `by_<rule>` where a plan says so; whole files, also those that lose only some rows."""
     name: str
-    """Of the plan, or of the run where there is none."""
+    """The name of the plan, or of the run where there is no plan."""
     as_of_ns: int
     by_rule: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Archived:
-    """What was copied for a run."""
+    """The copies that were made for a run."""
 
     manifest: str
     files: int
@@ -66,7 +66,7 @@ class Archived:
     read: ReadCount
 
     def as_json(self) -> dict[str, Any]:
-        """What reports and the run history say of it."""
+        """The copies' manifest, number and length, for reports and the run history."""
         return {name: getattr(self, name) for name in ("manifest", "files", "bytes")}
 
 
@@ -86,7 +86,7 @@ class ArchiveTask:
 def archive(
     opened: OpenedStream, leaving: LeavingFiles, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy what leaves to the stream's archive, and say there what it is; None: the stream has none, or nothing leaves.
+    """Copy what leaves to the stream's archive, with a manifest of it; None: the stream has none, or nothing leaves.
 
     Raises:
         DamagedError: a file is not what was committed.
@@ -118,7 +118,7 @@ def archive(
 
 
 def archive_file(task: ArchiveTask) -> str:
-    """Carry out a `ArchiveTask`; the SHA-256 of the file, as the copy was read back.
+    """Carry out an `ArchiveTask`; return the SHA-256 of the file, as the copy was read back.
 
     Raises:
         DamagedError, VerificationError, StorageError: as `archive`.
@@ -158,7 +158,7 @@ def _same(task: ArchiveTask) -> str | None:
 
 
 def _copied(task: ArchiveTask) -> str:
-    """Copy a file; the digest of what was read."""
+    """Copy a file; return the digest of what was read."""
     digest = hashlib.sha256()
     with files.create(task.target) as sink:
         for piece in _pieces(task.source):

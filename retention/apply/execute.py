@@ -41,7 +41,7 @@ from schemas.files import FILE_STATS, LOGGED_FILES
 
 @dataclass(frozen=True)
 class Work:
-    """What carrying a plan out did."""
+    """The work of carrying a plan out."""
 
     read: ReadCount = field(default_factory=ReadCount)
     bytes_written: int = 0
@@ -75,14 +75,14 @@ def carry_out(
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, header=replace(plan.header, version=snapshot.version))
     epochs = _epochs(plan, snapshot, history)
-    told = _told(epochs) | _sequences(planned)
+    fields = _epoch_fields(epochs) | _sequence_fields(planned)
     added = stage_additions(opened, plan, snapshot, engines)
     try:
         recorded = next_record(opened, plan, snapshot, engines)
         archived = archive(opened, _leaving(plan), snapshot, engines)
         ids_read = keep_ids_of(opened, plan, snapshot)
-        told |= recorded.as_json()
-        history.begin(run, _begun(opened, plan, run, added, snapshot) | told)
+        fields |= recorded.as_json()
+        history.begin(run, _begun(opened, plan, run, added, snapshot) | fields)
         swap = _swap(opened, plan, run, (added, recorded), snapshot, epochs)
         version = opened.store.commit(swap, snapshot)
     except CommitUnknownError:
@@ -94,7 +94,7 @@ def carry_out(
     read = added.read + recorded.read + ids_read + (archived.read if archived else ReadCount())
     work = Work(read, added.bytes, plan.version, version, archived)
     report = report_of(opened, plan, run, work, started)
-    _finish(history, plan, report, told)
+    _finish(history, plan, report, fields)
     opened.store.finish()
     return report
 
@@ -106,7 +106,9 @@ def _recorded_alone(
     plan = planned.plan
     work = Work(version_before=plan.version, version_after=plan.version)
     report = report_of(opened, plan, run, work, started)
-    _finish(history, plan, report, _told((plan.epoch, plan.epoch)) | _sequences(planned))
+    _finish(
+        history, plan, report, _epoch_fields((plan.epoch, plan.epoch)) | _sequence_fields(planned)
+    )
     if planned.snapshot is not None:
         # What a killed run left undone behind its commit is done now.
         opened.store.finish()
@@ -133,7 +135,7 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
 def _begun(
     opened: OpenedStream, plan: Plan, run: str, added: Additions, snapshot: Snapshot
 ) -> dict[str, Any]:
-    """What the run history says of a run before its commit; which files it takes and adds is remembered first."""
+    """Remember which files a run takes and adds; return the run history's record of it before its commit."""
     leaving = plan.actions.leaving.select(FILE_STATS.names)
     keep_for_undo(opened, run, leaving, stats_table(added.stats))
     return _record(plan) | basis(snapshot) | {"status": "begun"}
@@ -171,7 +173,7 @@ def _swap(
 
 
 def _resting_on_consumers(swap: Swap, snapshot: Snapshot) -> Swap:
-    """The same of a plan that asked consumers: none of them may be edited before it is carried out."""
+    """The swap of a plan that asked consumers: none of them may be edited before it is carried out."""
     count = snapshot.counters.consumers
     return replace(
         swap,
@@ -183,7 +185,8 @@ def _resting_on_consumers(swap: Swap, snapshot: Snapshot) -> Swap:
 def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]:
     """The epochs before and behind a plan's commit: a new one has the number of a version, which never comes again.
 
-    In a table that was put back from a copy it may: then it is above all that the run history knows.
+    In a table that was put back from a copy a version may come again: then the new epoch is above all that the run
+    history knows.
     """
     if not plan.begins_epoch:
         return plan.epoch, plan.epoch
@@ -195,8 +198,8 @@ def _first_bases(opened: OpenedStream) -> dict[int, int]:
     return dict.fromkeys(range(opened.config.partitions), 0)
 
 
-def _sequences(planned: Planned) -> dict[str, Any]:
-    """What the run history says of the next sequences behind a plan, and of those of an epoch that it ends."""
+def _sequence_fields(planned: Planned) -> dict[str, Any]:
+    """The run history's fields for the next sequences behind a plan, and for those of an epoch that it ends."""
     known, after = dict(planned.next_seq), _sequences_after(planned.plan)
     if planned.plan.begins_epoch:
         return {"next_seq": _named(after), "ended_next_seq": _named(known)}
@@ -214,25 +217,30 @@ def _sequences_after(plan: Plan) -> dict[int, int]:
 
 def _record(plan: Plan) -> dict[str, Any]:
     return (
-        plan.summary() | _asked(plan) | {"as_of_ns": plan.as_of_ns, "policy": plan.policy.as_json()}
+        plan.summary()
+        | _cause_fields(plan)
+        | {"as_of_ns": plan.as_of_ns, "policy": plan.policy.as_json()}
     )
 
 
-def _asked(plan: Plan) -> dict[str, Any]:
-    """What the run history says of why a plan was made."""
-    asked = {} if plan.request is None else {"request": as_json(plan.request)}
-    return {"kind": plan.kind} | asked
+def _cause_fields(plan: Plan) -> dict[str, Any]:
+    """The run history's fields for the cause of a plan: its kind, and its request if it has one."""
+    request = {} if plan.request is None else {"request": as_json(plan.request)}
+    return {"kind": plan.kind} | request
 
 
-def _told(epochs: tuple[int, int]) -> dict[str, int]:
-    """What the run history says of the epoch behind a run, and of the one that it ends: nothing of the first."""
+def _epoch_fields(epochs: tuple[int, int]) -> dict[str, int]:
+    """The run history's fields for the epoch behind a run, unless it is the first, and for the one that it ends.
+
+    (0, 0) → {}; (7, 7) → {"epoch": 7}; (0, 7) → {"epoch": 7, "ends_epoch": 0}.
+    """
     before, after = epochs
     return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
 
 
-def _finish(history: History, plan: Plan, report: RunReport, told: Mapping[str, Any]) -> None:
+def _finish(history: History, plan: Plan, report: RunReport, fields: Mapping[str, Any]) -> None:
     record = {
-        **told,
+        **fields,
         "status": "done",
         "as_of_ns": report.as_of_ns,
         "policy": plan.policy.as_json(),
@@ -240,11 +248,11 @@ def _finish(history: History, plan: Plan, report: RunReport, told: Mapping[str, 
     if plan.request is None:
         latest = history.last_as_of_ns() or report.as_of_ns
         record["latest_as_of_ns"] = max(report.as_of_ns, latest)
-    history.finish(report.run, report.as_json() | _asked(plan) | record)
+    history.finish(report.run, report.as_json() | _cause_fields(plan) | record)
 
 
 def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> RunReport:
-    """What a run did, or would have done to a stream that holds nothing."""
+    """The report of what a run did, or would have done to a stream that holds nothing."""
     read = plan.read + work.read
     segments: Mapping[str, int] = asdict(plan.segments)
     return RunReport(

@@ -1,4 +1,4 @@
-"""What other hands have made of a table since a run: why it cannot be undone, what is true, and what can be done."""
+"""Changes by other hands to a table since a run: why it cannot be undone, what is true, and what can be done."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class UndoCheck:
     opened: OpenedStream
     snapshot: Snapshot
     outcome: Mapping[str, Any]
-    """What the run history says of the run."""
+    """The run's record in the run history."""
     removed: pa.Table
-    """The files that it removed, shape `FILE_STATS`."""
+    """The files that the run removed, shape `FILE_STATS`."""
     added: pa.Table
-    """The copies that it left."""
+    """The copies that the run left."""
 
     @property
     def run(self) -> str:
@@ -64,16 +64,16 @@ class UndoCheck:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no file but the copies that it left can hold a message that the run removed."""
+        """Whether no file but the copies that the run left can hold a message that it removed."""
         live = self.opened.store.inventory(self.snapshot).files
         copies = pc.is_in(live["path"], value_set=self.added["path"].combine_chunks())
         others = live.filter(pc.invert(copies))
         for partition in self.removed["partition"].unique().to_pylist():
-            mine, theirs = (
+            removed, other = (
                 table.filter(pc.equal(table["partition"], partition))
                 for table in (self.removed, others)
             )
-            if any(True for _ in swap.overlapping(mine, theirs, mine.slice(0, 0))):
+            if any(True for _ in swap.overlapping(removed, other, removed.slice(0, 0))):
                 return False
         return True
 
@@ -85,15 +85,15 @@ class UndoCheck:
     def places(self, table: pa.Table) -> dict[str, str | None]:
         """Path → where that very file lies now; None: nowhere."""
         paths, wanted = table["path"].to_pylist(), table["file_bytes"].to_pylist()
-        found: dict[str, str | None] = dict.fromkeys(paths)
+        located: dict[str, str | None] = dict.fromkeys(paths)
         for directory in (self.layout.messages, self.layout.own("trash")):
             places = [files.join(directory, path) for path in paths]
             for path, place, length, expected in zip(
                 paths, places, files.lengths(places), wanted, strict=True
             ):
                 if length == expected:
-                    found[path] = found[path] or place
-        return found
+                    located[path] = located[path] or place
+        return located
 
     def messages(self) -> dict[int, Array] | None:
         """Partition → the sequences that the run removed; None: not all of its files are there to tell."""
@@ -104,20 +104,20 @@ class UndoCheck:
 
     def _sequences(self, table: pa.Table) -> dict[int, Array] | None:
         places = self.places(table)
-        found: dict[int, list[Array]] = {}
+        seqs_of: dict[int, list[Array]] = {}
         for path, partition, segment in identities(table):
             place = places[path]
             if place is None:
                 return None
             rows, _ = read_columns(DataFile(path, partition, segment, place, ""), ("seq",))
-            found.setdefault(partition, []).append(rows["seq"].to_numpy())
-        return {partition: np.concatenate(parts) for partition, parts in found.items()}
+            seqs_of.setdefault(partition, []).append(rows["seq"].to_numpy())
+        return {partition: np.concatenate(parts) for partition, parts in seqs_of.items()}
 
     def there(self, partition: int, wanted: Array) -> Array:
-        """Which of some ascending sequences the table has; a mask."""
-        found = np.zeros(len(wanted), dtype=bool)
+        """A mask of `wanted`, ascending sequences: those that the table has."""
+        mask = np.zeros(len(wanted), dtype=bool)
         if not len(wanted):
-            return found
+            return mask
         store = self.opened.store
         live = store.inventory(self.snapshot).files
         meets = pc.and_(
@@ -128,8 +128,8 @@ class UndoCheck:
             ),
         )
         for file in store.data_files(live.filter(meets)):
-            found |= np.isin(wanted, read_columns(file, ("seq",))[0]["seq"].to_numpy())
-        return found
+            mask |= np.isin(wanted, read_columns(file, ("seq",))[0]["seq"].to_numpy())
+        return mask
 
     def act(self) -> tuple[int, str] | None:
         """The commit of another program that took copies out or put removed files in: version and what it was."""
@@ -145,7 +145,7 @@ def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[s
     """Refuse to undo a run that the table knows nothing of: it was put back from a copy of before.
 
     Raises:
-        RefusedError: it was.
+        RefusedError: the table was put back.
     """
     here, committed = snapshot.version, outcome.get("version_after")
     if committed is not None and here < committed:
@@ -164,17 +164,17 @@ def refuse_changed(undoing: UndoCheck) -> None:
         VerificationError: files that it removed are gone.
     """
     if undoing.rewritten or undoing.back:
-        raise RefusedError(_told(undoing))
+        raise RefusedError(_sentence(undoing))
     if undoing.lost:
-        raise VerificationError(_told(undoing))
+        raise VerificationError(_sentence(undoing))
 
 
 def back_under_other_names(undoing: UndoCheck) -> RefusedError:
     """The error where files of other names hold messages that would come back."""
-    return RefusedError(_told(undoing))
+    return RefusedError(_sentence(undoing))
 
 
-def _told(undoing: UndoCheck) -> str:
+def _sentence(undoing: UndoCheck) -> str:
     name, run = undoing.opened.name, undoing.run
     messages = undoing.messages()
     missing = None if messages is None else _missing(undoing, messages)
@@ -235,7 +235,7 @@ def _state(
 
 
 def _spelled(partition: int, seqs: Array) -> Iterable[str]:
-    """Ranges of ascending sequences in words."""
+    """Ranges of ascending sequences in words: 3, 4, 5 and 9 are "3 to 5" and "9"."""
     of = f"partition {partition} " if partition else ""
     edges = np.flatnonzero(np.diff(seqs) != 1) + 1
     for part in np.split(seqs, edges) if len(seqs) else []:
@@ -253,19 +253,19 @@ def _files(undoing: UndoCheck) -> str:
 
 
 def _remedies(undoing: UndoCheck) -> str:
-    found: list[str] = []
+    remedies: list[str] = []
     if undoing.opened.config.archive is not None or "archived" in undoing.outcome:
-        found.append(
+        remedies.append(
             f"`retention restore {undoing.opened.name}` brings back from the archive what is missing"
         )
     act = undoing.act() if undoing.rewritten and not undoing.lost else None
     if act is not None:
-        found.append(
+        remedies.append(
             f"RESTORE TABLE delta.`{undoing.layout.messages}` TO VERSION AS OF {act[0] - 1} makes it possible to undo "
             "the run, and takes back whatever came since, also what was published"
         )
-    found.append("a backup of before can be imported as another stream")
-    return "; or ".join(found)
+    remedies.append("a backup of before can be imported as another stream")
+    return "; or ".join(remedies)
 
 
 def _total(by_partition: Mapping[int, Array]) -> int:

@@ -18,7 +18,7 @@ from retention.stores.offset_table import OffsetTable
 
 @dataclass(frozen=True)
 class Guards:
-    """Which of the refusals about time the caller lifts."""
+    """The refusals about time that the caller lifts."""
 
     allow_future: bool = False
     allow_rewind: bool = False

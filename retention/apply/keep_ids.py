@@ -39,7 +39,7 @@ def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCou
 def keep_ids(
     opened: OpenedStream, removed: pa.Table, lost: Mapping[str, Array], snapshot: Snapshot
 ) -> ReadCount:
-    """Keep the ids of messages that are about to go, as long as they count; what it cost to learn them.
+    """Keep the ids of messages that are about to go, as long as they count; return what it cost to learn them.
 
     An id counts until its message is a `duplicate_window` older than the clock and than the youngest message of the
     stream, too: messages may be published with other times than the clock's. Files of older messages are not opened,
@@ -69,14 +69,14 @@ def keep_ids(
     young = opened.store.data_files(removed.filter(later_mask(removed["max_ts_ns"], since_ns)))
     if not opened.config.duplicate_window_ns:
         young = []
-    found = list(in_threads(kept, young, files.read_parallelism(opened.root)))
-    ids = pa.concat_tables([KEPT_IDS.empty_table(), *(table for table, _ in found)])
+    results = list(in_threads(kept, young, files.read_parallelism(opened.root)))
+    ids = pa.concat_tables([KEPT_IDS.empty_table(), *(table for table, _ in results)])
     RemovedIds(Layout(opened.root, opened.name)).keep(ids, since_ns)
-    return sum((read for _, read in found), ReadCount())
+    return sum((read for _, read in results), ReadCount())
 
 
 def counts_since_ns(opened: OpenedStream, *times: pa.ChunkedArray) -> int:
-    """The ids of messages that are not younger than this count no more.
+    """The instant, nanoseconds since the epoch: ids of messages that are not younger count no more.
 
     Args:
         opened: the stream.
@@ -84,14 +84,14 @@ def counts_since_ns(opened: OpenedStream, *times: pa.ChunkedArray) -> int:
     """
     known = (pc.max(column).as_py() for column in times)
     now = opened.clock()
-    youngest = max((one for one in known if one is not None), default=now)
+    youngest = max((time_ns for time_ns in known if time_ns is not None), default=now)
     return min(now, youngest) - opened.config.duplicate_window_ns
 
 
 def keep_unstored_ids(
     opened: OpenedStream, unstored: pa.Table, position: Position
 ) -> dict[str, int]:
-    """Keep the ids of messages that are answered and never stored; what their commit has to count.
+    """Keep the ids of messages that are answered and never stored; return what their commit has to count.
 
     Args:
         opened: the stream, under its append lease.

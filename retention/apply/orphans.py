@@ -1,4 +1,4 @@
-"""What killed processes left of a stream: files that nothing accounts for, and runs without an outcome."""
+"""Leftovers of killed processes in a stream: files that nothing accounts for, and runs without an outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Orphan:
     what: str
     """One phrase: what it is, and why nothing needs it."""
     since_ns: int
-    """When it was last written, nanoseconds since the epoch: what is young may belong to a run under way."""
+    """The instant of its last write, nanoseconds since the epoch: what is young may belong to a run under way."""
 
 
 def orphans(opened: OpenedStream) -> list[Orphan]:
@@ -40,14 +40,14 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     # Where the log is gone, every data file would look like one that no commit names.
     opened.store.exists()
     unnamed = orphaned_files(layout, opened.config.format)
-    found = [
+    leftovers = [
         *((place, "data file that no commit names") for place in unnamed),
         *_unfinished_writes(opened, layout),
         *_counts_of_nothing(layout, set(unnamed)),
         *_of_runs(opened),
         *_exchanged(layout),
     ]
-    return [Orphan(place, what, _written_ns(place)) for place, what in found]
+    return [Orphan(place, what, _written_ns(place)) for place, what in leftovers]
 
 
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
@@ -64,7 +64,7 @@ def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[s
 
 
 def _archive(opened: OpenedStream) -> list[str]:
-    """Where a local archive of the stream lies; on an object store nothing is left half-written."""
+    """The directory of a stream's local archive, if it has one; on an object store nothing is left half-written."""
     place = opened.config.archive
     if place is None or files.is_remote(place):
         return []

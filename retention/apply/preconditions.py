@@ -1,4 +1,4 @@
-"""What must be true before a swap is committed: pinned files as they were, staged copies as the plan counted."""
+"""Conditions of a swap's commit: pinned files are as they were, staged copies as the plan counted."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
         )
     live = snapshot.files
     pinned = plan.files.select(_PIN)
-    found = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
-    if found.num_rows:
+    changed = pinned.join(live.select(_PIN), keys=_PIN, join_type="left anti")
+    if changed.num_rows:
         raise StalePlanError(
-            f"{plan.stream}: {found.num_rows} of the {pinned.num_rows} files that this plan rests on are gone or "
-            f"changed, {sorted(found['path'].to_pylist())[0]} among them; nothing was changed; plan again"
+            f"{plan.stream}: {changed.num_rows} of the {pinned.num_rows} files that this plan rests on are gone or "
+            f"changed, {sorted(changed['path'].to_pylist())[0]} among them; nothing was changed; plan again"
         )
     if pinned.num_rows and plan.released != snapshot.counters.released:
         raise StalePlanError(

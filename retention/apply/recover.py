@@ -17,7 +17,7 @@ from retention.stores.parquet.adopt import aside
 
 
 def basis(snapshot: Snapshot) -> dict[str, Any]:
-    """What the run history says of the table on which a run is about to commit."""
+    """The run history's fields for the table on which a run is about to commit."""
     return {"basis": {"table_id": snapshot.table_id, "version": snapshot.version}}
 
 
@@ -37,15 +37,15 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
 def _settle_moves(
     opened: OpenedStream, history: History, run: str, begun: Mapping[str, Any]
 ) -> None:
-    """What a run moved aside, be it a part of what it meant to; the others are where they were."""
+    """Record what a run moved aside, be it a part of what it meant to; the others are where they were."""
     there = set(files.walk(aside(Layout(opened.root, opened.name), run)))
-    moved = [one for one in begun["files"] if one["path"] in there]
+    moved = [file for file in begun["files"] if file["path"] in there]
     status = "done" if moved else ABANDONED
     history.finish(run, {**begun, "status": status, "settled": True, "files": moved})
 
 
 def _outcome(opened: OpenedStream, run: str, begun: Mapping[str, Any]) -> dict[str, Any]:
-    """What became of an interrupted run: `done`, `abandoned`, or `unknown`."""
+    """The outcome of an interrupted run: `done`, `abandoned`, or `unknown`."""
     if not opened.store.exists():
         return {"status": UNKNOWN}
     version = opened.store.find_commit(run, _basis_version(begun))

@@ -1,4 +1,4 @@
-"""What a plan hides in files that stay: the next record of what is released, for the plan's commit to name."""
+"""Rows that a plan hides in files that stay: the next record of what is released, for the plan's commit to name."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class TombstoneUpdate:
     before: int
     after: int
     read: ReadCount = field(default_factory=ReadCount)
-    """What it cost to learn what is left of files."""
+    """The cost of learning what is left of files."""
 
     def as_json(self) -> dict[str, Any]:
-        """What the run history says of it: nothing, if it stays."""
+        """The run history's field for the two numbers: none, if the record stays."""
         return {} if self.before == self.after else {"released": [self.before, self.after]}
 
 
@@ -53,21 +53,23 @@ def next_record(
     hides = plan.actions.tombstone.files
     if not hides.num_rows and not pc.any(touched, min_count=0).as_py():
         return TombstoneUpdate(number, number)
-    found = list(_hiding(opened, plan))
+    tombstoned = list(_hiding(opened, plan))
     engine = engines.pick(
         opened.config.engine, sum(hides["file_bytes"].to_pylist()), opened.config.local_limit
     )
-    left = engine.map(describe, found, hides["file_bytes"].to_pylist())
+    remaining = engine.map(describe, tombstoned, hides["file_bytes"].to_pylist())
     stored = opened.store.stored(hides.select(FILE_STATS.names)).to_pylist()
     rows = []
-    for planned, file, one, whole in zip(hides.to_pylist(), found, left, stored, strict=True):
-        check_copy(opened.name, planned, RewriteResult([one.stats], one.read))
+    for planned, file, left, whole in zip(
+        hides.to_pylist(), tombstoned, remaining, stored, strict=True
+    ):
+        check_copy(opened.name, planned, RewriteResult([left.stats], left.read))
         pin = {name: planned[name] for name in LOGGED_FILES.names}
-        rows.append(record_row(one.stats | pin, whole, file.hidden))
+        rows.append(record_row(left.stats | pin, whole, file.hidden))
     record = pa.concat_tables(
         [before.filter(pc.invert(touched)), pa.Table.from_pylist(rows, schema=TOMBSTONED_FILES)]
     )
-    read = sum((one.read for one in left), ReadCount())
+    read = sum((left.read for left in remaining), ReadCount())
     return TombstoneUpdate(number, opened.store.keep_released(record), read)
 
 

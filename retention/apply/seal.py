@@ -83,10 +83,10 @@ def check_whole(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> None:
 
 def _behind_aged(inventory: Inventory, topic: TopicPolicy, as_of_ns: int) -> dict[int, int]:
     """Partition → the next offset, of those whose active segment is to be sealed."""
-    found = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
-    aged = ~found.sealed & aged_mask(found.first_us, topic, as_of_ns // MICROSECOND)
-    partitions: list[int] = found.partition[np.flatnonzero(aged)].tolist()
-    ends: list[int] = (found.end[np.flatnonzero(aged)] + 1).tolist()
+    segments = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)
+    aged = ~segments.sealed & aged_mask(segments.first_us, topic, as_of_ns // MICROSECOND)
+    partitions: list[int] = segments.partition[np.flatnonzero(aged)].tolist()
+    ends: list[int] = (segments.end[np.flatnonzero(aged)] + 1).tolist()
     counted = inventory.counters.next_seq
     return {
         partition: max(counted.get(partition, 0), end)

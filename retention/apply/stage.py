@@ -1,4 +1,4 @@
-"""What a plan's commit adds: copies without what goes, and markers behind the last sequence; staged and checked."""
+"""Additions of a plan's commit: copies without what goes, and markers behind the last sequence; staged and checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Additions:
     stats: Sequence[dict[str, Any]]
     """Rows of `FILE_STATS` as read back."""
     read: ReadCount
-    """What copying cost."""
+    """The cost of copying."""
     open_base: Mapping[int, int]
     """Partition → the base of the segment that is open behind the markers."""
 
@@ -79,7 +79,7 @@ def _copies(opened: OpenedStream, plan: Plan) -> list[RewriteTask]:
 
 
 def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
-    """Where to copy a file: one that was divided by deadline stays one, others are divided if the layout is so."""
+    """Places for a file's copies: one that is divided by deadline stays one, others are divided if the layout is so."""
     most_files = opened.config.most_files
     if most_files == 1 or opened.store.is_apart(source):
         return (opened.store.stage_copy(source),)

@@ -32,7 +32,7 @@ from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES, TOMBSTONED_FILES
 
 RESTORE = "restore"
-"""What the run history calls bringing messages back from an archive."""
+"""The run history's kind of a run that brings messages back from an archive."""
 _COUNTING = frozenset({"done", UNKNOWN})
 """The statuses of runs that have, or may have, changed the table."""
 
@@ -148,7 +148,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
     undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
     if run in undone:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
-    mine = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
+    segments = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
     for record in later:
         counts = record.get("kind") != "undo" and record.get("repair") != "returned"
         counts = counts and record["run"] not in undone
@@ -158,7 +158,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
             )
         if record.get("kind") == RESTORE:
             back = _segments(read_record(opened, record["run"], "added"))
-            if mine & back:
+            if segments & back:
                 raise RefusedError(
                     f"{opened.name}: run {record['run']} brought messages of the same segments back from an archive "
                     f"after run {run}, so that they would be there twice; nothing was changed; bring back the others "
@@ -167,7 +167,7 @@ def _check_untouched(opened: OpenedStream, history: History, run: str, removed: 
         if not counts or not record["removed_messages"]:
             continue
         theirs = _segments(read_record(opened, record["run"], "removed"))
-        if mine & (theirs | _segments(_recorded_anew(opened, record))):
+        if segments & (theirs | _segments(_recorded_anew(opened, record))):
             raise RefusedError(
                 f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
                 "that one first"
@@ -209,7 +209,7 @@ def _recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table
 def _without(record: pa.Table, other: pa.Table) -> pa.Table:
     """The rows of a record that the other does not have."""
     columns = ["path", "messages"]
-    both = [pc.binary_join_element_wise(*_texts(one, columns), "/") for one in (record, other)]
+    both = [pc.binary_join_element_wise(*_texts(table, columns), "/") for table in (record, other)]
     return record.filter(pc.invert(pc.is_in(both[0], value_set=both[1].combine_chunks())))
 
 

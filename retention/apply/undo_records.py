@@ -29,7 +29,7 @@ def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.T
 
 
 def undo_location(opened: OpenedStream, run: str, name: str) -> str:
-    """Where a run's `removed` or `added` files are remembered."""
+    """The location of the record of a run's `removed` or `added` files."""
     return files.join(_directory(opened), f"{run}.{name}.arrow")
 
 
@@ -47,7 +47,7 @@ def _content(table: pa.Table) -> bytes:
 
 
 def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
-    """Which files a run removed (`removed`) or added (`added`), shape `FILE_STATS`.
+    """The files that a run removed (`removed`) or added (`added`), shape `FILE_STATS`.
 
     Raises:
         RefusedError: the record is gone.
@@ -73,14 +73,14 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
             "changed; restore the record from a copy if there is one"
         )
     try:
-        found = pa.ipc.open_file(pa.BufferReader(table)).read_all()
-        check_file_records(found, FILE_STATS)
+        record = pa.ipc.open_file(pa.BufferReader(table)).read_all()
+        check_file_records(record, FILE_STATS)
     except (ValueError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "
             "be undone; nothing was changed; restore the record from a copy if there is one"
         ) from error
-    return found
+    return record
 
 
 def is_in_force(opened: OpenedStream, run: str, snapshot: Snapshot) -> bool | None:

@@ -17,9 +17,9 @@ from retention.history.runs import UNKNOWN, History, history_of
 from retention.stores.lease import lease
 
 REPAIR = "repair"
-"""What the run history calls what mends a stream."""
+"""The run history's kind of a run that mends a stream."""
 _APART_NS = 60 * SECOND
-"""Clocks of machines that work together may differ by so much, and nobody calls one of them wrong."""
+"""The difference between clocks of machines that work together up to which nobody calls one of them wrong."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class LaterTimes:
 
 @dataclass(frozen=True)
 class ClockRepair:
-    """What a wrong clock left in a stream, and what its repair makes of it."""
+    """The traces of a wrong clock in a stream, and what their repair makes of them."""
 
     stream: str
     now_ns: int
     last_as_of_ns: int | None
     """The last applied instant; None: no pass was ever made."""
     as_of_ns: int
-    """What counts as the last applied instant once it is repaired."""
+    """The instant that counts as the last applied one once the clock is repaired."""
     wrong: tuple[WrongRun, ...] = ()
     """Newest first; none: there is nothing to repair."""
     later: LaterTimes | None = None
@@ -69,14 +69,14 @@ class ClockRepair:
 
 
 def find_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
-    """What the repair of a wrong clock would do; nothing is changed.
+    """Find what the repair of a wrong clock would do; nothing is changed.
 
     Args:
         opened: the stream.
         as_of_ns: what is to count as the last applied instant.
 
     Raises:
-        UsageError: that lies in the future, too.
+        UsageError: the instant lies in the future, too.
         DamagedError: the run history or the table cannot be read.
     """
     now_ns, history = opened.clock(), history_of(opened.warehouse, opened.name)
@@ -102,24 +102,24 @@ def repair_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     history = history_of(opened.warehouse, opened.name)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        seen = find_wrong_clock(opened, as_of_ns)
-        if not seen.wrong:
-            return seen
-        run = history.name_repair(seen.now_ns)
-        history.finish(run, _record(seen))
-    return ClockRepair(**vars(seen) | {"run": run})
+        repair = find_wrong_clock(opened, as_of_ns)
+        if not repair.wrong:
+            return repair
+        run = history.name_repair(repair.now_ns)
+        history.finish(run, _record(repair))
+    return ClockRepair(**vars(repair) | {"run": run})
 
 
-def _record(seen: ClockRepair) -> dict[str, Any]:
+def _record(repair: ClockRepair) -> dict[str, Any]:
     return {
-        "stream": seen.stream,
+        "stream": repair.stream,
         "kind": REPAIR,
         "repair": "clock",
         "status": "done",
-        "as_of_ns": seen.as_of_ns,
-        "latest_as_of_ns": seen.as_of_ns,
-        "wrong_as_of_ns": seen.last_as_of_ns,
-        "wrong_runs": [wrong.run for wrong in seen.wrong],
+        "as_of_ns": repair.as_of_ns,
+        "latest_as_of_ns": repair.as_of_ns,
+        "wrong_as_of_ns": repair.last_as_of_ns,
+        "wrong_runs": [wrong.run for wrong in repair.wrong],
         "removed_messages": 0,
         "removed_bytes": 0,
     }
@@ -128,7 +128,7 @@ def _record(seen: ClockRepair) -> dict[str, Any]:
 def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
     """The runs since the last repair that applied a later instant, or that a later clock has named; newest first."""
     undone: dict[str, str] = {}
-    found = []
+    wrong = []
     for record in history.outcomes():
         if record.get("repair") == "clock":
             break
@@ -139,8 +139,8 @@ def _wrong_runs(history: History, as_of_ns: int, now_ns: int) -> list[WrongRun]:
         name = parse_run_name(record["run"])
         is_named_later = name is not None and name.started_ns > now_ns + _APART_NS
         if is_named_later or (record.get("kind") == "apply" and record["as_of_ns"] > as_of_ns):
-            found.append(_wrong_run(record, undone.get(record["run"])))
-    return found
+            wrong.append(_wrong_run(record, undone.get(record["run"])))
+    return wrong
 
 
 def _wrong_run(record: Mapping[str, Any], undone_by: str | None) -> WrongRun:

@@ -20,9 +20,9 @@ class ForeignRepair:
 
     stream: str
     files: tuple[Unfit, ...]
-    """None: there is nothing to repair."""
+    """Empty: there is nothing to repair."""
     directory: str | None = None
-    """Where they lie now, each at its path; None: nothing was changed."""
+    """The directory where they lie now, each at its path; None: nothing was changed."""
     run: str | None = None
     """The run that moved them."""
 
@@ -32,7 +32,7 @@ class ForeignRepair:
 
 
 def find_foreign_files(opened: OpenedStream) -> ForeignRepair:
-    """Which files the repair would move aside, and why; nothing is changed.
+    """Find the files that the repair would move aside, and why; nothing is changed.
 
     Raises:
         RefusedError: it is a Delta stream.
@@ -56,9 +56,9 @@ def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
     history, clock = history_of(opened.warehouse, opened.name), opened.clock
     with lease(opened.root, "maintenance", clock), lease(opened.root, "append", clock):
         settle_interrupted(opened, history)
-        found = find_foreign_files(opened)
-        if not found.files:
-            return found
+        repair = find_foreign_files(opened)
+        if not repair.files:
+            return repair
         run = history.name_run(clock())
         directory = aside(_layout(opened), run)
         record = {
@@ -69,12 +69,12 @@ def repair_foreign_files(opened: OpenedStream) -> ForeignRepair:
             "removed_messages": 0,
             "removed_bytes": 0,
             "directory": directory,
-            "files": [asdict(one) for one in found.files],
+            "files": [asdict(file) for file in repair.files],
         }
         history.begin(run, record | {"status": "begun"})
-        move_aside(_layout(opened), run, [one.path for one in found.files])
+        move_aside(_layout(opened), run, [file.path for file in repair.files])
         history.finish(run, record | {"status": "done"})
-    return ForeignRepair(opened.name, found.files, directory, run)
+    return ForeignRepair(opened.name, repair.files, directory, run)
 
 
 def _layout(opened: OpenedStream) -> Layout:

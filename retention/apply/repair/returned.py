@@ -35,13 +35,13 @@ from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
 
 KIND = "returned"
-"""What commands and the run history call this repair."""
+"""The name of this repair in commands and in the run history."""
 ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
 class ReturnedMessages:
-    """What of one file came back."""
+    """The messages of one file that came back."""
 
     file: DataFile
     ranges: np.ndarray
@@ -49,29 +49,29 @@ class ReturnedMessages:
     messages: int
     bytes: int
     stays: int
-    """How many other messages the file has."""
+    """The number of other messages in the file."""
 
 
 @dataclass(frozen=True)
 class ReturnedRepair:
-    """What came back to a stream, and the run that removed it again."""
+    """The messages that came back to a stream, and the run that removed them again."""
 
     stream: str
     commits: tuple[Returned, ...]
-    """Of other writers, oldest first."""
+    """The commits of other writers that brought messages back, oldest first."""
     back: tuple[ReturnedMessages, ...]
     run: str | None = None
     """None: nothing was changed."""
 
     @property
     def messages(self) -> int:
-        """How many came back."""
-        return sum(one.messages for one in self.back)
+        """The number of messages that came back."""
+        return sum(part.messages for part in self.back)
 
     @property
     def bytes(self) -> int:
-        """Their bytes, by the broker's accounting."""
-        return sum(one.bytes for one in self.back)
+        """The bytes of the messages that came back, by the broker's accounting."""
+        return sum(part.bytes for part in self.back)
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -81,10 +81,10 @@ class ReturnedRepair:
             "run": self.run,
             "removed_messages": self.messages,
             "removed_bytes": self.bytes,
-            "commits": [vars(one) for one in self.commits],
+            "commits": [vars(commit) for commit in self.commits],
             "files": [
-                {"path": one.file.path, "messages": one.messages, "seqs": one.ranges.tolist()}
-                for one in self.back
+                {"path": part.file.path, "messages": part.messages, "seqs": part.ranges.tolist()}
+                for part in self.back
             ],
         }
 
@@ -98,8 +98,8 @@ def find_returned_messages(opened: OpenedStream) -> ReturnedRepair:
     """
     if not opened.store.exists():
         return ReturnedRepair(opened.name, (), ())
-    _, found = _look(opened)
-    return found
+    _, repair = _find(opened)
+    return repair
 
 
 def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
@@ -116,11 +116,11 @@ def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
         for _ in range(ATTEMPTS):
-            snapshot, found = _look(opened)
-            if not found.commits:
-                return found
+            snapshot, repair = _find(opened)
+            if not repair.commits:
+                return repair
             try:
-                return _removed(opened, history, snapshot, found)
+                return _removed(opened, history, snapshot, repair)
             except StalePlanError:
                 continue
     raise BusyError(
@@ -128,14 +128,14 @@ def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
     )
 
 
-def _look(opened: OpenedStream) -> tuple[Snapshot, ReturnedRepair]:
+def _find(opened: OpenedStream) -> tuple[Snapshot, ReturnedRepair]:
     snapshot, commits = opened.store.returned()
-    back = [one for commit in commits for one in _back_by(opened, snapshot, commit)]
+    back = [part for commit in commits for part in _back_by(opened, snapshot, commit)]
     return snapshot, ReturnedRepair(opened.name, commits, tuple(back))
 
 
 def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list[ReturnedMessages]:
-    """What one commit brought back, by file."""
+    """The messages that one commit brought back, by file."""
     made = snapshot.files.filter(pc.is_in(snapshot.files["path"], pa.array(commit.made)))
     if made.num_rows != len(commit.made):
         raise RefusedError(
@@ -143,8 +143,8 @@ def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list
             f"since, {commit.made[0]} among it; nothing was changed; RESTORE the table to version {commit.version - 1} "
             "with Spark or deltalake, and bring what came since again"
         )
-    found = []
-    came_back = _telling(opened, commit)
+    back = []
+    came_back = _returned_test(opened, commit)
     for file in opened.store.data_files(made):
         rows, _ = read_columns(file, ("seq", "size"))
         seqs = rows["seq"].to_numpy()
@@ -152,14 +152,15 @@ def _back_by(opened: OpenedStream, snapshot: Snapshot, commit: Returned) -> list
         if came.any():
             size = int(rows["size"].to_numpy()[came].sum())
             count = int(came.sum())
-            found.append(
-                ReturnedMessages(file, _ranges(seqs[came]), count, size, len(seqs) - count)
-            )
-    return found
+            back.append(ReturnedMessages(file, _ranges(seqs[came]), count, size, len(seqs) - count))
+    return back
 
 
-def _telling(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarray], np.ndarray]:
-    """What tells which sequences of a file that a commit made came back: the files that were gone, or else the others.
+def _returned_test(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that masks the sequences that came back in a file that a commit made.
+
+    The files that were gone tell, or else the others: a commit makes [1 2 3 4] of [1 2], which was gone, and of [3 4].
+    1 and 2 came back: they are in the one, and not in the other.
 
     Raises:
         DamagedError: neither are all there.
@@ -180,24 +181,24 @@ def _telling(opened: OpenedStream, commit: Returned) -> Callable[[np.ndarray], n
 def _sequences(opened: OpenedStream, paths: Sequence[str]) -> np.ndarray | None:
     """The sequences in files that are not in the table any more; None: one of them is gone from the storage, too."""
     layout = Layout(opened.root, opened.name)
-    found = [layout.data_file((path, 0, 0), layout.live(path)) for path in paths]
-    if None in files.lengths([file.location for file in found]):
+    data_files = [layout.data_file((path, 0, 0), layout.live(path)) for path in paths]
+    if None in files.lengths([file.location for file in data_files]):
         return None
-    parts = [read_columns(file, ("seq",))[0]["seq"].to_numpy() for file in found]
+    parts = [read_columns(file, ("seq",))[0]["seq"].to_numpy() for file in data_files]
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 def _ranges(seqs: np.ndarray) -> np.ndarray:
-    """Ascending sequences as ranges, shape (n, 2)."""
+    """Ascending sequences as ranges, shape (n, 2): [3 4 5 9] → [[3 5] [9 9]]."""
     ends = np.flatnonzero(np.diff(seqs) > 1)
     first = seqs[np.concatenate([[0], ends + 1])]
     return np.stack([first, seqs[np.append(ends, len(seqs) - 1)]], axis=1)
 
 
 def _removed(
-    opened: OpenedStream, history: History, snapshot: Snapshot, found: ReturnedRepair
+    opened: OpenedStream, history: History, snapshot: Snapshot, repair: ReturnedRepair
 ) -> ReturnedRepair:
-    paths = pa.array([one.file.path for one in found.back], pa.string())
+    paths = pa.array([part.file.path for part in repair.back], pa.string())
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
     whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)
     run = history.name_run(opened.clock())
@@ -206,21 +207,21 @@ def _removed(
         "kind": REPAIR,
         "repair": KIND,
         "as_of_ns": opened.clock(),
-        "removed_messages": found.messages,
-        "removed_bytes": found.bytes,
-        "commits": [commit.version for commit in found.commits],
+        "removed_messages": repair.messages,
+        "removed_bytes": repair.bytes,
+        "commits": [commit.version for commit in repair.commits],
     }
     if snapshot.counters.epoch:
         record["epoch"] = snapshot.counters.epoch
     copies = [
-        RewriteTask(one.file, (opened.store.stage_copy(one.file),), one.ranges)
-        for one in found.back
-        if one.stays
+        RewriteTask(part.file, (opened.store.stage_copy(part.file),), part.ranges)
+        for part in repair.back
+        if part.stays
     ]
     try:
         written = [copy_remaining(copy) for copy in copies]
-        _check(opened, whole, written, found)
-        added = stats_table([row for one in written for row in one.stats])
+        _check(opened, whole, written, repair)
+        added = stats_table([row for copied in written for row in copied.stats])
         keep_for_undo(opened, run, whole, added)
         history.begin(run, record | basis(snapshot) | {"status": "begun"})
         swap = Swap(leaving.select(LOGGED_FILES.names), added, {"run": run, "repair": KIND})
@@ -232,7 +233,7 @@ def _removed(
         raise
     history.finish(run, record | {"status": "done", "version_after": version})
     opened.store.finish()
-    return ReturnedRepair(opened.name, found.commits, found.back, run)
+    return ReturnedRepair(opened.name, repair.commits, repair.back, run)
 
 
 def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot) -> int:
@@ -248,10 +249,10 @@ def _targets(copies: Iterable[RewriteTask]) -> list[str]:
 
 
 def _check(
-    opened: OpenedStream, whole: pa.Table, written: Sequence[RewriteResult], found: ReturnedRepair
+    opened: OpenedStream, whole: pa.Table, written: Sequence[RewriteResult], repair: ReturnedRepair
 ) -> None:
     """Hold what the copies have, as read back, against what has to stay."""
-    for name, gone in (("messages", found.messages), ("bytes", found.bytes)):
+    for name, gone in (("messages", repair.messages), ("bytes", repair.bytes)):
         expected = pc.sum(whole[name], min_count=0).as_py() - gone
         held = sum(copied.total(name) for copied in written)
         if held != expected:

@@ -43,11 +43,11 @@ class UnsoundFile:
 
     path: str
     messages: int
-    """How many of its rows go."""
+    """The number of its rows that go."""
     bytes: int
-    """Their sizes, as far as messages can have them."""
+    """The sizes of the rows that go, as far as messages can have such sizes."""
     kept: int
-    """How many of its rows stay, in a file that takes its place."""
+    """The number of its rows that stay, in a file that takes its place."""
     seqs: tuple[int, int] | None
     """The lowest and the highest sequence that goes; None if only its statistics are wrong."""
     is_beyond: bool
@@ -56,20 +56,20 @@ class UnsoundFile:
 
 @dataclass(frozen=True)
 class SequenceRepair:
-    """What a repair of sequences does, or would do."""
+    """A repair of sequences that was made, or would be."""
 
     stream: str
     files: tuple[UnsoundFile, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
-    """Impossible counters by name: they do not count behind it."""
+    """Impossible counters by name: they do not count behind the repair."""
     next_seq: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the next sequence behind it."""
+    """Partition → the next sequence behind the repair."""
     consumers: tuple[str, ...] = ()
-    """Those that had come further than the stream, and are taken back to its end."""
+    """The consumers that had come further than the stream, and are taken back to its end."""
     run: str | None = None
     """None: nothing was done."""
     version: int | None = None
-    """Of the table, behind it."""
+    """The table's version behind the repair."""
 
     @property
     def is_needed(self) -> bool:
@@ -78,17 +78,17 @@ class SequenceRepair:
 
     @property
     def begins_epoch(self) -> bool:
-        """Whether sequences count in another epoch behind it: not where sizes alone are impossible."""
+        """Whether sequences count in another epoch behind the repair: not where sizes alone are impossible."""
         return bool(self.counters) or any(file.is_beyond for file in self.files)
 
     @property
     def messages(self) -> int:
-        """How many rows go."""
+        """The number of rows that go."""
         return sum(file.messages for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """Their sizes, as far as messages can have them."""
+        """The sizes of the rows that go, as far as messages can have such sizes."""
         return sum(file.bytes for file in self.files)
 
     def as_json(self) -> dict[str, Any]:
@@ -117,20 +117,20 @@ class _Examined:
     file: DataFile
     found: UnsoundFile
     gone: np.ndarray
-    """Their sequences as ascending ranges, shape (n, 2)."""
+    """The sequences of the rows that go, as ascending ranges, shape (n, 2)."""
     next_seq: Mapping[int, int]
     """Partition → the sequence behind the highest row that stays; empty if none does."""
     stats: Mapping[str, int]
-    """What the record of the run says of it, as far as that can be said."""
+    """The file's statistics in the record of the run, as far as they can be said."""
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Diagnosis:
     """A stream as it is, and what is to be done about it."""
 
     snapshot: Snapshot
     counters: Counters
-    """As the log has them."""
+    """The counters as the log has them."""
     sound: pa.Table
     """Shape `FILE_STATS`."""
     unsound: pa.Table
@@ -140,7 +140,7 @@ class _Look:
 
 
 def find_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
-    """What `repair_impossible_sequences` would do; nothing is changed.
+    """Find what `repair_impossible_sequences` would do; nothing is changed.
 
     Raises:
         ForeignRowsError: rows of other writers break another storage rule.
@@ -148,7 +148,7 @@ def find_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
     """
     if not opened.store.exists():
         return SequenceRepair(opened.name)
-    return _look(opened, history_of(opened.warehouse, opened.name)).repair
+    return _diagnose(opened, history_of(opened.warehouse, opened.name)).repair
 
 
 def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
@@ -171,45 +171,45 @@ def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
             held.enter_context(lease(opened.root, kind, opened.clock, wait_s=LEASE_WAIT_S))
         settle_interrupted(opened, history)
         for _ in range(ATTEMPTS):
-            seen = _look(opened, history)
-            if not seen.repair.is_needed:
-                return seen.repair
+            diagnosis = _diagnose(opened, history)
+            if not diagnosis.repair.is_needed:
+                return diagnosis.repair
             with suppress(ConflictError, StalePlanError):
-                return _carry_out(opened, history, seen)
+                return _carry_out(opened, history, diagnosis)
     raise BusyError(
         f"{opened.name}: {ATTEMPTS} times another commit came first; nothing was changed; pause the other writers, "
         "then try again"
     )
 
 
-def _look(opened: OpenedStream, history: History) -> _Look:
+def _diagnose(opened: OpenedStream, history: History) -> _Diagnosis:
     store = opened.store
     snapshot = store.snapshot()
     sound, unsound = store.soundness(snapshot)
-    examined = tuple(_examined(opened, file) for file in store.data_files(unsound))
+    examined = tuple(_examine(opened, file) for file in store.data_files(unsound))
     counters = store.logged(snapshot)
     counted = [
         counters.next_seq,
         store.last_counted(snapshot),
         history.possible_next_seqs(counters.epoch, MAX_SEQ + 1),
         inventory.effective(Counters(), sound).next_seq,
-        *(one.next_seq for one in examined),
+        *(result.next_seq for result in examined),
         *({PARTITION: reach + 1} for _, reach in _reaches(opened, counters)),
     ]
-    found = SequenceRepair(
+    repair = SequenceRepair(
         opened.name,
-        tuple(one.found for one in examined),
+        tuple(result.found for result in examined),
         _impossible(counters, history),
         _next_seq(opened, counted),
     )
-    if found.begins_epoch:
+    if repair.begins_epoch:
         ahead = (name for name, reach in _reaches(opened, counters) if reach > MAX_SEQ)
-        found = replace(found, consumers=tuple(ahead))
-    return _Look(snapshot, counters, sound, unsound, examined, found)
+        repair = replace(repair, consumers=tuple(ahead))
+    return _Diagnosis(snapshot, counters, sound, unsound, examined, repair)
 
 
-def _examined(opened: OpenedStream, file: DataFile) -> _Examined:
-    """Which rows of a file have numbers that no message can have: all, if that is true of its segment."""
+def _examine(opened: OpenedStream, file: DataFile) -> _Examined:
+    """Find the rows of a file with numbers that no message can have: all, if that is true of its segment."""
     rows, _ = read_columns(file, ("seq", "size"))
     seqs, sizes = (pc.fill_null(rows[name], -1).to_numpy() for name in ("seq", "size"))
     is_size = (sizes >= 0) & (sizes <= MAX_SIZE)
@@ -217,7 +217,7 @@ def _examined(opened: OpenedStream, file: DataFile) -> _Examined:
     is_seq &= 0 <= file.segment <= MAX_SEQ
     stays = is_seq & is_size
     gone, kept = np.unique(seqs[~stays]), seqs[stays]
-    found = UnsoundFile(
+    unsound = UnsoundFile(
         path=file.path,
         messages=int((~stays).sum()),
         bytes=sum(sizes[~stays & is_size].tolist()),
@@ -227,7 +227,7 @@ def _examined(opened: OpenedStream, file: DataFile) -> _Examined:
     )
     next_seq = {file.partition: int(kept.max()) + 1} if len(kept) else {}
     stats = {"messages": len(seqs), "min_seq": int(seqs.min()), "max_seq": int(seqs.max())}
-    return _Examined(file, found, np.stack([gone, gone], axis=1), next_seq, stats)
+    return _Examined(file, unsound, np.stack([gone, gone], axis=1), next_seq, stats)
 
 
 def _impossible(counters: Counters, history: History) -> dict[str, int]:
@@ -247,7 +247,10 @@ def _impossible(counters: Counters, history: History) -> dict[str, int]:
 def _next_seq(opened: OpenedStream, counted: Sequence[Mapping[int, int]]) -> dict[int, int]:
     """Partition → the highest of its next sequences that a message can be given."""
     first = opened.config.first_seq or opened.config.lowest_seq
-    partitions = {*range(opened.config.partitions), *(one for values in counted for one in values)}
+    partitions = {
+        *range(opened.config.partitions),
+        *(partition for values in counted for partition in values),
+    }
     return {
         partition: max(
             seq
@@ -264,18 +267,18 @@ def _reaches(opened: OpenedStream, counters: Counters) -> Iterator[tuple[str, in
         yield record.consumer, record.state.delivered.stream_seq
 
 
-def _carry_out(opened: OpenedStream, history: History, seen: _Look) -> SequenceRepair:
+def _carry_out(opened: OpenedStream, history: History, diagnosis: _Diagnosis) -> SequenceRepair:
     store = opened.store
     copies, staged = [], []
     try:
-        for one in seen.examined:
-            if one.found.kept:
-                target = store.stage_copy(one.file)
+        for result in diagnosis.examined:
+            if result.found.kept:
+                target = store.stage_copy(result.file)
                 staged.append(target.path)
-                copies += copy_remaining(RewriteTask(one.file, (target,), one.gone)).stats
+                copies += copy_remaining(RewriteTask(result.file, (target,), result.gone)).stats
         added = stats_table(copies)
-        _refuse_broken(opened, pa.concat_tables([seen.sound, added]))
-        return _commit(opened, history, seen, added)
+        _refuse_broken(opened, pa.concat_tables([diagnosis.sound, added]))
+        return _commit(opened, history, diagnosis, added)
     except CommitUnknownError:
         raise
     except BaseException:
@@ -291,52 +294,58 @@ def _refuse_broken(opened: OpenedStream, files: pa.Table) -> None:
     )
 
 
-def _commit(opened: OpenedStream, history: History, seen: _Look, added: pa.Table) -> SequenceRepair:
-    here, repair = seen.counters.epoch, seen.repair
-    epoch = max(seen.snapshot.version, history.last_epoch()) + 1 if repair.begins_epoch else here
+def _commit(
+    opened: OpenedStream, history: History, diagnosis: _Diagnosis, added: pa.Table
+) -> SequenceRepair:
+    here, repair = diagnosis.counters.epoch, diagnosis.repair
+    epoch = (
+        max(diagnosis.snapshot.version, history.last_epoch()) + 1 if repair.begins_epoch else here
+    )
     run = history.name_run(opened.clock())
     _take_back(opened, repair, here, epoch)
-    keep_for_undo(opened, run, _recorded(seen), added)
+    keep_for_undo(opened, run, _recorded(diagnosis), added)
     record = repair.as_json() | {"as_of_ns": opened.clock(), "by_rule": {}}
     record |= {"epoch": epoch} if epoch else {}
     record |= {"ends_epoch": here} if epoch != here else {}
-    history.begin(run, record | basis(seen.snapshot) | {"status": "begun"})
+    history.begin(run, record | basis(diagnosis.snapshot) | {"status": "begun"})
     swap = Swap(
-        remove=seen.unsound,
+        remove=diagnosis.unsound,
         add=added,
         metadata={"run": run, "repair": "sequences"},
-        requirements=[AssertEpoch(here), AssertRowTombstones(seen.counters.released)],
+        requirements=[AssertEpoch(here), AssertRowTombstones(diagnosis.counters.released)],
         updates=set_epoch(here, epoch),
     )
-    swap = _counting_on(swap, seen) if repair.begins_epoch else swap
-    version = opened.store.commit(swap, seen.snapshot)
+    swap = _counting_on(swap, diagnosis) if repair.begins_epoch else swap
+    version = opened.store.commit(swap, diagnosis.snapshot)
     history.finish(run, record | {"run": run, "status": "done", "version_after": version})
     opened.store.finish()
     return replace(repair, run=run, version=version)
 
 
-def _counting_on(swap: Swap, seen: _Look) -> Swap:
-    """The same with all that counts in the epoch that it begins: writers' batches go on, as the messages do."""
-    bases = inventory.effective(Counters(), pa.concat_tables([seen.sound, swap.add])).open_base
-    logged = {part: base for part, base in seen.counters.open_base.items() if base <= MAX_SEQ + 1}
+def _counting_on(swap: Swap, diagnosis: _Diagnosis) -> Swap:
+    """The swap with all that counts in the epoch that it begins: writers' batches go on, as the messages do."""
+    bases = inventory.effective(Counters(), pa.concat_tables([diagnosis.sound, swap.add])).open_base
+    logged = {
+        part: base for part, base in diagnosis.counters.open_base.items() if base <= MAX_SEQ + 1
+    }
     open_base = {
         part: max(bases.get(part, 0), logged.get(part, 0)) for part in sorted({*bases, *logged})
     }
     counting = [
-        *set_next_seqs(seen.repair.next_seq),
+        *set_next_seqs(diagnosis.repair.next_seq),
         *set_open_bases(open_base),
-        *set_batches(seen.counters.batches),
+        *set_batches(diagnosis.counters.batches),
     ]
     return replace(swap, updates=[*swap.updates, *counting])
 
 
-def _recorded(seen: _Look) -> pa.Table:
+def _recorded(diagnosis: _Diagnosis) -> pa.Table:
     """The files that go, shape `FILE_STATS`; what their rows make impossible to say is 0."""
-    files = seen.unsound.to_pylist()
+    files = diagnosis.unsound.to_pylist()
     unknown = {field.name: 0 for field in FILE_STATS if not field.nullable}
     rows = [
-        {**unknown, **file, "in_time_order": False, **one.stats}
-        for file, one in zip(files, seen.examined, strict=True)
+        {**unknown, **file, "in_time_order": False, **result.stats}
+        for file, result in zip(files, diagnosis.examined, strict=True)
     ]
     return stats_table(rows)
 
@@ -370,8 +379,11 @@ def _carry_offsets(
     def carried(before: Offsets) -> Offsets:
         known = before.in_epoch(here)
         stored = {
-            reader: replace(one, offset=min(one.offset, max(next_seq[reader.partition] - 1, 0)))
-            for reader, one in known.of.items()
+            reader: replace(
+                stored_offset,
+                offset=min(stored_offset.offset, max(next_seq[reader.partition] - 1, 0)),
+            )
+            for reader, stored_offset in known.of.items()
         }
         return replace(known, of=stored, epoch=epoch, other=replace(known, other=None))
 
