@@ -45,7 +45,7 @@ def refuse_topic_of(config: StreamConfig) -> None:
     """Refuse to put messages of a stream into a topic.
 
     Raises:
-        UsageError: it is one.
+        UsageError: the stream is a topic.
     """
     refuse_topic(
         config,
@@ -57,7 +57,7 @@ def refuse_topic_of(config: StreamConfig) -> None:
 
 @dataclass(frozen=True)
 class Appended:
-    """What an append did; without messages `last_seq` is `first_seq - 1`."""
+    """The outcome of an append; without messages `last_seq` is `first_seq - 1`."""
 
     first_seq: int
     last_seq: int
@@ -107,7 +107,7 @@ class Attempt:
 
     position: Position
     staging: Staging
-    """Where the files come from that it writes."""
+    """The source of the files that the attempt writes."""
 
 
 @contextmanager
@@ -167,7 +167,7 @@ class Append:
 
     @property
     def done(self) -> Appended:
-        """What the append did, once an attempt was committed, or the batch was there already."""
+        """The outcome, once an attempt was committed, or the batch was there already."""
         if self._done is None:
             raise AssertionError("no attempt was committed")
         return self._done
@@ -226,7 +226,7 @@ class Append:
         self._done = replace(done, version=version, removed=removed)
 
     def _swap(self, position: Position, staged: Staged) -> int:
-        """Commit staged files on what they rest on; the new version."""
+        """Commit staged files on what they rest on; return the new version."""
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=parquet.stats_table(staged.stats),
@@ -247,7 +247,7 @@ class Append:
 def appended_of(
     opened: OpenedStream, position: Position, stats: Sequence[Mapping[str, int]]
 ) -> Appended:
-    """What is answered for messages in files of these statistics (`FILE_STATS`); the version is that before them."""
+    """The answer for messages in files of these statistics (`FILE_STATS`); the version is that before them."""
     reach: dict[int, tuple[int, int]] = {}
     for row in stats:
         low, high = reach.get(row["partition"], (row["min_seq"], row["max_seq"]))

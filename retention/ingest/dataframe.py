@@ -54,7 +54,7 @@ def append_frame(
 
 
 def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, int], None]:
-    """What `foreachBatch` of a Structured Streaming query takes: each micro-batch is appended exactly once.
+    """A function for `foreachBatch` of a Structured Streaming query: each micro-batch is appended exactly once.
 
     Args:
         opened: the stream or topic.
@@ -69,7 +69,7 @@ def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, in
 
 
 def micro_batch(frame: DataFrame, writer: str, batch: int) -> MicroBatch:
-    """What makes a micro-batch of a streaming query exactly once, asked for while the query hands it over."""
+    """The identity that makes a micro-batch exactly once, asked for while the streaming query hands it over."""
     from retention.engines.spark.session import streaming_query
 
     return MicroBatch(writer, batch, query=streaming_query(frame))

@@ -15,12 +15,12 @@ _QUERY = "retention/query/"
 """Under this, a query's id and a writer's name, the log keeps the last batch that the query wrote as that writer."""
 _TAKEN = (TURN, UNSTORED_IDS)
 _WRITER = "append"
-"""The writer that an append has which names none."""
+"""The writer of an append that names none."""
 
 
 @dataclass(frozen=True)
 class BatchIdentity:
-    """Makes a write exactly once: a batch whose number is not above the writer's last is not written again."""
+    """Identity of a write made exactly once: a batch with a number not above the writer's last is not written again."""
 
     writer: str
     batch: int
@@ -44,7 +44,7 @@ class BatchIdentity:
 
     @property
     def batches(self) -> dict[str, int]:
-        """What the commit keeps: names and numbers."""
+        """Names and numbers that the commit keeps."""
         return {name: self.batch for name in (self.writer, self.also) if name is not None}
 
     def repeats(self, stream: str, counters: Counters) -> bool:
@@ -65,9 +65,9 @@ class MicroBatch(BatchIdentity):
 
     @property
     def batches(self) -> dict[str, int]:
-        """What the commit keeps: names and numbers, and which query has written that number."""
-        mine = {} if self.query is None else {self._of_query(self.query): self.batch}
-        return super().batches | mine
+        """Names and numbers that the commit keeps, and which query has written that number."""
+        of_query = {} if self.query is None else {self._of_query(self.query): self.batch}
+        return super().batches | of_query
 
     def repeats(self, stream: str, counters: Counters) -> bool:
         """Whether the query has written this batch already, as its last one.
@@ -103,7 +103,7 @@ class MicroBatch(BatchIdentity):
 
 
 def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """What makes a write exactly once; None if neither is given.
+    """The identity that makes a write exactly once; None if neither writer nor batch is given.
 
     Raises:
         UsageError: one is given without the other.
@@ -119,7 +119,7 @@ def batch_identity(writer: str | None, batch: int | None) -> BatchIdentity | Non
 
 
 def append_identity(writer: str | None, batch: int | None) -> BatchIdentity | None:
-    """What makes an append exactly once; its writer has a name of its own, if none is given.
+    """The identity that makes an append exactly once; its writer has a name of its own, if none is given.
 
     Raises:
         UsageError: a writer is given without a batch.

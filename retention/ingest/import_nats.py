@@ -33,7 +33,7 @@ _WRITER = "nats-backup/"
 
 @dataclass(frozen=True)
 class Imported:
-    """What a backup holds, and whether this import wrote it."""
+    """The content of a backup, and whether this import wrote it."""
 
     stream: str
     messages: int
@@ -97,7 +97,7 @@ def _check_empty(opened: OpenedStream, position: Position, backup: Backup) -> No
 
 
 def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -> None:
-    """Before the commit: without it they belong to nothing, and with it no release can overlook one."""
+    """Keep consumers before the commit: without it they belong to nothing, and with it no release can overlook one."""
     table = ConsumerTable(opened.root)
     for record in consumers:
         table.update(record.consumer, partial(_in_place_of, record))
@@ -105,27 +105,27 @@ def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -
         reached(Step.CONSUMERS_KEPT)
 
 
-def _in_place_of(record: ConsumerRecord, found: ConsumerRecord | None) -> ConsumerRecord:
-    if found is None or found.origin == record.origin:
-        return found or record
-    return replace(record, revision=found.revision + 1)
+def _in_place_of(record: ConsumerRecord, stored: ConsumerRecord | None) -> ConsumerRecord:
+    if stored is None or stored.origin == record.origin:
+        return stored or record
+    return replace(record, revision=stored.revision + 1)
 
 
 def _consumers(backup: Backup, origin: str, now_ns: int) -> list[ConsumerRecord]:
-    found: dict[str, ConsumerRecord] = {}
-    for entry, said in backup.consumers.items():
+    records: dict[str, ConsumerRecord] = {}
+    for entry, fields in backup.consumers.items():
         try:
-            config = dict(said["config"])
-            state = mark_used(config, from_json(said["state"]), now_ns)
+            config = dict(fields["config"])
+            state = mark_used(config, from_json(fields["state"]), now_ns)
             name = _name_of(entry, config, origin)
         except (KeyError, TypeError, ValueError, DamagedError) as error:
             raise DamagedError(
                 f"{backup.path}: consumer {entry} cannot be read ({error}); nothing was imported; make the backup again"
             ) from error
         record = ConsumerRecord(name, config, state, revision=1, origin=origin)
-        if name not in found or found[name].state.delivered < state.delivered:
-            found[name] = record
-    return list(found.values())
+        if name not in records or records[name].state.delivered < state.delivered:
+            records[name] = record
+    return list(records.values())
 
 
 def _name_of(entry: str, config: Mapping[str, Any], origin: str) -> str:

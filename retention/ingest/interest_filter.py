@@ -1,4 +1,4 @@
-"""Which messages of a batch are stored: with interest and `unmatched: remove`, those that somebody wants."""
+"""The messages of a batch that are stored: with interest and `unmatched: remove`, those that somebody wants."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from retention.stores.consumer_table import ConsumerTable
 
 
 def asks_consumers(opened: OpenedStream) -> bool:
-    """Whether it rests on a stream's consumers what is stored of what is published to it."""
+    """Whether a stream's consumers decide what is stored of what is published to it."""
     config = opened.config
     return config.retention == "interest" and config.unmatched == "remove"
 
 
 def needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedArray) -> np.ndarray:
-    """Which messages some consumer wants, those that the configuration lists among them; a mask.
+    """A mask of the messages that some consumer wants, be it stored or listed in the configuration.
 
     As for a pass, a stream without any consumer keeps everything.
 
@@ -33,11 +33,13 @@ def needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedAr
     """
     records = ConsumerTable(opened.root).live(snapshot.counters)
     filters = {record.consumer: filters_of(record.config) for record in records}
-    filters |= {one.name: one.filters for one in opened.config.consumers}
-    if not filters or any(_wants_all(opened, own) for own in filters.values()):
+    filters |= {consumer.name: consumer.filters for consumer in opened.config.consumers}
+    if not filters or any(_wants_all(opened, patterns) for patterns in filters.values()):
         return np.ones(len(subjects), dtype=bool)
     encoded = subjects.combine_chunks().dictionary_encode()
-    wanted = matching_mask(encoded.dictionary, {one for own in filters.values() for one in own})
+    wanted = matching_mask(
+        encoded.dictionary, {pattern for patterns in filters.values() for pattern in patterns}
+    )
     return np.asarray(wanted, dtype=bool)[encoded.indices.to_numpy()]
 
 

@@ -61,16 +61,16 @@ class Published:
             yield Ack(self.stream, seq, duplicate)
 
     def summary(self) -> str:
-        """What became of the batch, in a few words."""
+        """The outcome of the batch in a few words."""
         seqs = self.answers.seqs[~self.answers.duplicates]
         if not len(seqs):
             return "nothing was new; nothing was written"
-        said = [f"{len(seqs):,} messages {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
+        parts = [f"{len(seqs):,} messages {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
         if self.appended.removed:
-            said.append(f"{self.appended.removed:,} older ones rolled up")
+            parts.append(f"{self.appended.removed:,} older ones rolled up")
         if self.unwanted:
-            said.append(f"{self.unwanted:,} not stored, because no consumer wants them")
-        return "; ".join(said)
+            parts.append(f"{self.unwanted:,} not stored, because no consumer wants them")
+        return "; ".join(parts)
 
     @property
     def _became(self) -> str:

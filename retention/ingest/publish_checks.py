@@ -1,4 +1,4 @@
-"""The broker's door: messages one after another, each answered from what the stream holds by then."""
+"""The broker's checks of a publish: messages one after another, each answered from what the stream holds by then."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ASKING = rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|Nats-Expected-[A-Za-z-]+):
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages at the door."""
+    """Messages that are published together."""
 
     given: pa.Table
-    """As published: `subject`, `headers`, `payload`, `ts_ns`."""
+    """Messages as published: `subject`, `headers`, `payload`, `ts_ns`."""
     rows: pa.Table
-    """As they would be stored: `FILE_COLUMNS` without `seq`."""
+    """Messages as they would be stored: `FILE_COLUMNS` without `seq`."""
     early: Validation
     late: Validation
     wanted: np.ndarray
@@ -42,18 +42,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the door says to a batch that it lets in."""
+    """The answers to a batch that is let in."""
 
     seqs: np.ndarray
     """int64: the sequence of each message; a duplicate has that of its original."""
     duplicates: np.ndarray
     """bool: nothing is stored for these."""
     rollups: np.ndarray
-    """What each message that is stored takes with it: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
+    """The roll-up of each message that is stored: `rollups.NONE`, `SUBJECT` or `EVERYTHING`."""
 
     @classmethod
     def plain(cls, first_seq: int, count: int) -> Answers:
-        """Of messages that are all stored, one after the other, and take nothing."""
+        """Answers for messages that are all stored, one after the other, and roll nothing up."""
         seqs = np.arange(first_seq, first_seq + count, dtype=np.int64)
         return cls(seqs, np.zeros(count, dtype=bool), np.full(count, rollups.NONE))
 
@@ -72,7 +72,7 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
     Messages without a header that asks for more are answered together, unless `discard: new` counts every one.
 
     Raises:
-        RefusedAtTheDoor: with the first message that is refused.
+        RefusedMessage: with the first message that is refused.
     """
     asking = pc.fill_null(pc.match_substring_regex(batch.given["headers"], _ASKING), False)  # noqa: FBT003
     counted = (
@@ -80,7 +80,7 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
         and max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
     )
     if counted or pc.any(asking).as_py():
-        return _Door(batch, config, stored, next_seq).answer(np.asarray(asking))
+        return _Checks(batch, config, stored, next_seq).answer(np.asarray(asking))
     late = batch.late.earliest(batch.wanted)
     refusals = [refusal for refusal in (batch.early.earliest(), late) if refusal]
     if refusals:
@@ -88,7 +88,7 @@ def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: in
     return Answers.plain(next_seq, batch.given.num_rows)
 
 
-class _Door:
+class _Checks:
     """The state that the server keeps while messages come in, as far as a batch asks for it."""
 
     def __init__(
@@ -254,6 +254,6 @@ def _holds(blocks: pa.ChunkedArray, name: str) -> bool:
 
 
 def _values(blocks: pa.ChunkedArray, name: str) -> list[str]:
-    """What the header blocks that hold a header say there."""
+    """The values of a header in the header blocks that hold it."""
     holding = blocks.filter(pc.match_substring(blocks, f"\r\n{name}:")).to_pylist()
     return [(headers.lookup(block, name) or b"").decode(errors="replace") for block in holding]

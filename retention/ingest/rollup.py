@@ -20,24 +20,27 @@ from retention.ports import Store
 from retention.rules import ROLLUP
 
 NONE, SUBJECT, EVERYTHING = range(3)
-"""What a message asks for: nothing, to replace all older ones of its subject, or of the stream."""
+"""The roll-up that a message asks for: none, to replace all older ones of its subject, or of the stream."""
 _COLUMNS = ("seq", "subject")
 
 
 @dataclass(frozen=True)
 class RolledUp:
-    """What all roll-ups of a batch take; only this is carried out."""
+    """All that the roll-ups of a batch take together; only this is carried out."""
 
     own: np.ndarray
     """bool: messages of the batch that a later one in it takes, which are never written."""
     subjects: pa.Array
-    """Of these, everything that is stored goes; string."""
+    """string: the subjects of which everything that is stored goes."""
     everything: bool
-    """All that is stored goes."""
+    """Whether all that is stored goes."""
 
     @classmethod
     def of(cls, subjects: pa.ChunkedArray, kinds: np.ndarray) -> RolledUp:
         """Add up the roll-ups of messages in order.
+
+        Subjects a, b, a with the kinds `NONE`, `NONE`, `SUBJECT`: the third takes the first, and of what is stored all
+        messages on a.
 
         Args:
             subjects: each message's subject, as it is stored.
@@ -49,9 +52,9 @@ class RolledUp:
         last = np.full(len(encoded.dictionary), -1)
         np.maximum.at(last, codes[asking], asking)
         everywhere = np.flatnonzero(kinds == EVERYTHING)
-        own = (rows < last[codes]) | (rows < everywhere.max(initial=-1))
+        replaced = (rows < last[codes]) | (rows < everywhere.max(initial=-1))
         named = encoded.dictionary.filter(pa.array(last >= 0))
-        return cls(own, named, bool(len(everywhere)))
+        return cls(replaced, named, bool(len(everywhere)))
 
 
 def asks_to_roll_up(blocks: pa.ChunkedArray) -> bool:
@@ -115,7 +118,7 @@ def _copied(
 
 
 def _ranges(seqs: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ascending sequences as first and last of each run of neighbours."""
+    """Ascending sequences as first and last of each run of neighbours: [3 4 5 9] → (3, 5), (9, 9)."""
     ends = np.flatnonzero(np.diff(seqs) != 1)
     firsts, lasts = np.append(0, ends + 1), np.append(ends, len(seqs) - 1)
     yield from zip(seqs[firsts].tolist(), seqs[lasts].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""What a stream knows about its messages that a broker would hold in memory: ids, last sequences, room under limits."""
+"""A stream's knowledge of its messages that a broker would hold in memory: ids, last sequences, room under limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from retention.stores.layout import Layout
 from schemas.messages import FILE_COLUMNS
 
 UNCAPPED = 2**62
-"""For a subject without a limit of its own whose messages have to be told from others': more than it can hold."""
+"""The limit of a subject that has none and whose messages have to be told from others': more than it can hold."""
 
 
 @dataclass
 class Room:
-    """How full a stream is, under the counts that `discard: new` goes by.
+    """The fill of a stream, under the counts that `discard: new` goes by.
 
     What the limit of messages per subject would remove does not count: the broker removes it when a message is
     stored, here a later `apply` does. Everything else that is in the table counts until `apply` removes it.
@@ -69,11 +69,11 @@ class StreamState:
     files: pa.Table
     """Shape `FILE_STATS`."""
     kept: KeptIds
-    """Of messages that are not stored, or not any more."""
+    """The ids of messages that are not stored, or not any more."""
 
     @classmethod
     def at(cls, opened: OpenedStream, position: Position) -> StreamState:
-        """What a stream knows where it stands."""
+        """The state of a stream where it stands."""
         snapshot = position.snapshot
         layout = Layout(opened.root, opened.name)
         kept = KeptIds.of(layout, snapshot.table_id, snapshot.counters)
@@ -86,9 +86,9 @@ class StreamState:
         for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
             known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
             hits.append(known.filter(later_mask(known["ts_ns"], after_ns)))
-        found = pa.concat_tables(hits).sort_by("seq")
-        numbers = zip(found["seq"].to_pylist(), found["ts_ns"].to_pylist(), strict=True)
-        return dict(zip(found["msg_id"].to_pylist(), numbers, strict=True))
+        messages = pa.concat_tables(hits).sort_by("seq")
+        numbers = zip(messages["seq"].to_pylist(), messages["ts_ns"].to_pylist(), strict=True)
+        return dict(zip(messages["msg_id"].to_pylist(), numbers, strict=True))
 
     def last_id(self, last_seq: int, expected: Sequence[str]) -> str:
         """The id of the last message; empty if it has none, or is gone and had none of those that are expected."""
@@ -106,7 +106,7 @@ class StreamState:
         return dict(zip(last["subject"].to_pylist(), last["last_seq_max"].to_pylist(), strict=True))
 
     def room(self, cap: int | None, arriving: pa.Array, *, sizes: bool) -> Room:
-        """How full the stream is.
+        """Count how full the stream is.
 
         Args:
             cap: the limit of messages of one subject.

@@ -34,9 +34,9 @@ def mapped(
         RefusedError: a destination uses a function other than `wildcard`.
     """
     mappings = [
-        (_pattern(one.src or ">"), _template(stream, one.src, one.dest))
-        for one in transforms
-        if one.dest
+        (_pattern(transform.src or ">"), _template(stream, transform.src, transform.dest))
+        for transform in transforms
+        if transform.dest
     ]
     encoded = subjects.combine_chunks().dictionary_encode()
     names = [_rename(name, mappings) for name in encoded.dictionary.to_pylist()]
@@ -45,9 +45,9 @@ def mapped(
 
 def _rename(subject: str, mappings: Sequence[_Mapping]) -> str:
     for pattern, template in mappings:
-        found = pattern.fullmatch(subject)
-        if found:
-            return ".".join(part if isinstance(part, str) else found[part] for part in template)
+        match = pattern.fullmatch(subject)
+        if match:
+            return ".".join(part if isinstance(part, str) else match[part] for part in template)
     return subject
 
 

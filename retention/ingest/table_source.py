@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Ingested:
-    """What was new in the source."""
+    """The numbers of what was new in the source."""
 
     stream: str
     source: str
@@ -75,8 +75,11 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
     except Exception as error:
         # Spark's own error would hide which of ours it was.
         raise (failed or [error])[0] from None
-    new = [one for one in done if not one.duplicate]
-    messages, size = sum(one.messages for one in new), sum(one.bytes for one in new)
+    new = [appended for appended in done if not appended.duplicate]
+    messages, size = (
+        sum(appended.messages for appended in new),
+        sum(appended.bytes for appended in new),
+    )
     return Ingested(opened.name, source.location, len(new), messages, size)
 
 

@@ -1,4 +1,4 @@
-"""What publish refuses from a message and the configuration alone, a whole batch at a time, with the server's codes."""
+"""Publish's refusals from a message and the configuration alone, a whole batch at a time, with the server's codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_RECORD_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why one message is refused."""
+    """The refusal of one message."""
 
     row: int
     reason: str
@@ -44,7 +44,7 @@ class Validation:
         self._reasons.append((reason, code, malformed))
 
     def refusal(self, row: int) -> Refusal | None:
-        """Why a message is refused, if it is."""
+        """The refusal of a message, if it is refused."""
         at = self._of_row[row]
         if at < 0:
             return None
@@ -58,7 +58,7 @@ class Validation:
 
 
 def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
-    """What the server (2.15) checks before it looks for duplicates: sealed, sizes, TTLs where there are none.
+    """Check what the server (2.15) checks before it looks for duplicates: sealed, sizes, TTLs where there are none.
 
     Args:
         given: messages as published: `subject`, `headers`, `payload`.
@@ -96,7 +96,7 @@ def validate_early(given: pa.Table, config: StreamConfig) -> Validation:
 
 
 def validate_late(rows: pa.Table, config: StreamConfig) -> Validation:
-    """What the server checks after it has looked for duplicates: TTLs that cannot be read, its record size.
+    """Check what the server checks after it has looked for duplicates: TTLs that cannot be read, its record size.
 
     Args:
         rows: messages as they would be stored: `headers`, `size`.

@@ -1,4 +1,4 @@
-"""Which messages of an origin a stream takes: one it refuses stalls the origin, one it has by its id is passed over."""
+"""Admission of an origin's messages: one that is refused stalls the origin, one whose id is there is passed over."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Stalled(Exception):  # noqa: N818  (never leaves mirroring)
 
 
 class Admission:
-    """The state of a stream that decides, kept up while messages come (server 2.15)."""
+    """The state of a stream that decides which messages it takes, kept up while they come (server 2.15)."""
 
     def __init__(self, config: StreamConfig, stored: StreamState, as_of_ns: int) -> None:
         self._config = config
         self._stored = stored
         self._since_ns = as_of_ns - config.duplicate_window_ns
-        self._seen: set[str] = set()
+        self._new_ids: set[str] = set()
         self._rolls_up = config.allow_rollup_hdrs and not config.deny_purge
         self._room = self._counted() if config.discard == "new" else None
 
@@ -54,7 +54,7 @@ class Admission:
         return rows.filter(pa.array(new))
 
     def _new(self, rows: pa.Table) -> np.ndarray:
-        """Which rows do not repeat an id that came within the stream's window; a mask."""
+        """A mask of the rows that do not repeat an id that came within the stream's window."""
         new = np.ones(rows.num_rows, dtype=bool)
         ids = rows["msg_id"].combine_chunks()
         if not self._config.duplicate_window_ns or ids.null_count == len(ids):
@@ -63,8 +63,8 @@ class Admission:
         for row, name in zip(
             np.flatnonzero(ids.is_valid()), ids.drop_null().to_pylist(), strict=True
         ):
-            new[row] = name not in known and name not in self._seen
-            self._seen.add(name)
+            new[row] = name not in known and name not in self._new_ids
+            self._new_ids.add(name)
         return new
 
     def _counted(self) -> Room:

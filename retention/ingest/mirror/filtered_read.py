@@ -14,7 +14,7 @@ from retention.datafile.deadline_writer import BUFFER_BYTES
 from retention.datafile.parquet import ROW_GROUP_ROWS, open_messages, read_columns, unreadable_error
 
 Wanted = Callable[[pa.Table], np.ndarray]
-"""From a table with `seq` and `subject`, a mask of the rows that are wanted."""
+"""A function from a table with `seq` and `subject` to a mask of the rows that are wanted."""
 
 _NARROW = ["seq", "subject"]
 
@@ -50,8 +50,8 @@ def _by_group(
         mask = wanted(narrow) & ~in_ranges(narrow["seq"].to_numpy(), file.hidden)
         if not mask.any():
             continue
-        found = opened.metadata.row_group(group)
-        fitting = BUFFER_BYTES * found.num_rows // max(found.total_byte_size, 1)
+        metadata = opened.metadata.row_group(group)
+        fitting = BUFFER_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
         rows, at = min(max(fitting, 1), ROW_GROUP_ROWS), 0
         for batch in opened.iter_batches(rows, row_groups=[group], columns=list(columns)):
             here = mask[at : at + batch.num_rows]

@@ -50,7 +50,7 @@ class Origin:
         """The subject filters of which a message matches at least one; empty: all are wanted."""
         transforms = self.source.subject_transforms
         if transforms:
-            return [one.src or ">" for one in transforms]
+            return [transform.src or ">" for transform in transforms]
         return [self.source.filter_subject] if self.source.filter_subject else []
 
     @property
@@ -59,7 +59,7 @@ class Origin:
         transforms = self.source.subject_transforms
         if not transforms:
             return self.source.filter_subject or ">", ">"
-        return "\f".join(self.filters), "\f".join(one.dest or ">" for one in transforms)
+        return "\f".join(self.filters), "\f".join(transform.dest or ">" for transform in transforms)
 
     @property
     def writer(self) -> str:
@@ -70,7 +70,7 @@ class Origin:
 
     @property
     def selection_digest(self) -> str:
-        """What tells filters and destinations from others."""
+        """A digest that tells filters and destinations from others."""
         return hashlib.sha256("\0".join(self.selection).encode()).hexdigest()[:16]
 
     def look(self) -> View | None:
@@ -138,7 +138,10 @@ class View:
         return max(int(self.spans.min_seq[later[0]]), seq) if len(later) else None
 
     def part_end(self, first: int, part_bytes: int) -> int:
-        """The last sequence of a part that begins with `first` and comes to about `part_bytes`, by whole files."""
+        """The last sequence of a part that begins with `first` and comes to about `part_bytes`, by whole files.
+
+        Files of 4, 4, 4 and 4 bytes from `first` on, and `part_bytes` of 6: the part ends with the second file.
+        """
         later = np.flatnonzero(self.spans.max_seq >= first)
         reached = np.flatnonzero(np.cumsum(self.spans.bytes[later]) >= part_bytes)
         if not len(reached) or reached[0] == len(later) - 1:
@@ -189,10 +192,10 @@ class View:
 
 
 def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> Iterator[Origin]:
-    """Where a stream's messages come from, in the order of its configuration.
+    """The origins of a stream's messages, in the order of its configuration.
 
     Raises:
-        UsageError: it takes from nowhere, or an origin does not exist; or one of them is a topic.
+        UsageError: the stream takes from nowhere, or an origin does not exist; or one of them is a topic.
         RefusedError: an origin is in another account or domain.
     """
     kind: Kind = "source" if config.mirror is None else "mirror"
@@ -220,7 +223,7 @@ def origins_of(config: StreamConfig, open_: Callable[[str], OpenedStream]) -> It
 
 def in_order(streams: Sequence[StreamConfig], names: Sequence[str]) -> list[str]:
     """Streams that take (all, if none is named) behind those that they take from; no circle is ever configured."""
-    taking = {one.name: _sources(one) for one in streams if _sources(one)}
+    taking = {stream.name: _sources(stream) for stream in streams if _sources(stream)}
     wanted = list(names) or list(taking)
     ordered: dict[str, None] = {}
 

@@ -27,7 +27,7 @@ from retention.ingest.stream_state import StreamState
 
 @dataclass(frozen=True)
 class PullResult:
-    """What one origin gave in one run."""
+    """The yield of one origin in one run."""
 
     origin: str
     messages: int = 0
@@ -35,12 +35,12 @@ class PullResult:
     skipped: int = 0
     """Messages that were looked at and not stored: not wanted by the filters, their id was there, or replaced."""
     first_seq: int | None = None
-    """The first sequence that a message of it got; None if none came."""
+    """The first sequence that a message of the origin got; None if none came."""
     last_seq: int | None = None
     missing: int = 0
     """Sequences behind the last position that were gone from the origin before they came."""
     rolled_up: int = 0
-    """Messages of the stream that roll-ups among them replaced."""
+    """Messages of the stream that roll-ups among the origin's replaced."""
     position: int = 0
     """The last sequence of the origin that was looked at."""
     stalled: str | None = None
@@ -49,12 +49,12 @@ class PullResult:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one commit carries."""
+    """The content of one commit."""
 
     view: View
     until: int
     run: tuple[str, int] | None
-    """Name and instant under which its roll-ups are on record; None: it has none that count."""
+    """Name and instant under which the part's roll-ups are on record; None: it has none that count."""
 
 
 class Pull:
@@ -82,7 +82,7 @@ class Pull:
             there = view.first_from(first) or view.last_seq + 1
             taken = replace(taken, missing=there - first)
         while taken.position < view.last_seq and taken.stalled is None:
-            with _telling(taken):
+            with _with_progress(taken):
                 taken = self._part(view, max(first, taken.position + 1), taken)
         return taken
 
@@ -139,7 +139,7 @@ class Pull:
         return replace(staged, removal=removal)
 
     def _rows(self, position: Position, part: _Part) -> Iterator[pa.Table]:
-        """What is stored, shape `FILE_COLUMNS`, from where the stream stands at this position."""
+        """The rows that are stored, shape `FILE_COLUMNS`, from where the stream stands at this position."""
         target, view = self._target, part.view
         done = position_of(target.name, self._origin, view, position.snapshot.counters)
         first = first_of(target.name, view, done, position.next_seq)
@@ -166,8 +166,8 @@ class Pull:
 
 
 @contextmanager
-def _telling(taken: PullResult) -> Iterator[None]:
-    """Say of what fails behind other parts that those have come."""
+def _with_progress(taken: PullResult) -> Iterator[None]:
+    """Add to an error of a later part that the parts before it have come."""
     try:
         yield
     except RetentionError as error:

@@ -1,4 +1,4 @@
-"""What becomes of a message on its way from an origin: its subject, its headers, its time (as server 2.15 does)."""
+"""Changes to a message on its way from an origin: its subject, its headers, its time (as server 2.15 does)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_LINE = b"NATS/1.0\r\n"
 _ONLY_FIRST_LINE = b"NATS/1.0\r\n\r\n"
 _OF_MIRRORS = ("Nats-Expected-", "Nats-Batch-")
 _OF_SOURCES = (*_OF_MIRRORS, f"{STREAM_SOURCE}:")
-"""How the lines begin that a mirror and a source leave behind."""
+"""The beginnings of the header lines that a mirror and a source leave behind."""
 
 
 def mirrored(view: View, config: StreamConfig, raw: pa.Table) -> pa.Table:
@@ -50,13 +50,13 @@ def sourced(view: View, config: StreamConfig, raw: pa.Table, as_of_ns: int) -> p
 
 
 def _renamed(subjects: pa.ChunkedArray, view: View, config: StreamConfig) -> pa.ChunkedArray:
-    """By the origin's transforms first, then by the stream's own."""
+    """Subjects renamed by the origin's transforms first, then by the stream's own."""
     source = view.origin.source
     return transform_subjects(mapped(config.name, subjects, source.subject_transforms), config)
 
 
 def _without(blocks: pa.ChunkedArray, beginnings: tuple[str, ...]) -> pa.ChunkedArray:
-    """Blocks without the lines that begin so; null where none is left."""
+    """Header blocks without the lines that begin so; null where none is left."""
     names = "|".join(map(re.escape, beginnings))
     left = pc.replace_substring_regex(blocks, rf"(?s)\r\n(?:(?:{names}).*?\r\n)+", "\r\n")
     return pc.if_else(pc.equal(left, _ONLY_FIRST_LINE), pa.scalar(None, pa.binary()), left)

@@ -1,4 +1,4 @@
-"""Where a stream goes on with an origin, as its commits say, and what forbids it to go on."""
+"""The position at which a stream goes on with an origin, as its commits say, and what forbids it to go on."""
 
 from __future__ import annotations
 

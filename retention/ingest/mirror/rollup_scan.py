@@ -1,4 +1,4 @@
-"""What the roll-ups among carried messages take: learned by a first look, so that the second writes what is left."""
+"""Messages that roll-ups among carried ones take: learned by a first look, so that the second writes what is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {b"sub": SUBJECT, b"all": EVERYTHING}
 
 
 def kinds_of(blocks: pa.ChunkedArray) -> np.ndarray:
-    """What each message asks for: `NONE`, `SUBJECT` or `EVERYTHING`; other values are no roll-ups."""
+    """The roll-up that each message asks for: `NONE`, `SUBJECT` or `EVERYTHING`; other values are no roll-ups."""
     kinds = np.full(len(blocks), NONE)
     named = pc.fill_null(pc.match_substring(blocks, f"\r\n{headers.ROLLUP}:"), False)  # noqa: FBT003
     places = np.flatnonzero(np.asarray(named, dtype=bool))
@@ -44,7 +44,10 @@ class ReplacedMessages:
                     self._last[subject] = seq
 
     def left(self, rows: pa.Table) -> pa.Table:
-        """The rows that no later message among them all takes."""
+        """The rows that no later message among them all takes.
+
+        The last roll-up of subject a at 5, of everything at 3: rows on a stay from 5 on, others from 3 on.
+        """
         if not self._last and self._everything < 0:
             return rows
         encoded = rows["subject"].combine_chunks().dictionary_encode()
@@ -54,6 +57,6 @@ class ReplacedMessages:
         return rows.filter(pa.array(seqs >= bounds[encoded.indices.to_numpy()]))
 
     def stored(self) -> RolledUp:
-        """What they take of what is stored already."""
+        """All that the roll-ups take of what is stored already."""
         subjects = pa.array(list(self._last), pa.string())
         return RolledUp(np.zeros(0, dtype=bool), subjects, self._everything >= 0)

@@ -18,32 +18,32 @@ PART_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Mirrored:
-    """What a run carried over to one stream."""
+    """The messages that a run carried over to one stream."""
 
     stream: str
     first_seq: int
-    """Of what came; without messages the next sequence."""
+    """The first sequence of what came; without messages the next sequence."""
     last_seq: int
     origins: Sequence[PullResult]
 
     @property
     def messages(self) -> int:
-        """How many messages came."""
-        return sum(one.messages for one in self.origins)
+        """The number of messages that came."""
+        return sum(origin.messages for origin in self.origins)
 
     @property
     def bytes(self) -> int:
-        """Their size by the broker's accounting."""
-        return sum(one.bytes for one in self.origins)
+        """The size of the messages that came, by the broker's accounting."""
+        return sum(origin.bytes for origin in self.origins)
 
     def as_json(self) -> dict[str, Any]:
         """The numbers as JSON values."""
         summed = {
-            name: sum(getattr(one, name) for one in self.origins)
+            name: sum(getattr(origin, name) for origin in self.origins)
             for name in ("messages", "bytes", "skipped", "missing", "rolled_up")
         }
         bounds = {"first_seq": self.first_seq, "last_seq": self.last_seq}
-        origins = [vars(one) for one in self.origins]
+        origins = [vars(origin) for origin in self.origins]
         return {"stream": self.stream} | summed | bounds | {"origins": origins}
 
 
@@ -70,10 +70,10 @@ def run_mirror(
         )
     taken = [Pull(target, origin, as_of_ns, part_bytes).run() for origin in origins]
     next_seq = next_seq_of(target)
-    first = min((one.first_seq for one in taken if one.first_seq), default=next_seq)
-    last = max((one.last_seq for one in taken if one.last_seq), default=next_seq - 1)
+    first = min((result.first_seq for result in taken if result.first_seq), default=next_seq)
+    last = max((result.last_seq for result in taken if result.last_seq), default=next_seq - 1)
     mirrored = Mirrored(target.name, first, last, taken)
-    stalled = [one for one in taken if one.stalled]
+    stalled = [result for result in taken if result.stalled]
     if stalled:
         raise RefusedError(
             f"{target.name}: {stalled[0].stalled}; {mirrored.messages:,} messages came; make room (`apply`), or change "

@@ -23,10 +23,10 @@ class Assigned:
     """Messages of one address, in the order of the lines, and where they go."""
 
     rows: Array
-    """Which of the messages that were sent."""
+    """The places of these messages among those that were sent."""
     partition: int
     batches: Sequence[Batch]
-    """Those that they are divided among, counted from the first of them."""
+    """The batches that the messages are divided among, counted from the first of them."""
     sizes: Array
     """int64, the bytes that each is counted with."""
 

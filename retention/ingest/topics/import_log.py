@@ -25,13 +25,13 @@ from retention.stores.offset_table import Offsets, OffsetTable, Reader, StoredOf
 
 _WRITER = "iggy-log/"
 _NEWEST: EraName = "0.9"
-"""Of a directory in which no era can be told, for nothing in it is sound."""
+"""The era of a directory in which none can be told, for nothing in it is sound."""
 _TELLING_BYTES = 4_096
 
 
 @dataclass(frozen=True)
 class TopicImported:
-    """What a topic's directory holds, and whether this import wrote it."""
+    """The content of a topic's directory, and whether this import wrote it."""
 
     stream: str
     messages: int
@@ -40,7 +40,7 @@ class TopicImported:
     already: bool
     """The same directory was imported before, and nothing was written."""
     findings: tuple[Finding, ...] = ()
-    """What there is to say about the directory: damage, tears, holes, what was skipped."""
+    """Findings about the directory: damage, tears, holes, what was skipped."""
 
 
 def import_iggy_log(
@@ -67,61 +67,61 @@ def import_iggy_log(
         BusyError: the append lease is held, or another writer came first.
     """
     topic_of(opened)
-    found = read_topic(directory)
-    _refuse_more_partitions(opened, found)
+    topic = read_topic(directory)
+    _refuse_more_partitions(opened, topic)
     if era is not None:
-        refuse_other_era(found, era)
-    identity = BatchIdentity(_WRITER + _digest(found), 1)
+        refuse_other_era(topic, era)
+    identity = BatchIdentity(_WRITER + _digest(topic), 1)
     findings: list[Finding] = []
     with appending(opened, identity, "import") as append:
         for number, attempt in enumerate(append.attempts()):
             snapshot = attempt.position.snapshot
             _refuse_rival(opened, number)
-            _refuse_used(opened, snapshot, found)
-            wrote_in = era or era_of(found) or _NEWEST
-            logs = _staged(opened, found, wrote_in, attempt.staging, engines)
-            findings = _findings(found, logs)
+            _refuse_used(opened, snapshot, topic)
+            wrote_in = era or era_of(topic) or _NEWEST
+            logs = _staged(opened, topic, wrote_in, attempt.staging, engines)
+            findings = _findings(topic, logs)
             if not allow_damaged:
                 refuse_damage(findings)
-            _keep_offsets(opened, found, identity.writer, snapshot.counters.epoch)
-            append.commit(_ends(found, logs))
+            _keep_offsets(opened, topic, identity.writer, snapshot.counters.epoch)
+            append.commit(_ends(topic, logs))
     done = append.done
     return TopicImported(
         opened.name,
         done.messages,
         done.bytes,
-        len(found.partitions),
+        len(topic.partitions),
         already=done.duplicate,
         findings=tuple(findings),
     )
 
 
-def _refuse_more_partitions(opened: OpenedStream, found: Topic) -> None:
-    listed, there = opened.config.partitions, found.partitions[-1].number + 1
+def _refuse_more_partitions(opened: OpenedStream, topic: Topic) -> None:
+    listed, there = opened.config.partitions, topic.partitions[-1].number + 1
     if there > listed:
         raise RefusedError(
-            f"{opened.name}: {found.directory} has partition {there - 1}, and the topic has {listed}, counted from 0; "
+            f"{opened.name}: {topic.directory} has partition {there - 1}, and the topic has {listed}, counted from 0; "
             f"nothing was imported; write partitions: {there}"
         )
 
 
-def _digest(found: Topic) -> str:
-    """What tells a directory from others: its logs, their lengths, and how each ends."""
+def _digest(topic: Topic) -> str:
+    """A digest that tells a directory from others: of its logs, their lengths, and how each ends."""
     digest = hashlib.sha256()
-    for log in found.logs:
+    for log in topic.logs:
         with opened_log(log.location, log.size) as source:
             end = source.read(max(log.size - _TELLING_BYTES, 0), _TELLING_BYTES)
         digest.update(f"{log.partition}/{log.segment}/{log.size}/".encode() + end)
     return digest.hexdigest()
 
 
-def _refuse_used(opened: OpenedStream, snapshot: Snapshot, found: Topic) -> None:
+def _refuse_used(opened: OpenedStream, snapshot: Snapshot, topic: Topic) -> None:
     known = history_of(opened.warehouse, opened.name).above(snapshot.counters).next_seq
     if snapshot.files.num_rows or any(
-        known.get(one.number) is not None for one in found.partitions
+        known.get(partition.number) is not None for partition in topic.partitions
     ):
         raise RefusedError(
-            f"{opened.name}: the topic was written to before, so that {found.directory} cannot keep its offsets; "
+            f"{opened.name}: the topic was written to before, so that {topic.directory} cannot keep its offsets; "
             "nothing was imported; import into a new topic"
         )
 
@@ -136,21 +136,21 @@ def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
 
 
 def _staged(
-    opened: OpenedStream, found: Topic, era: EraName, staging: Staging, engines: Engines
+    opened: OpenedStream, topic: Topic, era: EraName, staging: Staging, engines: Engines
 ) -> list[ImportedLog]:
-    """Write each log's messages, and say what became of it."""
+    """Write each log's messages; return what became of each log."""
     tasks = []
-    for log in found.logs:
+    for log in topic.logs:
         [file] = staging.new(log.segment, log.partition)
         tasks.append(ImportTask(log, era, file, opened.name))
-    sizes = [log.size for log in found.logs]
+    sizes = [log.size for log in topic.logs]
     engine = engines.pick(opened.config.engine, sum(sizes), opened.config.local_limit)
     return engine.map(import_partition, tasks, sizes)
 
 
-def _ends(found: Topic, logs: Sequence[ImportedLog]) -> Staged:
-    """What is to be committed: behind each partition's last log its next offset, and that log is its active segment."""
-    last = {log.partition: (log, read) for log, read in zip(found.logs, logs, strict=True)}
+def _ends(topic: Topic, logs: Sequence[ImportedLog]) -> Staged:
+    """The commit's content: behind each partition's last log its next offset, and that log as its active segment."""
+    last = {log.partition: (log, read) for log, read in zip(topic.logs, logs, strict=True)}
     return Staged(
         stats=[row for read in logs for row in read.stats],
         next_seq={partition: read.next_offset for partition, (_, read) in last.items()},
@@ -158,27 +158,29 @@ def _ends(found: Topic, logs: Sequence[ImportedLog]) -> Staged:
     )
 
 
-def _findings(found: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
-    """What there is to say about a directory: what was skipped, then each partition from its first log to its last."""
-    told: list[Finding] = list(found.skipped)
+def _findings(topic: Topic, logs: Sequence[ImportedLog]) -> list[Finding]:
+    """Findings about a directory: what was skipped, then each partition from its first log to its last."""
+    findings: list[Finding] = list(topic.skipped)
     after = iter(logs)
-    for partition in found.partitions:
+    for partition in topic.partitions:
         next_offset = partition.first_offset
         for log in partition.logs:
-            told += partition.missing(next_offset, log)
+            findings += partition.missing(next_offset, log)
             read = next(after)
-            told += read.findings
+            findings += read.findings
             next_offset = read.next_offset
-    return told
+    return findings
 
 
-def _keep_offsets(opened: OpenedStream, found: Topic, origin: str, epoch: int) -> None:
-    """Before the commit: without it they belong to nothing, and with it no pass can overlook one."""
+def _keep_offsets(opened: OpenedStream, topic: Topic, origin: str, epoch: int) -> None:
+    """Keep offsets before the commit: without it they belong to nothing, and with it no pass can overlook one."""
     now = opened.clock()
     stored = {
-        Reader(partition.number, one.kind, str(one.id)): StoredOffset(one.offset, now)
-        for partition in found.partitions
-        for one in partition.stored_offsets
+        Reader(partition.number, stored_offset.kind, str(stored_offset.id)): StoredOffset(
+            stored_offset.offset, now
+        )
+        for partition in topic.partitions
+        for stored_offset in partition.stored_offsets
     }
     if not stored:
         return

@@ -25,7 +25,7 @@ class ImportTask:
     log: Log
     era: EraName
     file: DataFile
-    """It is written only if the log holds a message."""
+    """The data file, which is written only if the log holds a message."""
     subject: str
     """The topic's name."""
 
@@ -36,7 +36,7 @@ class ImportTask:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """What became of a log."""
+    """The outcome of the import of a log."""
 
     stats: tuple[dict[str, Any], ...]
     """The data file as read back, a row of `FILE_STATS`; none of a log without messages."""
@@ -68,7 +68,7 @@ def import_partition(task: ImportTask) -> ImportedLog:
 
 
 class _Reading:
-    """The parts of a log, and what there is to say about those that were read."""
+    """The parts of a log, and the findings about those that were read."""
 
     def __init__(self, task: ImportTask) -> None:
         self._task = task

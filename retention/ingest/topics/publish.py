@@ -25,7 +25,7 @@ from retention.ingest.topics.assign import Assigned, assign
 
 @dataclass(frozen=True)
 class TopicAck(Ack):
-    """Where one message of a topic lies: `seq` is its offset."""
+    """The place of one message of a topic: `seq` is its offset."""
 
     partition: int
 
@@ -45,7 +45,7 @@ class TopicPublished(Published):
             yield TopicAck(self.stream, seq, duplicate=False, partition=partition)
 
     def summary(self) -> str:
-        """What became of the batch, in a few words."""
+        """The outcome of the batch in a few words."""
         if not len(self.partitions):
             return "nothing was new; nothing was written"
         places = "; ".join(
