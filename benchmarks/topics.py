@@ -93,7 +93,7 @@ def _parquet(layout: Layout, files: pa.Table, ends: Mapping[int, int]) -> None:
     log.append(Entry(1, 0, add=files.to_pylist(), next_seq=ends, open_base=ends))
     state = log.read()
     log.write_list(state)
-    (Path(layout.own("log")) / "moved").write_text(f"1 {state.table_id}")
+    (Path(layout.engine_path("log")) / "moved").write_text(f"1 {state.table_id}")
 
 
 def _files(each: int) -> pa.Table:

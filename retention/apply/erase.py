@@ -49,11 +49,11 @@ def erase(opened: OpenedStream, request: Request | None) -> None:
     holding = [
         (place, path)
         for place in ("trash", "staging")
-        for path in sorted({*_data_files(layout.own(place)), *named})
-        if _holds(layout.own(place, path), wanted)
+        for path in sorted({*_data_files(layout.engine_path(place)), *named})
+        if _holds(layout.engine_path(place, path), wanted)
     ]
-    files.delete(layout.own(place, path) for place, path in holding)
-    files.delete(layout.own("subjects", path) for _, path in holding)
+    files.delete(layout.engine_path(place, path) for place, path in holding)
+    files.delete(layout.engine_path("subjects", path) for _, path in holding)
     reached(Step.ERASED)
 
 

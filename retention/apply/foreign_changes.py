@@ -86,7 +86,7 @@ class UndoCheck:
         """Path → where that very file lies now; None: nowhere."""
         paths, wanted = table["path"].to_pylist(), table["file_bytes"].to_pylist()
         located: dict[str, str | None] = dict.fromkeys(paths)
-        for directory in (self.layout.messages, self.layout.own("trash")):
+        for directory in (self.layout.messages, self.layout.engine_path("trash")):
             places = [files.join(directory, path) for path in paths]
             for path, place, length, expected in zip(
                 paths, places, files.lengths(places), wanted, strict=True

@@ -56,7 +56,7 @@ def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[s
     beside = (
         files.join(opened.root, name) for name in (consumer_table.DIRECTORY, offset_table.DIRECTORY)
     )
-    for directory in (layout.messages, layout.own(), *beside, history, *_archive(opened)):
+    for directory in (layout.messages, layout.engine_path(), *beside, history, *_archive(opened)):
         for path in files.walk(directory):
             name = path.rpartition("/")[2]
             if name.endswith(".tmp"):
@@ -73,21 +73,21 @@ def _archive(opened: OpenedStream) -> list[str]:
 
 def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str, str]]:
     """Subject counts whose data file is nowhere, or is itself an orphan."""
-    places = [layout.messages, layout.own("staging"), layout.own("trash")]
+    places = [layout.messages, layout.engine_path("staging"), layout.engine_path("trash")]
     there = {
         path
         for place in places
         for path in files.walk(place)
         if files.join(place, path) not in unnamed
     }
-    for path in files.walk(layout.own("subjects")):
+    for path in files.walk(layout.engine_path("subjects")):
         if path not in there and path.endswith(".parquet"):
-            yield layout.own("subjects", path), "subject counts of no data file"
+            yield layout.engine_path("subjects", path), "subject counts of no data file"
 
 
 def _exchanged(layout: Layout) -> Iterator[tuple[str, str]]:
-    for path in files.walk(layout.own(DIRECTORY)):
-        yield layout.own(DIRECTORY, path), "subjects dealt out by a pass that never ended"
+    for path in files.walk(layout.engine_path(DIRECTORY)):
+        yield layout.engine_path(DIRECTORY, path), "subjects dealt out by a pass that never ended"
 
 
 def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:

@@ -104,7 +104,7 @@ class Staged:
     open_base: Mapping[int, int]
     """Partition → the segment that is active after them."""
     batches: Mapping[str, int] = field(default_factory=dict)
-    """What the commit counts beside the numbers of writers."""
+    """Name → number: counters of the commit beside the batch numbers of writers."""
     removal: Removal | None = None
 
     @classmethod
@@ -194,7 +194,7 @@ def verified_stats(files: Sequence[DataFile], wrote: Mapping[str, int]) -> list[
 
 
 class Tally:
-    """What files must hold, counted while rows pass on their way to them."""
+    """A count of the rows that pass on their way to files, which must hold them."""
 
     def __init__(self) -> None:
         self.wrote: dict[str, int] = {}

@@ -17,12 +17,12 @@ _IDS = b"retention.ids"
 
 @dataclass(frozen=True)
 class SubjectDigest:
-    """What is known of the subjects and ids in one data file."""
+    """The subjects and the number of ids in one data file."""
 
     counts: pa.Table
     """Shape `SUBJECT_COUNTS`, sorted by subject."""
     ids: int | None = None
-    """How many messages of the file have an id, hidden ones too; None if that is not known."""
+    """The number of messages of the file with an id, hidden ones too; None if not known."""
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:

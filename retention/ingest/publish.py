@@ -173,7 +173,7 @@ def _staged(
     position, staging = attempt.position, attempt.staging
     rolled_up = RolledUp.of(batch.rows["subject"], answers.rollups)
     new = ~answers.duplicates
-    kept = batch.wanted & new & ~rolled_up.own
+    kept = batch.wanted & new & ~rolled_up.superseded
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     staged = stage_rows(staging, _numbered(batch.rows, answers.seqs, kept), ends)
     if new.any():

@@ -28,7 +28,7 @@ _COLUMNS = ("seq", "subject")
 class RolledUp:
     """All that the roll-ups of a batch take together; only this is carried out."""
 
-    own: np.ndarray
+    superseded: np.ndarray
     """bool: messages of the batch that a later one in it takes, which are never written."""
     subjects: pa.Array
     """string: the subjects of which everything that is stored goes."""

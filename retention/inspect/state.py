@@ -137,7 +137,7 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
         stream=opened.name,
         **vars(protected_by(files, next_seq)),
         num_subjects=min(files.num_rows, 1),
-        segments=len(planning.found),
+        segments=len(planning.stored_segments),
         lag=Lag(planning.plan.removed_messages, planning.plan.removed_bytes),
         format=opened.config.format,
         version=planning.snapshot.version,

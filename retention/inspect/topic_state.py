@@ -85,8 +85,11 @@ def _settings(opened: OpenedStream, topic: TopicConfig) -> SettingsState:
 def _partitions(planning: TopicPlanning, topic: TopicPolicy) -> Iterator[PartitionState]:
     held_segments = planning.plan.held_segments or ProtectedSegments()
     held = {partition.partition: partition.messages for partition in held_segments.partitions}
-    waiting, due_ns = _messages_waiting(planning, topic), _roll_due_ns(planning.found, topic)
-    for counts in partition_counts(planning.inventory, planning.found, topic.partitions):
+    waiting, due_ns = (
+        _messages_waiting(planning, topic),
+        _roll_due_ns(planning.stored_segments, topic),
+    )
+    for counts in partition_counts(planning.inventory, planning.stored_segments, topic.partitions):
         yield PartitionState(
             **vars(counts),
             readers=tuple(_readers(planning, counts.partition)),
@@ -109,12 +112,16 @@ def _roll_due_ns(segments: TopicSegments, topic: TopicPolicy) -> dict[int, int]:
 
 def _messages_waiting(planning: TopicPlanning, topic: TopicPolicy) -> dict[int, int]:
     """Partition → messages of its active segment that would go, were it sealed."""
-    sealed = with_sealed(planning.found, np.ones(len(planning.found), dtype=bool))
+    sealed = with_sealed(
+        planning.stored_segments, np.ones(len(planning.stored_segments), dtype=bool)
+    )
     now_us = planning.plan.as_of_ns // MICROSECOND
     offsets = planning.offsets
     would = topic_pass(sealed, topic, now_us, offsets.barriers, offsets.watermarks)
     is_stored = sealed.end >= sealed.start
-    active = ~planning.found.sealed[planning.found.end >= planning.found.start]
+    active = ~planning.stored_segments.sealed[
+        planning.stored_segments.end >= planning.stored_segments.start
+    ]
     chosen = pa.array(
         (active & (would.fates[is_stored] != STAYS))[segment_numbers(planning.inventory.files)[0]]
     )

@@ -13,7 +13,7 @@ from retention.layout.topic_segment_roll import Batch, lay_out
 
 
 class Ends(Protocol):
-    """Where the partitions of a log end behind an append: what its commit counts."""
+    """The ends of a log's partitions after an append, as its commit counts them."""
 
     @property
     def next_seq(self) -> Mapping[int, int]:
@@ -27,12 +27,12 @@ class Ends(Protocol):
 
     @property
     def batches(self) -> Mapping[str, int]:
-        """What is counted beside the numbers of writers."""
+        """Counters beside the batch numbers of writers."""
         ...
 
 
 class StreamEnds:
-    """Where a stream ends, which has one partition; its messages come with sequences and times.
+    """The end of a stream, which has one partition; its messages come with sequences and times.
 
     Args:
         partition: its number.

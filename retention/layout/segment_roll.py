@@ -32,7 +32,7 @@ class ActiveSegment:
 
 @dataclass(frozen=True)
 class Tail:
-    """Where a partition ends: what the next message is appended to."""
+    """The end of a partition, to which the next message is appended."""
 
     next_seq: int
     active: ActiveSegment | None = None

@@ -98,7 +98,7 @@ def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
 
 
 def _behind(before: ActiveSegment, batch: Batch, policy: TopicPolicy) -> Tail:
-    """Where a partition ends after a batch, whose segment is sealed at once if it is full.
+    """The end of a partition after a batch, whose segment is sealed at once if it is full.
 
     A server of 0.9 seals a segment that has reached `segment_size`; one of 0.8 measures the bytes before the batch, so
     that one more batch lands in the segment.

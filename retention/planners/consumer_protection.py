@@ -42,7 +42,7 @@ class ProtectionOutcome:
     read: ReadCount = field(default_factory=ReadCount)
     """Reading that it cost to find out how much there is room for."""
 
-    def told(self, rule: ConsumerProtection, missing: tuple[str, ...]) -> ProtectedMessages:
+    def as_messages(self, rule: ConsumerProtection, missing: tuple[str, ...]) -> ProtectedMessages:
         """The messages that are held back, in numbers."""
         names = tuple(interest.consumer for interest in self.hold.interests)
         return sum_protected(self.ranges, names, rule.action, missing)

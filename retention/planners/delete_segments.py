@@ -36,11 +36,11 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
         header = replace(plan.header, request=request)
         return Planned(replace(plan, header=header), {}, None)
     planning = plan_topic_table(opened, topic, now_ns)
-    reaching = replace(request, up_to=_reach(planning.found, request))
+    reaching = replace(request, up_to=_reach(planning.stored_segments, request))
     up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
     barriers = planning.offsets.barriers if topic.respect_consumer_offsets else {}
-    fates = requested_fates(planning.found, up_to, barriers)
-    rules = rules_of_files(planning.inventory, planning.found, fates)
+    fates = requested_fates(planning.stored_segments, up_to, barriers)
+    rules = rules_of_files(planning.inventory, planning.stored_segments, fates)
     plan = make_topic_plan(planning.inventory, policy, now_ns, rules, pins_of(planning.offsets))
     held = _held(planning, up_to, fates) if topic.respect_consumer_offsets else None
     counters = planning.inventory.counters
@@ -51,8 +51,8 @@ def plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Plann
 
 def _held(planning: TopicPlanning, up_to: Mapping[int, int], fates: Array) -> ProtectedSegments:
     """Segments that were asked for and stay, because somebody has not read them."""
-    waiting = np.where(fates == STAYS, requested_fates(planning.found, up_to, {}), STAYS)
-    rules = rules_of_files(planning.inventory, planning.found, waiting)
+    waiting = np.where(fates == STAYS, requested_fates(planning.stored_segments, up_to, {}), STAYS)
+    rules = rules_of_files(planning.inventory, planning.stored_segments, waiting)
     return protected_segments(planning.inventory.files, rules, planning.offsets)
 
 

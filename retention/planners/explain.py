@@ -26,6 +26,7 @@ from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Delete, Purge
+from schemas.messages import NEVER
 
 
 def explain(
@@ -104,7 +105,9 @@ def _elsewhere(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
 def _untouched(plan: Plan, message: dict[str, Any]) -> Explanation:
     """Explain a message that stays because its part of the stream was not looked at."""
     cause = plan.cause
-    if cause.next_due_ns is not None:
+    if cause.next_due_ns == NEVER:
+        line = "nothing that the stream held is ever due, unless something is stored"
+    elif cause.next_due_ns is not None:
         line = f"nothing that the stream held is due before {format_instant(cause.next_due_ns)}"
     else:
         line = (

@@ -17,7 +17,7 @@ from retention.planners.topic import RULE_OF, decide_topic, segments_of
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.iggy.evaluate import TopicPass
-from retention.rules.iggy.segments import ASKED, BY_SIZE, STAYS, TopicSegments
+from retention.rules.iggy.segments import BY_REQUEST, BY_SIZE, STAYS, TopicSegments
 from retention.rules.iggy.v09 import budget_of
 from retention.rules.requests import Purge
 from retention.stores.offset_table import Offsets
@@ -121,7 +121,7 @@ def _why_not_requested(context: _Segments, request: DeleteSegments) -> str:
 
 def _why(context: _Segments, topic: TopicPolicy, fate: int, held: int) -> str | None:
     """The reason of a fate in a few words; None: what the rules compared says it best."""
-    if fate == ASKED:
+    if fate == BY_REQUEST:
         return _asked_line(context)
     if fate == BY_SIZE:
         return _size_line(context, topic)

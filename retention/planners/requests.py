@@ -62,7 +62,7 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     after = next_seq(opened, inventory)
     decided = _decided(opened, inventory, request)
     rows = StoredRows(opened, engines).of(all_remaining(inventory))
-    answers = rows(requests.told, decided.spans, decided.questions())
+    answers = rows(requests.answer_request, decided.spans, decided.questions())
     if isinstance(request, Delete):
         _check_there(opened, request, decided.spans, answers, after)
     plan = make_removal(inventory, policy, now_ns, decided, answers)

@@ -138,7 +138,7 @@ def _with_consumers(
     plan = replace(plan, cause=replace(plan.cause, consumers=consumers, protection=hold))
     rule = plan.policy.hold
     if rule is not None and protection is not None:
-        plan = replace(plan, held=protection.told(rule, missing_consumers(rule, consumers)))
+        plan = replace(plan, held=protection.as_messages(rule, missing_consumers(rule, consumers)))
     if not plan.policy.rests_on_consumers:
         return plan
     pins = replace(plan.pins, consumers=consumers.pins, expired=consumers.expired)

@@ -225,7 +225,7 @@ def _place(opened: OpenedStream, engine: str, engines: Engines) -> str:
     if engine == "local":
         place = tempfile.mkdtemp(prefix="retention-")
     else:
-        place = Layout(opened.root, opened.name).own(DIRECTORY, uuid.uuid4().hex)
+        place = Layout(opened.root, opened.name).engine_path(DIRECTORY, uuid.uuid4().hex)
         files.make_directory(place)
     engines.at_end(lambda: _clear(place))
     return place

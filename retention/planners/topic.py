@@ -22,7 +22,7 @@ from retention.plan.protected_segments import protected_segments
 from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS, MAX_TOPIC_SIZE, MESSAGE_EXPIRY, RULES
 from retention.rules.iggy.evaluate import TopicPass, topic_pass
-from retention.rules.iggy.segments import ASKED, BY_AGE, BY_SIZE, TopicSegments, with_sealed
+from retention.rules.iggy.segments import BY_AGE, BY_REQUEST, BY_SIZE, TopicSegments, with_sealed
 from retention.rules.row_verdicts import STAYS
 from retention.stores.offset_table import Offsets, OffsetTable
 
@@ -31,7 +31,7 @@ OFFSETS = "offsets"
 RULE_OF = {
     BY_AGE: RULES.index(MESSAGE_EXPIRY),
     BY_SIZE: RULES.index(MAX_TOPIC_SIZE),
-    ASKED: RULES.index(DELETE_SEGMENTS),
+    BY_REQUEST: RULES.index(DELETE_SEGMENTS),
 }
 """The rule of each fate but `STAYS`, an index into `RULES`."""
 
@@ -41,7 +41,7 @@ class TopicPlanning:
     """Everything that a topic's plan was made from."""
 
     inventory: Inventory
-    found: TopicSegments
+    stored_segments: TopicSegments
     """The topic's segments as they are."""
     segments: TopicSegments
     """The segments as the pass sees them: with those sealed that `roll_after` seals."""

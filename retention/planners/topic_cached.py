@@ -80,7 +80,7 @@ def _remember(
         plan.held_segments and plan.held_segments.segments
     ):
         return
-    due_us = next_due(planning.found, topic)
+    due_us = next_due(planning.stored_segments, topic)
     instant = NEVER if due_us is None else min(due_us * MICROSECOND, NEVER)
     if plan.as_of_ns < instant:
         counters, rests_on = planning.inventory.counters, _pins_json(pins_of(planning.offsets))

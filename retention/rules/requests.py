@@ -234,7 +234,7 @@ def delete(spans: Spans, request: Delete) -> Removal:
     return Removal(spans, request, np.zeros(len(spans), dtype=bool), until > before)
 
 
-def told(span: SpanRows, question: Meant) -> Answer:
+def answer_request(span: SpanRows, question: Meant) -> Answer:
     """Answer for one span with the rows that a request means."""
     seqs = span.rows["seq"].to_numpy()
     meant = np.ones(len(seqs), dtype=bool)

@@ -33,12 +33,12 @@ _DOUBTS = (
 
 @dataclass(frozen=True)
 class Label:
-    """What a sidecar's value was made by, and of."""
+    """The edition and the state that a sidecar's value was made by and of."""
 
     edition: int = FIRST_EDITION
     """Of the format, and of the rules by which the value is made: one of any other edition does not count."""
     state: Any = None
-    """What the value is of, JSON values: the version token of a table with its seal, a policy; None: the place says it.
+    """The source of the value, JSON values: the version token of a table with its seal, a policy; None: the place.
 
     A version number alone is never enough: a table that is put back from a copy reaches the same one by other commits.
     """
@@ -46,7 +46,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Record(Generic[Value]):
-    """What a sidecar holds, its checksum verified."""
+    """A sidecar's content, its checksum verified."""
 
     label: Label
     value: Value

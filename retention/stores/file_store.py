@@ -174,7 +174,7 @@ class FileStore(ABC):
         """Delete all that attempts have written for those of `paths` that were staged here and are in no commit."""
         gone = [path for slot in self._staged.release(paths) for path in self._written(slot)]
         files.delete(self._place_of_new(path) for path in gone)
-        files.delete(self._layout.own("subjects", path) for path in gone)
+        files.delete(self._layout.engine_path("subjects", path) for path in gone)
         reached(Step.STAGED_DISCARDED)
 
     def _written(self, slot: str) -> list[str]:

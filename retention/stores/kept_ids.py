@@ -64,7 +64,7 @@ class RemovedIds:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._directory = layout.own("ids")
+        self._directory = layout.engine_path("ids")
 
     def younger_than(self, after_ns: int) -> list[pa.Table]:
         """The records that may hold ids of messages younger than `after_ns`, shape `KEPT_IDS`.
@@ -123,7 +123,7 @@ class UnstoredIds:
 
     def __init__(self, layout: Layout, counters: Counters) -> None:
         self._layout = layout
-        self._directory = layout.own("unstored-ids")
+        self._directory = layout.engine_path("unstored-ids")
         self._number = counters.batches.get(UNSTORED_IDS, 0)
 
     def read(self) -> pa.Table:

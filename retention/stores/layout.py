@@ -66,7 +66,7 @@ class Layout:
         """The table's directory."""
         return files.join(self.root, "messages")
 
-    def own(self, *parts: str) -> str:
+    def engine_path(self, *parts: str) -> str:
         """A place in the engine's own directory."""
         return files.join(self.root, "_retention", *parts)
 
@@ -77,7 +77,7 @@ class Layout:
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
         """The data file of a row (path, partition and segment), to be opened at `location`."""
         path, partition, segment = row
-        return DataFile(path, partition, segment, location, self.own("subjects", path))
+        return DataFile(path, partition, segment, location, self.engine_path("subjects", path))
 
 
 def new_path(partition: int, segment: int) -> str:
@@ -193,7 +193,7 @@ def check_format(layout: Layout, wanted: str) -> FormatRecord | None:
         RefusedError: the stream has the other format, a newer version wrote it, or it is another stream's.
         DamagedError: `_retention/format.json` cannot be read.
     """
-    location = layout.own("format.json")
+    location = layout.engine_path("format.json")
     content = files.read_bytes(location)
     if content is None:
         _refuse_other(layout, wanted, _traces(layout))
@@ -227,7 +227,7 @@ def refuse_foreign_directory(root: str, stream: str) -> None:
     """
     if files.is_remote(root):
         return
-    content = files.read_bytes(Layout(root, stream).own("format.json")) or b""
+    content = files.read_bytes(Layout(root, stream).engine_path("format.json")) or b""
     # What cannot be read is refused where it is needed.
     with suppress(ValueError, AttributeError):
         owner = parse_json(content).get("stream", stream)
@@ -249,13 +249,13 @@ def note_made(layout: Layout, format_: str) -> None:
 
 def _write_format(layout: Layout, content: dict[str, object]) -> None:
     content = {"format_version": FORMAT_VERSION, "stream": layout.stream, **content}
-    files.replace(layout.own("format.json"), json.dumps(content).encode())
+    files.replace(layout.engine_path("format.json"), json.dumps(content).encode())
 
 
 def _traces(layout: Layout) -> str | None:
     if internals.log_names(layout.messages):
         return "delta"
-    return "parquet" if files.names(layout.own("log")) else None
+    return "parquet" if files.names(layout.engine_path("log")) else None
 
 
 def _refuse_other(layout: Layout, wanted: str, actual: str | None) -> None:

@@ -57,9 +57,9 @@ def _parquet(layout: Layout) -> list[str]:
     if log.exists():
         named = {*log.read().files["path"].to_pylist(), *log.names_ever()}
     return [
-        layout.own(place, path)
+        layout.engine_path(place, path)
         for place in ("staging", "trash")
-        for path in _data_files(layout.own(place))
+        for path in _data_files(layout.engine_path(place))
         if path not in named
     ]
 

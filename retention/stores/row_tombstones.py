@@ -84,7 +84,7 @@ class RowTombstoneRecords:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._directory = layout.own("released")
+        self._directory = layout.engine_path("released")
 
     def any(self) -> bool:
         """Whether there is a record, be it one that no commit names."""

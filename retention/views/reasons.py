@@ -41,7 +41,7 @@ def _topic_size(policy: Policy, as_of_ns: int) -> str:
     return f" {format_size(size or 0)}, exceeded with them"
 
 
-def _asked(policy: Policy, as_of_ns: int) -> str:
+def _by_request(policy: Policy, as_of_ns: int) -> str:
     del policy, as_of_ns
     return ", asked for before, when consumers held them back"
 
@@ -52,5 +52,5 @@ _OF: Mapping[str, Callable[[Policy, int], str]] = {
     **{rule.name: rule.reason for rule in ORDER},
     MESSAGE_EXPIRY: _expiry,
     MAX_TOPIC_SIZE: _topic_size,
-    DELETE_SEGMENTS: _asked,
+    DELETE_SEGMENTS: _by_request,
 }

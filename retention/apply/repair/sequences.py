@@ -115,7 +115,7 @@ class _Examined:
     """An unsound file, and which of its rows go."""
 
     file: DataFile
-    found: UnsoundFile
+    impossible: UnsoundFile
     gone: np.ndarray
     """The sequences of the rows that go, as ascending ranges, shape (n, 2)."""
     next_seq: Mapping[int, int]
@@ -198,7 +198,7 @@ def _diagnose(opened: OpenedStream, history: History) -> _Diagnosis:
     ]
     repair = SequenceRepair(
         opened.name,
-        tuple(result.found for result in examined),
+        tuple(result.impossible for result in examined),
         _impossible(counters, history),
         _next_seq(opened, counted),
     )
@@ -272,7 +272,7 @@ def _carry_out(opened: OpenedStream, history: History, diagnosis: _Diagnosis) ->
     copies, staged = [], []
     try:
         for result in diagnosis.examined:
-            if result.found.kept:
+            if result.impossible.kept:
                 target = store.stage_copy(result.file)
                 staged.append(target.path)
                 copies += copy_remaining(RewriteTask(result.file, (target,), result.gone)).stats

@@ -11,7 +11,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.errors import UsageError
 from retention.rules import DELETE_SEGMENTS
-from retention.rules.iggy.segments import ASKED, TopicSegments, is_free, leading
+from retention.rules.iggy.segments import BY_REQUEST, TopicSegments, is_free, leading
 
 MOST_SEGMENTS = 2**32 - 1
 """The largest count that Iggy's request can name: all segments."""
@@ -69,5 +69,5 @@ def requested_fates(
             end = segments.end[part]
             free = is_free(end, barriers.get(partition))
             goes = segments.may_go(part) & (end <= requested[partition]) & free
-            fates[part][: leading(goes)] = ASKED
+            fates[part][: leading(goes)] = BY_REQUEST
     return fates

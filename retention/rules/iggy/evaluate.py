@@ -16,12 +16,12 @@ from retention.rules.iggy.v08 import fates_v8
 from retention.rules.iggy.v09 import fates_modern
 
 _FATES = {"modern": fates_modern, "v8": fates_v8}
-NOTHING_ASKED: Mapping[int, int] = MappingProxyType({})
+NOTHING_REQUESTED: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class TopicPass:
-    """The decisions of one pass; one entry a segment, `STAYS`, `BY_AGE`, `BY_SIZE` or `ASKED`."""
+    """The decisions of one pass; one entry a segment, `STAYS`, `BY_AGE`, `BY_SIZE` or `BY_REQUEST`."""
 
     fates: Array
     held: Array
@@ -33,7 +33,7 @@ def topic_pass(
     policy: TopicPolicy,
     now_us: int,
     barriers: Mapping[int, int],
-    requested: Mapping[int, int] = NOTHING_ASKED,
+    requested: Mapping[int, int] = NOTHING_REQUESTED,
 ) -> TopicPass:
     """Decide a pass, as the cleaner of the profile's server would (docs/semantics/topics.md).
 

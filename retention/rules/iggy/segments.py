@@ -11,7 +11,7 @@ import numpy as np
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 
-STAYS, BY_AGE, BY_SIZE, ASKED = 0, 1, 2, 3
+STAYS, BY_AGE, BY_SIZE, BY_REQUEST = 0, 1, 2, 3
 """The fates of a segment."""
 
 

@@ -18,18 +18,18 @@ from retention.rules.rule import RowRule, SubjectExcess
 class RegroupedExcess:
     """The excess of each span over the limit per subject, once spans without surplus are divided."""
 
-    found: SubjectExcess
+    excess: SubjectExcess
     number: Array
-    """For each span, its number among those that `found` speaks of."""
+    """For each span, its number among those that `excess` speaks of."""
 
     @property
     def messages(self) -> Array:
         """Surplus messages of each span, int64."""
-        return self.found.messages[self.number]
+        return self.excess.messages[self.number]
 
     def of_span(self, span: int) -> RowRule:
         """The limit's rule for the rows of one span, or where it is kept."""
-        return self.found.of_span(int(self.number[span]))
+        return self.excess.of_span(int(self.number[span]))
 
 
 def split_by_file(

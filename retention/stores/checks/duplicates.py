@@ -113,4 +113,4 @@ def _clean(layout: Layout, segment: pa.Table) -> str:
     """The file that remembers that the files of a segment share no sequence."""
     columns = ("path", "file_bytes", "modified_ms")
     rows = zip(*(segment[name].to_pylist() for name in columns), strict=True)
-    return layout.own("disjoint", hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())
+    return layout.engine_path("disjoint", hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())

@@ -38,7 +38,7 @@ def refuse_lost(layout: Layout, record: FormatRecord | None, is_made: Callable[[
 def _trace(layout: Layout, record: FormatRecord | None) -> str | None:
     """The trace that tells that the table was there, in words, None if there is none."""
     if record is not None and record.made:
-        return f"{layout.own('format.json')} says that its table was made"
+        return f"{layout.engine_path('format.json')} says that its table was made"
     return next((f"{place} is there" for place in _places(layout) if _tells(place, layout)), None)
 
 
@@ -62,7 +62,7 @@ def _tells(place: str, layout: Layout) -> bool:
 
 def _log_of(layout: Layout, record: FormatRecord | None) -> str:
     if record is None:
-        return f"{internals.log_directory(layout.messages)} or {layout.own('log')}"
+        return f"{internals.log_directory(layout.messages)} or {layout.engine_path('log')}"
     if record.format == "delta":
         return internals.log_directory(layout.messages)
-    return layout.own("log")
+    return layout.engine_path("log")

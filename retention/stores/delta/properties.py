@@ -104,7 +104,7 @@ def _was_left(layout: Layout, changed: Mapping[str, str]) -> bool:
 
 def _note(layout: Layout) -> str:
     """The file that remembers which properties were left to the owner."""
-    return layout.own("grace-left.json")
+    return layout.engine_path("grace-left.json")
 
 
 def _listed(changed: Mapping[str, str]) -> str:

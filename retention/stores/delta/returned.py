@@ -113,4 +113,4 @@ def _remember(layout: Layout, version: int) -> None:
 def _sidecar(layout: Layout) -> Sidecar[VersionToken]:
     """The mark of the version up to which the log was looked through."""
     codec = JsonCodec(asdict, lambda _, fields: VersionToken(**fields))
-    return Sidecar(layout.own("looked-through.json"), codec, Step.LOOKED_THROUGH)
+    return Sidecar(layout.engine_path("looked-through.json"), codec, Step.LOOKED_THROUGH)

@@ -162,7 +162,7 @@ def move_aside(layout: Layout, run: str, paths: Sequence[str]) -> None:
 
 def aside(layout: Layout, run: str) -> str:
     """The directory to which a run moves files."""
-    return layout.own(ASIDE, run)
+    return layout.engine_path(ASIDE, run)
 
 
 def _reason(layout: Layout, path: str, error: Exception) -> str:

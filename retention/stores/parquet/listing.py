@@ -129,7 +129,7 @@ class Directories:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._sidecar = Sidecar(
-            layout.own("directories.arrow"),
+            layout.engine_path("directories.arrow"),
             ArrowCodec(_to_table, _from_table),
             Step.DIRECTORIES_KEPT,
             _EDITION,
@@ -168,7 +168,7 @@ class Directories:
 
         0 if this file system does not say when directories changed.
         """
-        directory = self._layout.own()
+        directory = self._layout.engine_path()
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".", suffix=".tmp") as probe:
             now = os.stat(probe.name).st_mtime_ns  # noqa: PTH116
             if max(_stamp(directory)[1:]) < now - _TIMED_NS:

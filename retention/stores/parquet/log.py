@@ -98,7 +98,7 @@ class ParquetLog:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._directory = layout.own("log")
+        self._directory = layout.engine_path("log")
 
     def exists(self) -> bool:
         """Whether there is any entry."""

@@ -28,16 +28,16 @@ class Places:
     def __init__(self, layout: Layout, log: ParquetLog) -> None:
         self._layout = layout
         self._log = log
-        self._done = layout.own("log", "moved")
+        self._done = layout.engine_path("log", "moved")
         self._directories = Directories(layout)
 
     def staged(self, path: str) -> str:
         """The place where a file is written before its commit."""
-        return self._layout.own("staging", path)
+        return self._layout.engine_path("staging", path)
 
     def trashed(self, path: str) -> str:
         """The place where a removed file waits for the end of the grace."""
-        return self._layout.own("trash", path)
+        return self._layout.engine_path("trash", path)
 
     def find(self, path: str) -> str:
         """The place where a live file can be opened now; its final place if it is nowhere."""
@@ -55,7 +55,7 @@ class Places:
             return state
         # Readers find files wherever they are: where nothing can be written, or a mover stands still, they go on
         # without the moves.
-        lock = self._layout.own("moves.lock")
+        lock = self._layout.engine_path("moves.lock")
         with suppress(BusyError), files.if_writable(), held(lock, wait_s=PATIENCE_S):
             state = self._log.read()
             files.move(self._moves(self._unmoved(state), state.files))

@@ -75,7 +75,7 @@ class InventoryCacheFiles:
     """Reads and writes `_retention/ledger/`: packs of blocks that never change, and the one file that names them."""
 
     def __init__(self, layout: Layout) -> None:
-        self._directory = layout.own("ledger")
+        self._directory = layout.engine_path("ledger")
         place = files.join(self._directory, "ledger.json")
         codec = JsonCodec(_to_json, _from_json)
         self._head: Sidecar[InventoryCache] = Sidecar(place, codec, Step.LEDGER_KEPT, _EDITION)

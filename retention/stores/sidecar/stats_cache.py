@@ -31,7 +31,7 @@ class StatisticsCache:
     """
 
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
-        self._directory = layout.own("stats")
+        self._directory = layout.engine_path("stats")
         self._clock = clock
         self._known: dict[str, pa.Table] = {}
 

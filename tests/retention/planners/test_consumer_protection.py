@@ -271,7 +271,7 @@ def held_of(
     hold = protection_of(rule, audience, as_of_ns)
     decided = decide(world, policy, as_of_ns)
     found = protect(partial(asks, world), decided, hold, rule.max_bytes)
-    told = found.told(rule, missing_consumers(rule, audience))
+    told = found.as_messages(rule, missing_consumers(rule, audience))
     plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, found.decided, found.answers)
     return found, told, plan
 

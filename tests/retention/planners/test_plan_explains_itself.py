@@ -197,6 +197,13 @@ def test_a_plan_from_a_remembered_instant_says_so(tmp_path: Path, kept: Kept) ->
     assert plan.explain(7) == told
 
 
+def test_a_plan_that_is_never_due_says_so(tmp_path: Path, kept: Kept) -> None:
+    stream = forty(tmp_path, "delta", max_msgs=40).stream("ORDERS")
+    stream.plan()
+    plan = kept(stream.plan())
+    assert "is ever due, unless something is stored" in plan.explain(7).sentence
+
+
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
 def test_topics_explain_themselves(tmp_path: Path, format_: str, kept: Kept) -> None:
     topic = opened_at(tmp_path, format_, message_expiry="1s").topic(NAME)

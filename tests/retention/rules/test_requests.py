@@ -41,7 +41,7 @@ def asked_of_log(request: Purge, cuts: list[int]) -> list[int]:
     gone = [seq for at in np.flatnonzero(decided.whole) for seq in seqs_of(files[at])]
     for question in decided.questions():
         own = seqs_of(files[question.span])
-        ranges = requests.told(span_of(own), question).removed
+        ranges = requests.answer_request(span_of(own), question).removed
         assert ranges.num_rows or request.seq, "a span was asked that loses nothing"
         pairs = zip(ranges["first_seq"].to_pylist(), ranges["last_seq"].to_pylist(), strict=True)
         gone += [seq for first, last in pairs for seq in range(first, last + 1)]
@@ -143,9 +143,9 @@ def test_a_delete_asks_only_spans_that_can_hold_what_it_names() -> None:
 
 
 def test_what_no_answer_has_is_absent() -> None:
-    answers = [requests.told(span_of([1, 2, 5]), Meant(0, "delete", seqs=(2, 5)))]
+    answers = [requests.answer_request(span_of([1, 2, 5]), Meant(0, "delete", seqs=(2, 5)))]
     assert requests.absent(Delete((2, 3, 5, 8)), answers[0].removed) == (3, 8)
-    nothing = requests.told(span_of([1]), Meant(0, "delete", seqs=(2,))).removed
+    nothing = requests.answer_request(span_of([1]), Meant(0, "delete", seqs=(2,))).removed
     assert requests.absent(Delete((2,)), nothing) == (2,)
 
 
