@@ -146,7 +146,9 @@ def describe(file: DataFile) -> Description:
                 f"{file.location}: {rows[name].null_count} rows have no {name}; another writer appended them, "
                 f"nothing was changed; rewrite that file with every {name} set, or remove it from the table"
             )
-    digest_at(file.digest_location).save(SubjectDigest(count_subjects(rows), _ids_in(opened)))
+    with files.if_writable():
+        digest = SubjectDigest(count_subjects(rows), _ids_in(opened))
+        digest_at(file.digest_location).write(digest)
     try:
         size, modified_ms = files.stat(file.location)
     except FileNotFoundError as error:

@@ -106,10 +106,6 @@ class Cause:
         return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted)).sort_by("first_seq")
 
 
-NO_CAUSE = Cause()
-"""The cause of a plan of a stream that held nothing."""
-
-
 def cause_of_files(inventory: Inventory) -> Cause:
     """The cause of a plan that asks neither consumers nor the age scan."""
     counters = inventory.counters

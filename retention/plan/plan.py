@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.plan.actions import Actions
-from retention.plan.cause import NO_CAUSE, Cause
+from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins, SegmentCounts
@@ -36,7 +36,7 @@ class Plan:
     header: Header
     pins: Pins = field(default_factory=Pins)
     actions: Actions = field(default_factory=Actions)
-    cause: Cause = NO_CAUSE
+    cause: Cause = field(default_factory=Cause)
     """The data that it was made from, as far as explaining it takes them; not part of its identity."""
     forecast: Forecast = NOTHING_FORETOLD
     """Losses that fall due, and when; neither part of the plan's identity nor of a saved plan."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,12 +11,10 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from schemas.plan import PLANNED_RULES, RULE, RULE_NAMES
 
-_NAMES = pa.array(RULE_NAMES)
-
 
 def rule_column(numbers: Array) -> pa.DictionaryArray:
     """Rules by name, from indexes into `RULE_NAMES`."""
-    return pa.DictionaryArray.from_arrays(pa.array(numbers, RULE.index_type), _NAMES)
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, RULE.index_type), _names())
 
 
 def rule_numbers(rules: pa.ChunkedArray) -> Array:
@@ -23,7 +23,7 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
     Raises:
         ValueError: a name is none of a rule.
     """
-    numbers = pc.index_in(rules.cast(pa.string()), value_set=_NAMES)
+    numbers = pc.index_in(rules.cast(pa.string()), value_set=_names())
     if numbers.null_count:
         raise ValueError("rule names a rule that is not there")
     return numbers.to_numpy().astype(np.int64)
@@ -58,3 +58,9 @@ def rule_counts(rows: pa.Table, files: int) -> Array:
     at = (rows["file"].to_numpy(), rule_numbers(rows["rule"]))
     np.add.at(counts, at, rows["messages"].to_numpy())
     return counts
+
+
+@cache
+def _names() -> pa.Array:
+    """The names of all rules; made when first used, because Arrow looks for pandas when it makes its first array."""
+    return pa.array(RULE_NAMES)

@@ -95,14 +95,22 @@ class Sidecar(Generic[Value]):
         return record if record.label.edition == self.edition else None
 
     def save(self, value: Value, state: object = None) -> bool:
-        """Put a value in place of what is there; False where the storage does not let it, and what was there stays."""
+        """Put a value that only spares work in place of what is there; False where the storage does not let it."""
         try:
-            with files.create(self.place) as sink:
-                self.codec.write(sink, Label(self.edition, state), value)
+            self.write(value, state)
         except OSError:
             return False
-        reached(self.step)
         return True
+
+    def write(self, value: Value, state: object = None) -> None:
+        """Put a value in place of what is there.
+
+        Raises:
+            StorageError: the storage does not let it; what was there stays.
+        """
+        with files.create(self.place) as sink:
+            self.codec.write(sink, Label(self.edition, state), value)
+        reached(self.step)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def test_what_is_wrong_is_said_and_nothing_is_changed(
 def test_on_a_terminal_it_shows_what_goes_and_asks(
     orders: Commands, monkeypatch: pytest.MonkeyPatch, answer: str, messages: int
 ) -> None:
-    monkeypatch.setattr("retention.cli.removing.asks", lambda: True)
+    monkeypatch.setattr("retention.cli.removing.can_ask", lambda: True)
     done = orders.run("purge", "ORDERS", "--subject", "orders.a", stdin=answer)
     assert done.exit_code == 0
     assert "6 of 9 messages go: purge of orders.a" in done.stderr

@@ -52,9 +52,11 @@ OFTEN = (("delta", "middle byte"), ("parquet", "half"))
 FORMATS = ("delta", "parquet")
 COMMON = {
     "monday",
+    "monday.cause.parquet",
     "monday.files.parquet",
     "monday.markers.parquet",
     "monday.removed.parquet",
+    "monday.rules.parquet",
     "runs/ORDERS/*.begun.json",
     "runs/ORDERS/*.done.json",
     "streams/ORDERS/_retention/append.lease",

@@ -63,7 +63,7 @@ class DeltaIncrementalInventory:
         if inventory.files.num_rows >= WORTH_FILES:
             ledger, tables = first_cache(inventory, mark)
             # A pass that cannot keep it is only slower the next time.
-            with suppress(OSError, LostError):
+            with suppress(OSError):
                 self._files.write(ledger, tables)
 
     def _moved(self, ledger: InventoryCache, mark: VersionToken, diff: Changes) -> CachedInventory:

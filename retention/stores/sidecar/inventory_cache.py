@@ -105,7 +105,7 @@ class InventoryCacheFiles:
             pieces: ascending; each table holds whole segments of one partition, sorted.
 
         Raises:
-            OSError, LostError: it cannot be written; the ledger before is still there.
+            OSError: it cannot be written; what was there still is.
         """
         packs = self._too_full_of_garbage([piece for piece in pieces if isinstance(piece, Block)])
         pack = f"{uuid.uuid4().hex}.blocks"
@@ -122,8 +122,7 @@ class InventoryCacheFiles:
                 offset += len(content)
         reached(Step.LEDGER_PACKED)
         whole = replace(ledger, blocks=blocks)
-        if not self._head.save(whole, asdict(whole.mark)):
-            raise LostError
+        self._head.write(whole, asdict(whole.mark))
         named = {block.pack for block in blocks}
         files.delete(
             files.join(self._directory, name)

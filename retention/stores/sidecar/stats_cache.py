@@ -37,8 +37,9 @@ class StatisticsCache:
 
     def add(self, rows: pa.Table) -> None:
         """Remember statistics of files, before or after a commit names them."""
-        if rows.num_rows:
-            self._write(rows, self._clock())
+        with files.if_writable():
+            if rows.num_rows:
+                self._write(rows, self._clock())
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files in `live` that are known, and the rows of `live` that are not.
@@ -68,10 +69,9 @@ class StatisticsCache:
         rows = pa.concat_tables(table for table in tables if table is not None)
         if merged == names:
             rows = self._alive_or_young(rows, live())
-        # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
-        if not self._write(rows, _clock_of(merged[-1])):
-            return
         with files.if_writable():
+            # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
+            self._write(rows, _clock_of(merged[-1]))
             files.delete(files.join(self._directory, name) for name in merged)
         for name in merged:
             self._known.pop(name, None)
@@ -102,13 +102,11 @@ class StatisticsCache:
         """The cache's files, the oldest first."""
         return files.names(self._directory)
 
-    def _write(self, rows: pa.Table, clock: int) -> bool:
+    def _write(self, rows: pa.Table, clock: int) -> None:
         rows = rows.select(FILE_STATS.names).cast(FILE_STATS)
         name = f"{clock:020d}-{uuid.uuid4().hex[:8]}-{rows.num_rows}.parquet"
-        written = self._part(name).save(rows)
-        if written:
-            self._remember(name, rows)
-        return written
+        self._part(name).write(rows)
+        self._remember(name, rows)
 
     def _read(self, name: str) -> pa.Table | None:
         if name in self._known:

@@ -146,7 +146,7 @@ def test_a_consumer_that_comes_while_a_batch_is_written_gets_its_messages(
             add(make(), late.pop(), "b")
         return found
 
-    monkeypatch.setattr("retention.ingest.publish.wanted_by_somebody", meanwhile)
+    monkeypatch.setattr("retention.ingest.publish.needed_mask", meanwhile)
     assert seqs(publish(opened, lines("ab"))) == [1, 2]
     assert left_in(opened) == [1, 2]
     assert interest_filter.asks_consumers(opened)

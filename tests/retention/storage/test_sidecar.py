@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from retention.errors import StorageError
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import ArrowCodec, Codec, JsonCodec, ParquetCodec, Sidecar
 
@@ -113,11 +114,15 @@ def test_json_without_its_checksum_is_not_taken(tmp_path: Path) -> None:
     assert sidecar.latest() is None
 
 
-def test_what_cannot_be_written_or_read_is_no_error(case: tuple[Sidecar[Any], Any]) -> None:
+def test_what_cannot_be_written_is_told_and_what_cannot_be_read_is_absent(
+    case: tuple[Sidecar[Any], Any],
+) -> None:
     sidecar, value = case
     place = Path(sidecar.place)
     place.parent.parent.joinpath("deep").write_bytes(b"no directory")
     assert not sidecar.save(value, STATE)
+    with pytest.raises(StorageError):
+        sidecar.write(value, STATE)
     assert sidecar.load(STATE) is None
     place.parent.unlink()
     place.mkdir(parents=True)

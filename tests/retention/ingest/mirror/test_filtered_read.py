@@ -80,7 +80,7 @@ def test_payloads_are_read_only_where_something_is_wanted(
 def test_large_payloads_come_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered_read, "HELD_BYTES", 50_000)
+    monkeypatch.setattr(filtered_read, "BUFFER_BYTES", 50_000)
     payload = np.random.default_rng(1).bytes(10_000)
     file = file_of(tmp_path, range(2, 82, 2), payload=payload)
     sizes = [table.num_rows for table in filtered_rows(file, COLUMNS, of_a)]
