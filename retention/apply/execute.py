@@ -116,7 +116,7 @@ def _recorded_alone(
 
 
 def _leaving(plan: Plan) -> LeavingFiles:
-    return LeavingFiles(plan.actions.leaving, plan.plan_id, plan.as_of_ns, plan.by_rule)
+    return LeavingFiles(plan.actions.leaving_with_rules, plan.plan_id, plan.as_of_ns, plan.by_rule)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:

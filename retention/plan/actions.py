@@ -33,35 +33,27 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class PartialRemoval:
+    """Files that lose some of their rows."""
+
+    files: pa.Table
+    """Shape `PLANNED_FILES`."""
+    numbers: Array
+    """Each file's row number among all files of the plan."""
+    part: Part
+    """Ranges of sequences that go of these files, and of others of the plan."""
+
+    def ranges(self) -> list[Array]:
+        """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
+        return ranges_by_file(self.part, self.numbers)
+
+
+class Rewrite(PartialRemoval):
     """Files whose place is taken by copies without some of their rows."""
 
-    files: pa.Table
-    """Shape `PLANNED_FILES`."""
-    numbers: Array
-    """Each file's row number among all files of the plan."""
-    part: Part
-    """Ranges of sequences that go of these files, and of others of the plan."""
 
-    def ranges(self) -> list[Array]:
-        """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
-        return ranges_by_file(self.part, self.numbers)
-
-
-@dataclass(frozen=True)
-class Tombstone:
+class Tombstone(PartialRemoval):
     """Files that stay, and of which nobody reads some rows any more."""
-
-    files: pa.Table
-    """Shape `PLANNED_FILES`."""
-    numbers: Array
-    """Each file's row number among all files of the plan."""
-    part: Part
-    """Ranges of sequences that go of these files, and of others of the plan."""
-
-    def ranges(self) -> list[Array]:
-        """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
-        return ranges_by_file(self.part, self.numbers)
 
 
 @dataclass(frozen=True)
@@ -110,14 +102,12 @@ class Actions:
     @property
     def rewrite(self) -> Rewrite:
         """The files that are copied without some rows."""
-        files, numbers = self._with_action(REWRITE)
-        return Rewrite(files, numbers, PartInMemory(self.removed))
+        return Rewrite(*self._with_action(REWRITE), PartInMemory(self.removed))
 
     @property
     def tombstone(self) -> Tombstone:
         """The files that stay although some of their rows go."""
-        files, numbers = self._with_action(TOMBSTONE)
-        return Tombstone(files, numbers, PartInMemory(self.removed))
+        return Tombstone(*self._with_action(TOMBSTONE), PartInMemory(self.removed))
 
     @property
     def mark(self) -> Mark | None:
@@ -134,11 +124,19 @@ class Actions:
 
     @property
     def leaving(self) -> pa.Table:
+        """The files that do not stay; shape `PLANNED_FILES`."""
+        return _leaving(self.files)
+
+    @property
+    def leaving_with_rules(self) -> pa.Table:
         """The files that do not stay, with the columns of `files_with_rules`."""
-        files = self.files_with_rules
-        return files.filter(pc.not_equal(files["action"], TOMBSTONE))
+        return _leaving(self.files_with_rules)
 
     def _with_action(self, action: str) -> tuple[pa.Table, Array]:
         """The files with an action, and their row numbers in `files`."""
         mask = pc.equal(self.files["action"], action)
         return self.files.filter(mask), np.flatnonzero(mask.to_numpy())
+
+
+def _leaving(files: pa.Table) -> pa.Table:
+    return files.filter(pc.not_equal(files["action"], TOMBSTONE))

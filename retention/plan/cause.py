@@ -16,7 +16,7 @@ from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.remaining import RemainingMessages
 from retention.ports import TailTotals
 from retention.rules import RULES
-from retention.rules.jetstream.evaluate import Evaluation
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import Answer
 from retention.stores.offset_table import Offsets

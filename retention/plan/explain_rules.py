@@ -6,8 +6,6 @@ from retention.core.policy import Policy
 from retention.rules.facts import Facts
 from retention.rules.jetstream.evaluate import ORDER
 
-__all__ = ["IN_KEPT_SEGMENT", "Facts", "rule_lines", "sentence"]
-
 IN_KEPT_SEGMENT = "; but whole_segments is set, and its segment is open or holds messages that stay"
 
 

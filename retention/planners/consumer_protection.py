@@ -13,6 +13,7 @@ from retention.core.policy import ConsumerProtection
 from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.protected import ProtectedMessages, sum_protected
 from retention.planners.rows import SpanRowsReader
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream.consumer_protection import (
     Budget,
     Sizes,
@@ -23,7 +24,6 @@ from retention.rules.jetstream.consumer_protection import (
     protected_whole,
     settled,
 )
-from retention.rules.jetstream.evaluate import Evaluation
 from retention.rules.jetstream.interest import Interest
 from retention.rules.jetstream.protection import AT_ANY_AGE, Protection
 from retention.rules.row_verdicts import Answer, Question, stop_of

@@ -16,9 +16,10 @@ from retention.core.spans import Array
 from retention.plan.build import settled_ranges
 from retention.planners.rows import SpanRowsReader
 from retention.rules import RULES
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import DEATHS, Totals
-from retention.rules.jetstream.evaluate import ORDER, Evaluation, rules_of
+from retention.rules.jetstream.evaluate import ORDER, rules_of
 from retention.rules.jetstream.marker_replay import replay
 from retention.rules.row_verdicts import (
     STAYS,

@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 
 from retention.plan.actions import DROP
 from retention.plan.explain_consumers import needs_line, protection_line
-from retention.plan.explain_rules import IN_KEPT_SEGMENT, Facts, rule_lines, rule_of, sentence
+from retention.plan.explain_rules import IN_KEPT_SEGMENT, rule_lines, rule_of, sentence
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
 from retention.planners.consumer_protection import missing_consumers
 from retention.planners.plan_rows import MessageContext, PlanRows
 from retention.rules import RULES
+from retention.rules.facts import Facts
 from schemas.messages import RULE_COLUMNS
 
 

@@ -25,7 +25,8 @@ from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without
 from retention.planners.interest import remaining_of
 from retention.planners.rows import StreamRows
 from retention.ports import TailTotals
-from retention.rules.jetstream.evaluate import Evaluation, evaluate
+from retention.rules.fold import Evaluation
+from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.jetstream.split_spans import split_by_file
 from retention.rules.jetstream.whole_segments import unread_answers

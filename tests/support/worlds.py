@@ -24,7 +24,7 @@ from retention.planners.context import PlanningContext
 from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
 from retention.planners.retention import plan
 from retention.planners.rows import Rule, SpanRowsReader, Told
-from retention.rules.jetstream.evaluate import Evaluation
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
 from retention.rules.rule import SubjectExcess

@@ -13,8 +13,6 @@ from retention.rules.jetstream.max_msgs_per_subject import MaxMsgsPerSubject
 from retention.rules.jetstream.msg_ttl import MsgTtl
 from retention.rules.rule import Rule, SubjectExcess
 
-__all__ = ["ORDER", "Evaluation", "evaluate", "expires", "reaches_all", "rules_of"]
-
 ORDER: tuple[type[Rule], ...] = (MaxMsgs, MaxBytes, MaxMsgsPerSubject, MaxAge, MaxAgeEach, MsgTtl)
 """A rule sees what those before it leave; a message belongs to the first that takes it."""
 

@@ -101,8 +101,7 @@ class MaxAge(ExpiryRule):
 
     def most(self, spans: Spans) -> Array:
         """The messages that are not `never`, less one if one is young."""
-        stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
-        return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
+        return most_expired(spans, self.cutoff_ns)
 
     def first_due(self, spans: Spans) -> Array:
         """The scan has to pass every span before, down to its youngest message, and then to find an old one.
@@ -181,6 +180,17 @@ class Old:
 def is_old(max_age_ns: int, facts: Facts) -> bool:
     """Whether a message has reached an age, and is not `never`."""
     return facts.as_of_ns - facts.ts_ns >= max_age_ns and facts.deadline_ns != NEVER
+
+
+def most_expired(spans: Spans, cutoff_ns: int) -> Array:
+    """The most messages of each span that are old enough to go, by its statistics; int64.
+
+    Args:
+        spans: the stream.
+        cutoff_ns: the youngest instant that expires.
+    """
+    stay = np.maximum(spans.never, spans.max_ts_ns > cutoff_ns)
+    return np.where(spans.min_ts_ns <= cutoff_ns, spans.messages - stay, 0)
 
 
 def has_expired(rows: pa.Table, cutoff_ns: int) -> Array:

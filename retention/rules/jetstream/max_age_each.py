@@ -12,7 +12,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.rules import MAX_AGE
 from retention.rules.facts import Facts
-from retention.rules.jetstream.max_age import MaxAge, age_line, has_expired, is_old
+from retention.rules.jetstream.max_age import MaxAge, age_line, has_expired, is_old, most_expired
 from retention.rules.rule import (
     Decision,
     ExpiryRule,
@@ -85,8 +85,7 @@ class MaxAgeEach(ExpiryRule):
 
     def most(self, spans: Spans) -> Array:
         """The messages that are not `never`, less one if one is young."""
-        stay = np.maximum(spans.never, spans.max_ts_ns > self.cutoff_ns)
-        return np.where(spans.min_ts_ns <= self.cutoff_ns, spans.messages - stay, 0)
+        return most_expired(spans, self.cutoff_ns)
 
     def first_due(self, spans: Spans) -> Array:
         """The instant at which the oldest message is old enough."""

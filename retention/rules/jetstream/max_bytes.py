@@ -33,13 +33,13 @@ class MaxBytes(Rule):
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
         del as_of_ns, surplus
-        return cls(policy.max_bytes) if policy.max_bytes is not None and _acts(policy) else None
+        return cls(policy.max_bytes) if policy.max_bytes is not None and policy.trims_head else None
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
         """Whether the message and everything newer exceed the limit."""
         limit = policy.max_bytes
-        return limit is not None and _acts(policy) and facts.bytes_with_newer > limit
+        return limit is not None and policy.trims_head and facts.bytes_with_newer > limit
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
@@ -47,7 +47,7 @@ class MaxBytes(Rule):
         limit = policy.max_bytes
         if limit is None:
             return None
-        if not _acts(policy):
+        if not policy.trims_head:
             return f"{cls.name}{REFUSES}"
         taken = f"it and everything newer take {facts.bytes_with_newer:,} bytes"
         return f"{cls.name} {format_size(limit)} ({limit:,} bytes): {taken}"
@@ -65,7 +65,7 @@ class MaxBytes(Rule):
         if policy.max_bytes is None:
             return policy
         rest = policy.max_bytes - total_bytes
-        return None if rest < 0 and _acts(policy) else replace(policy, max_bytes=rest)
+        return None if rest < 0 and policy.trims_head else replace(policy, max_bytes=rest)
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Cut by the bytes of each span; only rows tell how many messages of the last one these are."""
@@ -81,10 +81,6 @@ class MaxBytes(Rule):
             unclear=ends,
             cut=cut,
         )
-
-
-def _acts(policy: Policy) -> bool:
-    return policy.discard == "old"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,20 +28,20 @@ class MaxMsgs(Rule):
     def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
         """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
         del as_of_ns, surplus
-        return cls(policy.max_msgs) if policy.max_msgs is not None and _acts(policy) else None
+        return cls(policy.max_msgs) if policy.max_msgs is not None and policy.trims_head else None
 
     @classmethod
     def takes_message(cls, policy: Policy, facts: Facts) -> bool:
         """Whether as many messages are newer as the limit lets stay."""
         limit = policy.max_msgs
-        return limit is not None and _acts(policy) and facts.newer >= limit
+        return limit is not None and policy.trims_head and facts.newer >= limit
 
     @classmethod
     def line(cls, policy: Policy, facts: Facts) -> str | None:
         """The number of newer messages."""
         if policy.max_msgs is None:
             return None
-        if not _acts(policy):
+        if not policy.trims_head:
             return f"{cls.name}{REFUSES}"
         return f"{cls.name} {policy.max_msgs:,}: {messages_are(facts.newer)} newer than it"
 
@@ -58,7 +58,7 @@ class MaxMsgs(Rule):
         if policy.max_msgs is None:
             return policy
         rest = policy.max_msgs - messages
-        return None if rest < 0 and _acts(policy) else replace(policy, max_msgs=rest)
+        return None if rest < 0 and policy.trims_head else replace(policy, max_msgs=rest)
 
     def decide(self, spans: Spans, before: PriorRemovals) -> Decided:
         """Cut by the messages of each span, which statistics count."""
@@ -77,10 +77,6 @@ class MaxMsgs(Rule):
             unclear=ends,
             cut=cut,
         )
-
-
-def _acts(policy: Policy) -> bool:
-    return policy.discard == "old"
 
 
 @dataclass(frozen=True, kw_only=True)

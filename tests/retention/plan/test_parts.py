@@ -36,7 +36,7 @@ def test_actions_are_of_every_kind_that_does_something(plan: Plan) -> None:
     stays = replace(plan.actions, files=hidden)
     assert [type(action) for action in stays] == [Drop, Tombstone]
     assert [ranges.tolist() for ranges in stays.tombstone.ranges()] == [[[6, 7]]]
-    assert stays.leaving["by_max_msgs"].to_pylist() == [5]
+    assert stays.leaving_with_rules["by_max_msgs"].to_pylist() == [5]
 
 
 def test_a_part_that_one_has_written_another_reads(plan: Plan, tmp_path: Path) -> None:
