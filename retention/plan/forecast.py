@@ -13,9 +13,10 @@ from retention.plan.estimate_bounds import removal_of
 from retention.plan.estimate_ranges import losses
 from retention.ports import TailTotals
 from retention.rules.fold import Evaluation
-from retention.rules.jetstream.evaluate import evaluate, expires
+from retention.rules.jetstream.evaluate import expires
 from retention.rules.jetstream.next_due import next_due
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
+from retention.rules.jetstream.split_spans import decide_at
 from retention.rules.rule import ExpiryRule
 from schemas.messages import NEVER
 
@@ -75,7 +76,7 @@ def forecast(
     effective = prefix_policy(policy, later.messages, later.bytes) or policy
 
     def pass_at(instant: int) -> Evaluation:
-        return evaluate(decided.spans, effective, instant, decided.surplus)
+        return decide_at(decided, inventory.files, effective, instant)
 
     latest = NEVER - 1
     instants = (as_of_ns, *(min(as_of_ns + ahead, latest) for ahead in HORIZONS_NS))

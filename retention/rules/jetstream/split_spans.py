@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.policy import Policy
-from retention.core.spans import Array, spans_of
+from retention.core.spans import Array, joined, spans_of
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.rule import RowRule, SubjectExcess
@@ -52,6 +52,21 @@ def split_by_file(
     number = decided.spans.span_of_file[spans.first_file[:-1]]
     beyond = None if decided.surplus is None else RegroupedExcess(decided.surplus, number)
     return evaluate(spans, policy, as_of_ns, beyond)
+
+
+def decide_at(decided: Evaluation, files: pa.Table, policy: Policy, as_of_ns: int) -> Evaluation:
+    """Decide the same stream at another instant, at which the scan may come to what `decided` has file by file.
+
+    Args:
+        decided: a pass at any instant.
+        files: the inventory's, shape `FILE_STATS`.
+        policy: what lets messages go at the other instant, with the same limit per subject.
+        as_of_ns: the other instant, nanoseconds since the epoch.
+    """
+    beyond = decided.surplus
+    excess = beyond.excess if isinstance(beyond, RegroupedExcess) else beyond
+    whole = evaluate(joined(decided.spans), policy, as_of_ns, excess)
+    return split_by_file(whole, files, policy, as_of_ns)
 
 
 def _divisible(decided: Evaluation) -> Array:
