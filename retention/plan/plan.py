@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +17,7 @@ from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins, SegmentCounts
-from retention.plan.identity import canonical, identity
+from retention.plan.identity import identity
 from retention.plan.overdue import Overdue
 from retention.plan.protected import ProtectedMessages, ProtectedSegments
 from retention.plan.rule_rows import rule_numbers
@@ -26,7 +25,6 @@ from retention.rules.requests import Request, as_json
 from schemas.plan import RULE_NAMES
 
 FORMAT_VERSION = 7
-_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class Plan:
 
         Whatever a run takes from the plan (also numbers that only its history tells) is in it.
         """
-        return identity(self._header(), self.files, self.rules, self.removed)
+        return identity(self._header(), (self.files, self.rules, self.removed, self.markers))
 
     def _header(self) -> dict[str, Any]:
         optional: dict[str, Any] = {}
@@ -207,8 +205,6 @@ class Plan:
             "as_of_ns": self.as_of_ns,
             "policy": self.policy.as_json(),
             "sequences": self.sequences,
-            "by_rule": self.by_rule,
-            "markers": None if self.sequences is None else _markers(self.markers),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -236,14 +232,6 @@ def rules_of(rows: pa.Table) -> dict[str, int]:
     counts = np.zeros(len(RULE_NAMES), dtype=np.int64)
     np.add.at(counts, rule_numbers(rows["rule"]), rows["messages"].to_numpy())
     return {rule: count for rule, count in zip(RULE_NAMES, counts.tolist(), strict=True) if count}
-
-
-def _markers(markers: pa.Table) -> str:
-    """SHA-256 of markers, from canonical JSON, some of them at a time."""
-    digest = hashlib.sha256()
-    for at in range(0, markers.num_rows, _AT_ONCE):
-        digest.update(canonical(markers.slice(at, _AT_ONCE).to_pydict()))
-    return digest.hexdigest()
 
 
 def _total(column: pa.ChunkedArray) -> int:

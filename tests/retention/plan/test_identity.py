@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from retention.core.policy import Policy
-from retention.plan import identity
+from retention.plan.identity import identity
 from retention.plan.plan import Plan
+from retention.plan.planfile import load_plans, save_plans
 from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers, rule_rows
 from schemas.plan import RULE_NAMES
 from tests.support.worlds import Message, World, plan_of
@@ -23,9 +24,7 @@ def plan() -> Plan:
     return plan_of(World(files, 21), Policy(max_msgs=23, max_msgs_per_subject=4), 30)
 
 
-def test_the_identity_is_the_same_however_tables_are_cut(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_identity_is_the_same_however_tables_are_cut(plan: Plan) -> None:
     cut = {
         name: pa.concat_tables(
             [getattr(plan, name).slice(at, 1) for at in range(getattr(plan, name).num_rows)]
@@ -33,23 +32,31 @@ def test_the_identity_is_the_same_however_tables_are_cut(
         for name in ("files", "rules", "removed")
     }
     assert replace(plan, actions=replace(plan.actions, **cut)).plan_id == plan.plan_id
-    monkeypatch.setattr(identity, "_SEGMENTS_AT_ONCE", 1)
-    assert replace(plan).plan_id == plan.plan_id
 
 
-def test_what_one_segment_loses_is_digested_by_itself(plan: Plan) -> None:
-    whole = list(identity._segments(plan.files, plan.rules, plan.removed))
-    assert len(whole) == 3
-    second = pc.equal(plan.files["segment"], 11)
-    numbers = pc.indices_nonzero(second)
-    first = numbers[0].as_py()
+def test_a_saved_plan_has_the_identity_of_the_plan(plan: Plan, tmp_path: Path) -> None:
+    location = str(tmp_path / "plan.json")
+    save_plans(location, [plan, plan])
+    assert [loaded.plan_id for loaded in load_plans(location)] == [plan.plan_id] * 2
 
-    def own(table: pa.Table) -> pa.Table:
-        mine = table.filter(pc.is_in(table["file"], value_set=numbers))
-        return mine.set_column(0, mine.schema.field("file"), pc.subtract(mine["file"], first))
 
-    alone = identity._segments(plan.files.filter(second), own(plan.rules), own(plan.removed))
-    assert list(alone) == [whole[1]]
+def test_nothing_moves_from_value_to_value_unseen() -> None:
+    columns: list[list[int | str | None]] = [
+        [0, None],
+        [None, 0],
+        [0, 0],
+        [0, 1],
+        [256, 0],
+        ["a", "bc"],
+        ["ab", "c"],
+        ["", "abc"],
+    ]
+    tables = [pa.table({"x": values}) for values in columns]
+    tables += [table.slice(0, rows) for table in tables[:1] for rows in (0, 1)]
+    known = {identity({}, some) for some in [[], *([table] for table in tables), tables[:2]]}
+    assert len(known) == len(tables) + 2
+    joined = pa.concat_tables([tables[5], tables[6]])
+    assert identity({}, [joined.slice(1, 2)]) == identity({}, [pa.table({"x": ["bc", "ab"]})])
 
 
 @pytest.mark.parametrize("name", ["files", "rules", "removed"])
