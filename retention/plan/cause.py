@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -35,24 +36,32 @@ class Remaining:
 
 
 @dataclass(frozen=True)
-class Cause:
-    """The data that a plan was made from; tables are those of its making, never copies."""
+class CauseFiles:
+    """The files that a plan was made from; tables are those of its making, never copies."""
 
     files: pa.Table = field(default_factory=CAUSE_FILES.empty_table)
     """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
-    next_seq: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the next sequence to assign, as the log counted it."""
-    open_base: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the base of the segment that appends go to."""
-    tail: TailTotals = _NO_TAIL
-    """Totals of the stream behind `files`, where the plan was made from its oldest segments alone."""
-    next_due_ns: int | None = None
-    """The instant before which nothing goes, where that was remembered and no file was looked at."""
     remaining: Remaining | None = None
     """Messages and bytes that consumers leave; None: they leave everything."""
     parts: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
     """Ranges that rules take of files, learned from rows, also of files that go whole, or stay because their segment
     does; shape `REMOVED_RANGES`, `file` being a row number of `files`."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The data that a plan was made from."""
+
+    read_files: Callable[[], CauseFiles] = CauseFiles
+    """The source of its files; those of a saved plan are decoded when they are asked for."""
+    next_seq: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the next sequence to assign, as the log counted it."""
+    open_base: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the base of the segment that appends go to."""
+    tail: TailTotals = _NO_TAIL
+    """Totals of the stream behind its files, where the plan was made from its oldest segments alone."""
+    next_due_ns: int | None = None
+    """The instant before which nothing goes, where that was remembered and no file was looked at."""
     scan_end: int | None = None
     """The message at which the age scan ends: with `whole_segments` one in its file that is not above it; None: it
     does not end, or does not run."""
@@ -64,6 +73,26 @@ class Cause:
     """Protection from limits, for consumers; None: the policy protects nothing."""
     offsets: Offsets | None = None
     """The stored offsets of a topic; None: the plan did not look at them."""
+
+    @cached_property
+    def made_from(self) -> CauseFiles:
+        """What is known of its files."""
+        return self.read_files()
+
+    @property
+    def files(self) -> pa.Table:
+        """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
+        return self.made_from.files
+
+    @property
+    def remaining(self) -> Remaining | None:
+        """Messages and bytes that consumers leave of each file; None: they leave everything."""
+        return self.made_from.remaining
+
+    @property
+    def parts(self) -> pa.Table:
+        """Ranges that rules take of files, learned from rows; shape `REMOVED_RANGES`."""
+        return self.made_from.parts
 
     def end(self, partition: int) -> int:
         """The sequence above everything that the plan knows of a partition."""
@@ -109,7 +138,7 @@ class Cause:
 def cause_of_files(inventory: Inventory) -> Cause:
     """The cause of a plan that asks neither consumers nor the age scan."""
     counters = inventory.counters
-    return Cause(inventory.files, counters.next_seq, counters.open_base)
+    return Cause(partial(CauseFiles, inventory.files), counters.next_seq, counters.open_base)
 
 
 def cause_of_pass(
@@ -129,13 +158,10 @@ def cause_of_pass(
         parts: ranges that rules take of files, learned from rows; shape `REMOVED_RANGES`, `file` being a row number of
             the inventory.
     """
-    known = cause_of_files(left.inventory)
-    return Cause(
-        known.files,
-        known.next_seq,
-        known.open_base,
-        remaining=None if policy.retention == "limits" else _remaining(left),
-        parts=parts,
+    remaining = None if policy.retention == "limits" else _remaining(left)
+    return replace(
+        cause_of_files(left.inventory),
+        read_files=partial(CauseFiles, left.inventory.files, remaining, parts),
         scan_end=_scan_end(decided, answers),
     )
 

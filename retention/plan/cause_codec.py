@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from retention.plan.cause import Cause, Remaining
+from retention.plan.cause import Cause, CauseFiles, Remaining
 from retention.plan.consumer_snapshot import ConsumerSnapshot, pins_as_json, pins_from_json
 from retention.ports import TailTotals
 from retention.rules import RULES
@@ -75,21 +75,15 @@ def cause_as_json(cause: Cause) -> dict[str, Any]:
     }
 
 
-def cause_from(table: pa.Table, values: Mapping[str, Any]) -> Cause:
-    """Read what `cause_table` and `cause_as_json` made.
-
-    Raises:
-        ValueError: the table says what no plan is made from.
-    """
+def cause_from(read_files: Callable[[], CauseFiles], values: Mapping[str, Any]) -> Cause:
+    """The cause of which `cause_as_json` made JSON values, and whose files are yet to be read."""
     protection, offsets = values["protection"], values["offsets"]
     return Cause(
-        files=table.select(CAUSE_FILES.names),
+        read_files=read_files,
         next_seq=_numbered(values["next_seq"]),
         open_base=_numbered(values["open_base"]),
         tail=TailTotals(**values["tail"]),
         next_due_ns=values["next_due_ns"],
-        remaining=_remaining(table),
-        parts=_parts(table),
         scan_end=values["scan_end"],
         refused=frozenset(_seqs(values["refused"]).tolist()),
         consumers=ConsumerSnapshot(
@@ -100,6 +94,15 @@ def cause_from(table: pa.Table, values: Mapping[str, Any]) -> Cause:
         protection=None if protection is None else _protection_from_json(protection),
         offsets=None if offsets is None else offsets_from_json(offsets),
     )
+
+
+def cause_files(table: pa.Table) -> CauseFiles:
+    """Read what `cause_table` made.
+
+    Raises:
+        ValueError: the table says what no plan is made from.
+    """
+    return CauseFiles(table.select(CAUSE_FILES.names), _remaining(table), _parts(table))
 
 
 def _remaining(table: pa.Table) -> Remaining | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.plan.actions import DROP, REWRITE, TOMBSTONE, Actions
-from retention.plan.cause_codec import cause_as_json, cause_from, cause_table
+from retention.plan.cause import CauseFiles
+from retention.plan.cause_codec import cause_as_json, cause_files, cause_from, cause_table
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import FORMAT_VERSION, Plan
@@ -37,6 +40,7 @@ from schemas.plan import (
 )
 
 _PLAN = pa.field("plan", pa.int32())
+_NUMBERS = (pa.int32(), pa.int64())
 _ACTIONS = {DROP, REWRITE, TOMBSTONE}
 _TABLES = {
     "files": PLANNED_FILES,
@@ -107,8 +111,15 @@ def load_plans(location: str) -> list[Plan]:
         DamagedError: what is read is not what was written.
     """
     document = _document(location)
-    try:
+    with _judged(location):
         return _plans(location, document)
+
+
+@contextmanager
+def _judged(location: str) -> Iterator[None]:
+    """Refuse a saved plan that cannot be decoded."""
+    try:
+        yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(location, f"a part of it is not what was written ({error})") from error
 
@@ -117,8 +128,13 @@ def _plans(location: str, document: dict[str, Any]) -> list[Plan]:
     headers = document["plans"]
     for header in headers:
         judge(PlanHeader, header)
-    tables = {part: _part(location, part, document["sha256"][part]) for part in _TABLES}
-    plans = [_plan(header, number, tables) for number, header in enumerate(headers)]
+    contents = {part: _content(location, part, document["sha256"][part]) for part in _TABLES}
+    read_cause = cache(partial(_table_of, "cause", contents.pop("cause")))
+    tables = {part: _table_of(part, content) for part, content in contents.items()}
+    plans = [
+        _plan(header, number, tables, partial(_cause_files, location, read_cause, number))
+        for number, header in enumerate(headers)
+    ]
     for plan, header in zip(plans, headers, strict=True):
         _judge_parts(plan)
         if plan.plan_id != header["plan_id"]:
@@ -180,12 +196,29 @@ def _header(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> Plan:
-    plan_tables = {
-        part: _loaded(table.filter(pc.equal(table["plan"], number)).drop(["plan"]))
-        for part, table in tables.items()
-    }
-    cause = cause_from(plan_tables.pop("cause"), header["cause"])
+def _cause_files(location: str, read: Callable[[], pa.Table], number: int) -> CauseFiles:
+    """Decode the files that a plan was made from.
+
+    Raises:
+        DamagedError: they are what no plan is made from.
+    """
+    with _judged(location):
+        return cause_files(_rows_of(read(), number))
+
+
+def _rows_of(table: pa.Table, number: int) -> pa.Table:
+    """The rows of one plan of a saved table, which lie together."""
+    start, end = np.searchsorted(table["plan"].to_numpy(), [number, number + 1])
+    return _loaded(table.slice(start, end - start).drop(["plan"]))
+
+
+def _plan(
+    header: dict[str, Any],
+    number: int,
+    tables: dict[str, pa.Table],
+    read_files: Callable[[], CauseFiles],
+) -> Plan:
+    plan_tables = {part: _rows_of(table, number) for part, table in tables.items()}
     held = header.get("held")
     return Plan(
         Header(
@@ -208,7 +241,7 @@ def _plan(header: dict[str, Any], number: int, tables: dict[str, pa.Table]) -> P
         Actions(
             **plan_tables, sequences=tuple(header["sequences"]) if header["sequences"] else None
         ),
-        cause,
+        cause_from(read_files, header["cause"]),
         held=protected_from_json(held),
         held_segments=protected_segments_from_json(held),
     )
@@ -244,11 +277,15 @@ def _document(location: str) -> dict[str, Any]:
     return document
 
 
-def _part(location: str, part: str, sha256: str) -> pa.Table:
+def _content(location: str, part: str, sha256: str) -> bytes:
     beside = _beside(location, part)
     content = files.read_bytes(beside)
     if content is None or hashlib.sha256(content).hexdigest() != sha256:
         raise _damaged(beside, "it is missing" if content is None else "it is not what was written")
+    return content
+
+
+def _table_of(part: str, content: bytes) -> pa.Table:
     table = pq.read_table(pa.BufferReader(content))
     check_columns(table, _saved(_TABLES[part]).append(_PLAN))
     return table
@@ -259,10 +296,29 @@ def _parquet(tables: Sequence[pa.Table], schema: pa.Schema) -> bytes:
         table.append_column("plan", pa.array([number] * table.num_rows, pa.int32()))
         for number, table in enumerate(tables)
     ]
-    empty = schema.empty_table().append_column("plan", pa.array([], pa.int32()))
+    schema = schema.append(_PLAN)
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.concat_tables([empty, *numbered]), sink, compression="zstd")
+    pq.write_table(
+        pa.concat_tables([schema.empty_table(), *numbered]),
+        sink,
+        compression="zstd",
+        use_dictionary=[name for name in ("action", "rule") if name in schema.names],
+        column_encoding=_encodings(schema),
+        write_statistics=False,
+    )
     return sink.getvalue().to_pybytes()
+
+
+def _encodings(schema: pa.Schema) -> dict[str, str]:
+    """Encodings of columns of numbers and paths, which differ little from row to row."""
+    leaves = {
+        f"{field.name}.list.element": field.type.value_type
+        for field in schema
+        if pa.types.is_list(field.type)
+    }
+    leaves |= {field.name: field.type for field in schema}
+    numbers = {leaf: "DELTA_BINARY_PACKED" for leaf, kind in leaves.items() if kind in _NUMBERS}
+    return numbers | ({"path": "DELTA_BYTE_ARRAY"} if "path" in schema.names else {})
 
 
 def _beside(location: str, part: str) -> str:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from retention.core.policy import Policy
@@ -45,7 +48,7 @@ def test_a_saved_plan_is_a_document_that_people_can_review(saved: str) -> None:
     assert plan["segments"] == {"dropped": 1, "rewritten": 1, "kept": 0}
 
 
-@pytest.mark.parametrize("part", ["files", "removed"])
+@pytest.mark.parametrize("part", ["files", "rules", "removed", "markers", "cause"])
 def test_a_flipped_bit_is_found(saved: str, part: str) -> None:
     beside = Path(f"{saved}.{part}.parquet")
     content = bytearray(beside.read_bytes())
@@ -61,6 +64,20 @@ def test_a_plan_whose_decision_was_edited_is_refused(saved: str) -> None:
     edited(saved, plans=plans)
     with pytest.raises(DamagedError, match="does not have the identity it claims"):
         load_plans(saved)
+
+
+def test_the_files_of_a_cause_are_decoded_when_they_are_asked_for(saved: str) -> None:
+    beside = Path(f"{saved}.cause.parquet")
+    table = pq.read_table(beside)
+    at, field = table.column_names.index("rules"), table.schema.field("rules")
+    rules = pa.array([[99]] * len(table), field.type)
+    pq.write_table(table.set_column(at, field, rules), beside)
+    digests = json.loads(Path(saved).read_text())["sha256"]
+    edited(saved, sha256=digests | {"cause": hashlib.sha256(beside.read_bytes()).hexdigest()})
+    for plan in load_plans(saved):
+        assert not plan.cause.refused
+        with pytest.raises(DamagedError, match=r"this saved plan is damaged: .*rules.*plan again"):
+            _ = plan.cause.files
 
 
 def test_a_newer_format_is_refused_by_number(saved: str) -> None:
