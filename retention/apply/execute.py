@@ -79,7 +79,7 @@ def carry_out(
     added = stage_additions(opened, plan, snapshot, engines)
     try:
         recorded = next_record(opened, plan, snapshot, engines)
-        archived = archive(opened, _leaving(plan), snapshot, engines)
+        archived = _archived(opened, plan, snapshot, engines)
         ids_read = keep_ids_of(opened, plan, snapshot)
         fields |= recorded.as_json()
         history.begin(run, _begun(opened, plan, run, added, snapshot) | fields)
@@ -115,8 +115,15 @@ def _recorded_alone(
     return report
 
 
-def _leaving(plan: Plan) -> LeavingFiles:
-    return LeavingFiles(plan.actions.leaving_with_rules, plan.plan_id, plan.as_of_ns, plan.by_rule)
+def _archived(
+    opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
+) -> Archived | None:
+    """Copy what leaves to the stream's archive; None: it has none, or nothing leaves."""
+    if opened.config.archive is None:
+        return None
+    files = plan.actions.leaving_with_rules
+    leaving = LeavingFiles(files, plan.plan_id, plan.as_of_ns, plan.by_rule)
+    return archive(opened, leaving, snapshot, engines)
 
 
 def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
