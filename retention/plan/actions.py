@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from retention.plan.parts import Part, PartInMemory, ranges_by_file
 from retention.plan.rule_rows import rule_counts
 from schemas.plan import (
     PLANNED_FILES,
@@ -40,12 +39,17 @@ class PartialRemoval:
     """Shape `PLANNED_FILES`."""
     numbers: Array
     """Each file's row number among all files of the plan."""
-    part: Part
-    """Ranges of sequences that go of these files, and of others of the plan."""
+    removed: pa.Table
+    """Ranges of sequences that go of these files, and of others of the plan, by file; shape `PLANNED_PARTS`."""
 
     def ranges(self) -> list[Array]:
         """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
-        return ranges_by_file(self.part, self.numbers)
+        files = self.removed["file"].to_numpy()
+        bounds = np.searchsorted(files, np.stack([self.numbers, self.numbers + 1]))
+        ends = np.stack(
+            [self.removed[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1
+        )
+        return [ends[start:end] for start, end in bounds.T.tolist()]
 
 
 class Rewrite(PartialRemoval):
@@ -102,12 +106,12 @@ class Actions:
     @property
     def rewrite(self) -> Rewrite:
         """The files that are copied without some rows."""
-        return Rewrite(*self._with_action(REWRITE), PartInMemory(self.removed))
+        return Rewrite(*self._with_action(REWRITE), self.removed)
 
     @property
     def tombstone(self) -> Tombstone:
         """The files that stay although some of their rows go."""
-        return Tombstone(*self._with_action(TOMBSTONE), PartInMemory(self.removed))
+        return Tombstone(*self._with_action(TOMBSTONE), self.removed)
 
     @property
     def mark(self) -> Mark | None:

@@ -27,7 +27,6 @@ WITHOUT = {
     "stores/lease.py": "a lease on an object store runs out by itself",
     "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
     "plan/planfile.py": "a plan is a file of the person who asked for it",
-    "plan/parts.py": "a part of a plan on its way between tasks; no stream rests on it",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "inspect/nats_export.py": "so is what lies beside it",
     "planners/subject_shuffle.py": "rows on their way between tasks; nothing rests on them once a process is gone",

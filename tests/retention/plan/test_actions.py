@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from retention.core.policy import Policy
-from retention.errors import DamagedError
 from retention.plan.actions import Drop, Mark, Rewrite, Tombstone
-from retention.plan.parts import PartInMemory, ranges_by_file, write_part
 from retention.plan.plan import Plan
-from schemas.plan import PLANNED_PARTS
 from tests.support.worlds import Message, World, plan_of
 
 
@@ -39,22 +35,6 @@ def test_actions_are_of_every_kind_that_does_something(plan: Plan) -> None:
     assert stays.leaving_with_rules["by_max_msgs"].to_pylist() == [5]
 
 
-def test_a_part_that_one_has_written_another_reads(plan: Plan, tmp_path: Path) -> None:
-    place = str(tmp_path / "part.arrow")
-    written = write_part(place, plan.removed)
-    assert written.rows().schema == PLANNED_PARTS
-    assert written.rows().to_pylist() == PartInMemory(plan.removed).rows().to_pylist()
-    numbers = np.array([0, 1])
-    [none, some] = ranges_by_file(written, numbers)
+def test_a_file_that_loses_nothing_has_no_range(plan: Plan) -> None:
+    [none, some] = replace(plan.actions.rewrite, numbers=np.array([0, 1])).ranges()
     assert (none.tolist(), some.tolist()) == ([], [[6, 7]])
-
-
-def test_a_part_that_is_not_the_written_one_is_refused(plan: Plan, tmp_path: Path) -> None:
-    place = tmp_path / "part.arrow"
-    written = write_part(str(place), plan.removed)
-    place.write_bytes(place.read_bytes()[:-1])
-    with pytest.raises(DamagedError, match="is not what was written"):
-        written.rows()
-    place.unlink()
-    with pytest.raises(DamagedError, match="is missing"):
-        written.rows()
