@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core.policy import Policy
-from retention.plan.identity import identity
-from retention.plan.plan import Plan
+from retention.plan.plan import Plan, identity
 from retention.plan.planfile import load_plans, save_plans
 from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers, rule_rows
 from schemas.plan import RULE_NAMES
