@@ -76,7 +76,7 @@ class Cause:
 
     @cached_property
     def made_from(self) -> CauseFiles:
-        """What is known of its files."""
+        """Everything that is known of its files."""
         return self.read_files()
 
     @property
