@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +20,14 @@ from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice
-from retention.interest.ack_log_position import end_position, refuse_another_log, rows_folded
+from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice, tail_digest
 from retention.interest.edit import edit_declared
-from retention.interest.filter_match import matching_seqs
-from retention.interest.interest import interest_of
+from retention.interest.interest import interest_of, matching_seqs
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+
+_ROWS, _TAIL = "rows", "tail"
+"""Keys of a position in a log: the number of lines before it, and a digest of the last of them."""
+
 
 PIECE_ROWS = 2_000_000
 """Lines that are folded together: some hundred bytes of memory each."""
@@ -73,7 +76,7 @@ def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) ->
 def _fold(opened: OpenedStream, log: AckLog, engines: Engines) -> FoldedLog:
     inventory = opened.store.inventory(opened.store.snapshot())
     records = ConsumerTable(opened.root).live(inventory.counters)
-    refuse_another_log(opened.name, log, records)
+    _refuse_another_log(opened.name, log, records)
     folding = _Folding(opened, inventory, log, records)
     for piece in _pieces(opened, log, folding.before, engines):
         folding.take(piece)
@@ -98,7 +101,7 @@ class _Folding:
         """Begin each consumer at the first line that it does not have."""
         self.last_seq = next_seq(self.opened, self.inventory) - 1
         self.states = {record.consumer: record.state for record in self.records}
-        self.begins = {record.consumer: rows_folded(record, self.log) for record in self.records}
+        self.begins = {record.consumer: _rows_folded(record, self.log) for record in self.records}
         self.before = min(self.begins.values(), default=0)
         self._matching: dict[str, Numbers | None] = {}
 
@@ -123,7 +126,7 @@ class _Folding:
         """
         for name, state in self.states.items():
             self._refuse_contradictions(name, state)
-        place = end_position(self.log)
+        place = _end_position(self.log)
         table, now_ns = ConsumerTable(self.opened.root), self.opened.clock()
         for record in self.records:
             if self.begins[record.consumer] < self.log.rows:
@@ -252,3 +255,49 @@ def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
         share.append(log_slice)
     if share:
         yield share
+
+
+def _end_position(log: AckLog) -> dict[str, Any]:
+    """The position behind the last line of a log, as a consumer's record keeps it."""
+    return {_ROWS: log.rows, _TAIL: tail_digest(log, log.rows)}
+
+
+def _rows_folded(record: ConsumerRecord, log: AckLog) -> int:
+    """Number of lines of a log that are folded into a consumer."""
+    place = _place(record, log)
+    return 0 if place is None else int(place[_ROWS])
+
+
+def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerRecord]) -> None:
+    """Refuse a log that does not begin as it did when it was folded into one of the consumers.
+
+    Raises:
+        RefusedError: the log is shorter, or the last lines that were folded are others now.
+    """
+    tails: dict[int, str] = {}
+    for record in records:
+        place = _place(record, log)
+        if place is None:
+            continue
+        rows = int(place[_ROWS])
+        if rows > log.rows:
+            wrong = f"it has {log.rows} lines, and {rows} of it are"
+        elif place[_TAIL] != _tail_at(log, rows, tails):
+            wrong = f"its first {rows} lines are not those that are"
+        else:
+            continue
+        raise RefusedError(
+            f"{stream}: {log.name} is not the log that it was: {wrong} folded into consumer {record.consumer} already, "
+            "and a log only grows; nothing was changed; restore it, or give another log a name of its own"
+        )
+
+
+def _place(record: ConsumerRecord, log: AckLog) -> Mapping[str, Any] | None:
+    place: Mapping[str, Any] | None = record.folded.get(log.name)
+    return place
+
+
+def _tail_at(log: AckLog, rows: int, known: dict[int, str]) -> str:
+    if rows not in known:
+        known[rows] = tail_digest(log, rows)
+    return known[rows]

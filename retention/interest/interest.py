@@ -1,15 +1,23 @@
-"""Interest of a stream's consumers, from its consumer table and the consumers that its configuration lists."""
+"""Interest of a stream's consumers, stored or listed: who wants which messages, refused where they contradict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from retention.config.checks.consumer_filters import filters_of
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
+from retention.config.checks.workqueue import overlapping_consumers
+from retention.consumers.ack_gaps import Numbers
 from retention.consumers.expiry import has_expired
+from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
-from retention.interest.consistency import refuse_inconsistent
+from retention.datafile.parquet import read_columns
+from retention.errors import RefusedError
 from retention.interest.reconcile import reconcile
 from retention.plan.consumer_snapshot import ConsumerSnapshot, Pin
 from retention.rules.jetstream.interest import Interest
@@ -37,7 +45,7 @@ def consumer_snapshot_of(
     over = {record.consumer for record in expired}
     records = [record for record in records if record.consumer not in over]
     last_seq = next_seq(opened, inventory) - 1
-    refuse_inconsistent(opened, records, last_seq)
+    _refuse_inconsistent(opened, records, last_seq)
     return ConsumerSnapshot(
         tuple(interest_of(record, opened.config.subjects) for record in records),
         pins_of(records),
@@ -95,3 +103,70 @@ def interest_of(record: ConsumerRecord, subjects: tuple[str, ...]) -> Interest:
         pending=state.pending["seq"].to_numpy(),
         redelivered=state.redelivered["seq"].to_numpy(),
     )
+
+
+def _refuse_inconsistent(
+    opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int
+) -> None:
+    """Refuse to remove anything where it is not certain what consumers need.
+
+    Args:
+        opened: the stream.
+        records: its consumers.
+        last_seq: the last sequence that the stream gave out.
+
+    Raises:
+        RefusedError: naming the first consumer, and what to do.
+    """
+    why = next(_wrong(opened, records, last_seq), None)
+    if why is not None:
+        raise RefusedError(f"{opened.name}: {why}")
+
+
+def _wrong(opened: OpenedStream, records: Sequence[ConsumerRecord], last_seq: int) -> Iterator[str]:
+    for record in records:
+        faults = contradictions(record.state, last_seq)
+        if faults:
+            yield (
+                f"the state of consumer {record.consumer} cannot be: {'; '.join(faults)}; what it needs cannot be told"
+                ", so nothing was removed; import its state from the broker again, or delete that consumer"
+            )
+        for wanted in filter(has_wildcard_look_alike, filters_of(record.config)):
+            yield (
+                f"filter {wanted!r} of consumer {record.consumer} has a token that begins with a wildcard and is none, "
+                "which servers match now this way, now that; what it needs cannot be told, so nothing was removed; "
+                "give it other filters, or delete it"
+            )
+    filters = {
+        record.consumer: filters_of(record.config)
+        for record in records
+        if not (record.config.get("direct") or record.config.get("sourcing"))
+    }
+    both = overlapping_consumers(filters) if opened.config.retention == "workqueue" else None
+    if both is not None:
+        yield (
+            f"consumers {both[0]} and {both[1]} of a work queue take the same messages, each of which is for one "
+            "(error code 10100); nothing was removed; give them filters that do not overlap, or delete one"
+        )
+
+
+def matching_seqs(opened: OpenedStream, inventory: Inventory, interest: Interest) -> Numbers | None:
+    """The stored sequences above a consumer's ack floor that it wants, ascending; None: it wants every one.
+
+    Files without a subject that it wants are not opened.
+
+    Raises:
+        DamagedError: a file cannot be read.
+    """
+    if not interest.filters:
+        return None
+    open_ended = inventory.files.filter(pc.greater(inventory.files["max_seq"], interest.ack_floor))
+    counts = opened.store.subject_counts(open_ended)
+    matching = counts.filter(pa.array(interest.matches(counts["subject"])))
+    wanted = open_ended.take(pc.unique(matching["file"]))
+    parts = [np.zeros(0, dtype=np.int64)]
+    for file in opened.store.data_files(wanted):
+        rows, _ = read_columns(file, ("seq", "subject"))
+        parts.append(rows["seq"].to_numpy()[interest.matches(rows["subject"])])
+    seqs = np.concatenate(parts)
+    return np.sort(seqs[seqs > interest.ack_floor])

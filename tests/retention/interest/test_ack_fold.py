@@ -20,8 +20,8 @@ from retention.consumers.ack_fold import FoldInput, fold
 from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack import sources
-from retention.formats.ack.log import AckLog
-from retention.interest import ack_fold, ack_log_position
+from retention.formats.ack.log import AckLog, tail_digest
+from retention.interest import ack_fold
 from retention.interest.ack_fold import FoldedLog
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.consumer_model import LAST_SEQ, Line, World, lines_of, worlds
@@ -216,24 +216,24 @@ def test_a_change_meanwhile_is_not_overwritten(
 ) -> None:
     stream = stream_in(tmp_path)
     log = written(tmp_path / "acks.jsonl", [ack(1), ack(2)])
-    real = ack_log_position.end_position
+    real = tail_digest
 
     def meanwhile(rival: Callable[[ConsumerRecord], ConsumerRecord]) -> None:
         def change(current: ConsumerRecord | None) -> ConsumerRecord:
             assert current is not None
             return rival(current)
 
-        def place(folded: AckLog) -> dict[str, Any]:
+        def digest(folded: AckLog, rows: int) -> str:
             ConsumerTable(stream.opened.root).update("all", change)
-            return real(folded)
+            return real(folded, rows)
 
-        monkeypatch.setattr(ack_fold, "end_position", place)
+        monkeypatch.setattr(ack_fold, "tail_digest", digest)
 
     meanwhile(lambda current: replace(current, state=new_state(5)))
     with pytest.raises(BusyError, match="consumer all was changed while"):
         stream.consumers.fold(log)
     assert record(stream).state == new_state(5)
-    monkeypatch.setattr(ack_fold, "end_position", real)
+    monkeypatch.setattr(ack_fold, "tail_digest", real)
     stream.consumers.fold(log)
     done = record(stream)
     stream.consumers.fold(written(tmp_path / "acks.jsonl", [ack(1), ack(2)]))
