@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,20 +10,24 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq, next_seq_without_table
+from retention.context.topic import has_data, refuse_partition, topic_of
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, spans_of
 from retention.engines.select import Engines
 from retention.errors import UsageError
-from retention.plan.build import make_removal
-from retention.plan.plan import empty_plan
+from retention.plan.build import make_removal, make_topic_plan
+from retention.plan.plan import Plan, empty_plan
+from retention.plan.protected import ProtectedSegments
+from retention.plan.protected_segments import protected_segments
 from retention.plan.remaining import all_remaining
 from retention.planners.cached import Planned
-from retention.planners.delete_segments import plan_delete_segments
 from retention.planners.probe import StoredRows
-from retention.planners.purge_topic import plan_purge_topic
 from retention.planners.request_guards import check_allowed
-from retention.rules import requests
-from retention.rules.iggy.delete_segments import DeleteSegments
+from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table, rules_of_files
+from retention.rules import PURGE, RULES, requests
+from retention.rules.iggy.delete_segments import DeleteSegments, requested_fates
+from retention.rules.iggy.evaluate import reached_by
+from retention.rules.iggy.segments import STAYS, TopicSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request
 from retention.rules.row_verdicts import Answer
 from schemas.plan import REMOVED_RANGES
@@ -44,19 +49,17 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     """
     check_allowed(opened, request)
     if isinstance(request, DeleteSegments):
-        return plan_delete_segments(opened, request)
+        return _plan_delete_segments(opened, request)
     if opened.config.topic is not None and isinstance(request, Purge):
-        return plan_purge_topic(opened, request)
+        return _plan_purge_topic(opened, request)
     policy, now_ns = opened.config.policy(), opened.clock()
     if not opened.store.exists():
         first = next_seq_without_table(opened)
         if isinstance(request, Delete):
             raise _not_there(opened, request.seqs, first, first)
-        nothing = empty_plan(opened.name, now_ns, policy)
-        header = replace(nothing.header, request=request)
+        nothing = _nothing(opened, request, now_ns)
         actions = replace(nothing.actions, sequences=requests.moved(request, first))
-        plan = replace(nothing, header=header, actions=actions)
-        return Planned(plan, {}, None)
+        return Planned(replace(nothing, actions=actions), {}, None)
     snapshot = opened.store.snapshot()
     inventory = opened.store.inventory(snapshot)
     after = next_seq(opened, inventory)
@@ -69,6 +72,69 @@ def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Pl
     actions = replace(plan.actions, sequences=requests.moved(request, after))
     plan = replace(plan, actions=actions)
     return Planned(plan, inventory.counters.next_seq, snapshot)
+
+
+def _nothing(opened: OpenedStream, request: Request, now_ns: int) -> Plan:
+    """The plan of a removal from a table that was never made."""
+    plan = empty_plan(opened.name, now_ns, opened.config.policy())
+    return replace(plan, header=replace(plan.header, request=request))
+
+
+def _plan_purge_topic(opened: OpenedStream, request: Purge) -> Planned:
+    """Plan the removal of all that a topic holds, whoever has read it (iggy `PurgeTopic`).
+
+    Raises:
+        RefusedError, DamagedError: as planning a pass.
+    """
+    policy, now_ns = opened.config.policy(), opened.clock()
+    if not opened.store.exists():
+        return Planned(_nothing(opened, request, now_ns), {}, None)
+    snapshot = opened.store.snapshot()
+    inventory = opened.store.inventory(snapshot)
+    rules = np.full(inventory.files.num_rows, RULES.index(PURGE))
+    plan = make_topic_plan(inventory, policy, now_ns, rules, None)
+    begins, counted = has_data(opened, snapshot), inventory.counters.next_seq
+    header = replace(plan.header, request=request, begins_epoch=begins)
+    return Planned(replace(plan, header=header), counted, snapshot)
+
+
+def _plan_delete_segments(opened: OpenedStream, request: DeleteSegments) -> Planned:
+    """Plan the removal of a partition's oldest sealed segments, as far as everybody has read them.
+
+    Raises:
+        UsageError: it is no topic, or has no such partition.
+        RefusedError, DamagedError: as planning a pass.
+    """
+    topic, now_ns = topic_of(opened).policy(), opened.clock()
+    refuse_partition(opened, request.partition)
+    policy = opened.config.policy()
+    if not opened.store.exists():
+        return Planned(_nothing(opened, request, now_ns), {}, None)
+    planning = plan_topic_table(opened, topic, now_ns)
+    reaching = replace(request, up_to=_reach(planning.stored_segments, request))
+    up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
+    barriers = planning.offsets.barriers if topic.respect_consumer_offsets else {}
+    fates = requested_fates(planning.stored_segments, up_to, barriers)
+    rules = rules_of_files(planning.inventory, planning.stored_segments, fates)
+    plan = make_topic_plan(planning.inventory, policy, now_ns, rules, pins_of(planning.offsets))
+    held = _held(planning, up_to, fates) if topic.respect_consumer_offsets else None
+    counters = planning.inventory.counters
+    header = replace(plan.header, request=reaching)
+    plan = replace(plan, header=header, held_segments=held, cause=planning.plan.cause)
+    return Planned(plan, counters.next_seq, planning.snapshot)
+
+
+def _held(planning: TopicPlanning, up_to: Mapping[int, int], fates: Array) -> ProtectedSegments:
+    """Segments that were asked for and stay, because somebody has not read them."""
+    waiting = np.where(fates == STAYS, requested_fates(planning.stored_segments, up_to, {}), STAYS)
+    rules = rules_of_files(planning.inventory, planning.stored_segments, waiting)
+    return protected_segments(planning.inventory.files, rules, planning.offsets)
+
+
+def _reach(segments: TopicSegments, request: DeleteSegments) -> int | None:
+    parts = dict(segments.parts())
+    part = parts.get(request.partition)
+    return None if part is None else reached_by(segments, part, request.count)
 
 
 def _decided(opened: OpenedStream, inventory: Inventory, request: MessageRequest) -> Removal:
