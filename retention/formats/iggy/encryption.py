@@ -1,4 +1,4 @@
-"""Detection of encrypted messages, which no log marks as such."""
+"""Refusal of encrypted messages, which no log marks as such: their user headers tell."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.errors import RefusedError
 from retention.formats.iggy import user_headers
 
-LEAST_MESSAGES = 8
+_LEAST_MESSAGES = 8
 """Least number of messages with user headers that proves anything."""
 _MOST_MESSAGES = 64
 _ADDED_BYTES = 12 + 16
@@ -17,7 +18,20 @@ _LEAST_HEADERS_BYTES = _ADDED_BYTES + 12
 """Least bytes of one pair: a byte of key and of value, and five before each."""
 
 
-def is_encrypted(rows: pa.RecordBatch) -> bool:
+def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
+    """Refuse messages (shape `ROWS`) that the server encrypted.
+
+    Raises:
+        RefusedError: the messages are encrypted; the message names the place.
+    """
+    if _is_encrypted(rows):
+        raise RefusedError(
+            f"{place}: its messages are encrypted, so that neither payloads nor user headers can be read; nothing was"
+            " imported; poll them from the server, which decrypts them"
+        )
+
+
+def _is_encrypted(rows: pa.RecordBatch) -> bool:
     """Whether the messages of a log (shape `ROWS`) are encrypted, judged by their user headers.
 
     A server encrypts payloads and user headers and computes the checksums afterwards, so that all checks hold. User
@@ -26,7 +40,7 @@ def is_encrypted(rows: pa.RecordBatch) -> bool:
     """
     sample = rows.take(pc.indices_nonzero(pc.is_valid(rows["headers"]))[:_MOST_MESSAGES])
     blocks = sample["headers"].to_pylist()
-    if len(blocks) < LEAST_MESSAGES or any(len(block) < _LEAST_HEADERS_BYTES for block in blocks):
+    if len(blocks) < _LEAST_MESSAGES or any(len(block) < _LEAST_HEADERS_BYTES for block in blocks):
         return False
     if pc.min(pc.binary_length(sample["payload"])).as_py() < _ADDED_BYTES:
         return False

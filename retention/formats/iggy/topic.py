@@ -1,16 +1,18 @@
-"""A topic's directory as an Iggy server leaves it: its partitions, their logs, and the holes in them."""
+"""A topic's directory as an Iggy server leaves it: partitions, their logs with holes, and their stored offsets."""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
-import pyarrow as pa
+from xxhash import xxh3_64_intdigest
 
-from retention.errors import DamagedError, RefusedError, UsageError
-from retention.formats.iggy.encryption import is_encrypted
+from retention.errors import DamagedError, UsageError
+from retention.formats.iggy.encryption import refuse_encrypted
 from retention.formats.iggy.era import Era, EraName
 from retention.formats.iggy.era_08 import Era08
 from retention.formats.iggy.era_09 import Era09
@@ -19,10 +21,18 @@ from retention.formats.iggy.log import Log, Part, read_log
 from retention.formats.iggy.repair import first_sound
 from retention.formats.iggy.rows import END_OF_OFFSETS
 from retention.formats.iggy.source import opened, size_of
-from retention.formats.iggy.stored_offsets import StoredOffset, read_stored_offsets
 from retention.storage import files
 
+Kind = Literal["consumer", "group"]
 ERAS: dict[EraName, Era] = {"0.8": Era08(), "0.9": Era09()}
+
+_DIRECTORIES: tuple[tuple[str, Kind], ...] = (("consumers", "consumer"), ("groups", "group"))
+_PLAIN = struct.Struct("<Q")
+_CHECKED = struct.Struct("<QQ")
+_MOST_ID = 2**32 - 1
+_AGAIN = (
+    "nothing was imported; copy the directory again, or delete the file if its consumer is gone"
+)
 
 _LOG = re.compile(r"([0-9]{20})\.log")
 _PARTITION = re.compile(r"[0-9]+")
@@ -153,19 +163,6 @@ def refuse_other_era(topic: Topic, era: EraName) -> None:
         )
 
 
-def refuse_encrypted(rows: pa.RecordBatch, place: str) -> None:
-    """Refuse messages (shape `ROWS`) that the server encrypted.
-
-    Raises:
-        RefusedError: the messages are encrypted; the message names the place.
-    """
-    if is_encrypted(rows):
-        raise RefusedError(
-            f"{place}: its messages are encrypted, so that neither payloads nor user headers can be read; nothing was"
-            " imported; poll them from the server, which decrypts them"
-        )
-
-
 def refuse_damage(findings: Sequence[Finding]) -> None:
     """Refuse findings of damage.
 
@@ -220,4 +217,52 @@ def _partition(number: int, directory: str) -> Partition:
         location = files.join(directory, name)
         end = names[nth + 1][0] if nth + 1 < len(names) else None
         logs.append(Log(location, number, segment, size_of(location), end))
-    return Partition(number, directory, tuple(logs), read_stored_offsets(directory))
+    return Partition(number, directory, tuple(logs), _stored_offsets(directory))
+
+
+@dataclass(frozen=True)
+class StoredOffset:
+    """The offset of the last message that a consumer or a group has read."""
+
+    kind: Kind
+    id: int
+    """Number of the consumer or group; of a named consumer the XXH32 of its name."""
+    offset: int
+
+
+def _stored_offsets(partition: str) -> tuple[StoredOffset, ...]:
+    """Read the stored offsets below a partition's directory, consumers first, in order of id.
+
+    A file holds a little-endian u64, alone or with its XXH3-64 behind it (0.9). A file whose name is not a
+    number of 32 bits is no stored offset.
+
+    Raises:
+        DamagedError: a file has another length or a wrong checksum, or no message can have its offset.
+    """
+    offsets = []
+    for directory, kind in _DIRECTORIES:
+        where = files.join(partition, "offsets", directory)
+        ids = sorted(int(name) for name in files.names(where) if _is_id(name))
+        offsets += [
+            StoredOffset(kind, number, _offset(files.join(where, str(number)))) for number in ids
+        ]
+    return tuple(offsets)
+
+
+def _is_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= _MOST_ID
+
+
+def _offset(location: str) -> int:
+    content = files.read_bytes(location) or b""
+    if len(content) not in (_PLAIN.size, _CHECKED.size):
+        raise DamagedError(
+            f"{location}: a stored offset has 8 or 16 bytes, this one has {len(content)}; {_AGAIN}"
+        )
+    offset: int = _PLAIN.unpack_from(content)[0]
+    checksum = content[_PLAIN.size :]
+    if checksum and xxh3_64_intdigest(content[: _PLAIN.size]) != int.from_bytes(checksum, "little"):
+        raise DamagedError(f"{location}: the checksum of the stored offset is wrong; {_AGAIN}")
+    if offset >= END_OF_OFFSETS:
+        raise DamagedError(f"{location}: no message can have the stored offset {offset}; {_AGAIN}")
+    return offset

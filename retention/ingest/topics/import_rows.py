@@ -12,10 +12,11 @@ from retention.core.inventory import DataFile
 from retention.datafile import parquet
 from retention.datafile.segment_writer import Tally, verified_stats
 from retention.dialects.iggy import with_topic
+from retention.formats.iggy.encryption import refuse_encrypted
 from retention.formats.iggy.era import EraName
 from retention.formats.iggy.findings import Finding
 from retention.formats.iggy.log import Log, read_log
-from retention.formats.iggy.topic import ERAS, refuse_encrypted
+from retention.formats.iggy.topic import ERAS
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from xxhash import xxh3_64_intdigest
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.formats.iggy.era import Era, EraName
 from retention.formats.iggy.findings import Damage, Finding, Hole, Skipped, Tear
-from retention.formats.iggy.stored_offsets import StoredOffset
 from retention.formats.iggy.topic import (
     ERAS,
+    StoredOffset,
     Topic,
     era_of,
     read_topic,
