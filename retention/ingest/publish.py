@@ -12,16 +12,17 @@ import pyarrow.compute as pc
 
 from retention.apply.keep_ids import keep_unstored_ids
 from retention.config import StreamConfig
+from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
+from retention.core.subjects import matching_mask
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import parse_messages
 from retention.ingest.append import Appended, Attempt, appending, refuse_topic_of
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.interest_filter import asks_consumers, needed_mask
 from retention.ingest.publish_checks import Answers, Batch, RefusedMessage, answer
 from retention.ingest.recorded_commit import recorded_removal
 from retention.ingest.rollup import RolledUp, asks_to_roll_up, remove_older
@@ -29,6 +30,8 @@ from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import transform_subjects
 from retention.ingest.ttl_clamp import clamp_ttls
 from retention.ingest.validate import Refusal, validate_early, validate_late
+from retention.ports import Snapshot
+from retention.stores.consumer_table import ConsumerTable
 from schemas.messages import FILE_COLUMNS
 
 
@@ -144,10 +147,48 @@ def _rolling_up(
 
 def _wanted(opened: OpenedStream, batch: Batch, position: Position) -> Batch:
     """The batch with what consumers want of it, where that rests on them."""
-    if not asks_consumers(opened):
+    if not _asks_consumers(opened):
         return batch
-    wanted = needed_mask(opened, position.snapshot, batch.rows["subject"])
+    wanted = _needed_mask(opened, position.snapshot, batch.rows["subject"])
     return replace(batch, wanted=wanted)
+
+
+def _asks_consumers(opened: OpenedStream) -> bool:
+    """Whether a stream's consumers decide what is stored of what is published to it."""
+    config = opened.config
+    return config.retention == "interest" and config.unmatched == "remove"
+
+
+def _needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedArray) -> np.ndarray:
+    """A mask of the messages that some consumer wants, be it stored or listed in the configuration.
+
+    As for a pass, a stream without any consumer keeps everything.
+
+    Args:
+        opened: the stream.
+        snapshot: what the batch's commit rests on, opened before: an edit that is counted later refuses that commit.
+        subjects: each message's subject, as it would be stored.
+
+    Raises:
+        DamagedError: a consumer's record cannot be read.
+    """
+    records = ConsumerTable(opened.root).live(snapshot.counters)
+    filters = {record.consumer: filters_of(record.config) for record in records}
+    filters |= {consumer.name: consumer.filters for consumer in opened.config.consumers}
+    if not filters or any(_wants_all(opened, patterns) for patterns in filters.values()):
+        return np.ones(len(subjects), dtype=bool)
+    encoded = subjects.combine_chunks().dictionary_encode()
+    wanted = matching_mask(
+        encoded.dictionary, {pattern for patterns in filters.values() for pattern in patterns}
+    )
+    return np.asarray(wanted, dtype=bool)[encoded.indices.to_numpy()]
+
+
+def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
+    """Whether a consumer wants everything, or what it wants cannot be told."""
+    return set(filters) in (set(), set(opened.config.subjects)) or any(
+        map(has_wildcard_look_alike, filters)
+    )
 
 
 def _answered(opened: OpenedStream, batch: Batch, position: Position) -> Answers:

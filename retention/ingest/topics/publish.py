@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +15,16 @@ from retention.context.topic import topic_of
 from retention.core.spans import Array
 from retention.datafile.segment_writer import Staged, write_segments
 from retention.dialects.iggy import Iggy
-from retention.dialects.iggy_checks import TopicRefusal, first_refusal
+from retention.dialects.iggy_checks import TopicRefusal, first_refusal, sizes_of
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
 from retention.ingest.append import appending
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published
 from retention.ingest.publish_checks import Answers
-from retention.ingest.topics.assign import Assigned, assign
+from retention.layout.partition_tails import PartitionTails
+from retention.layout.partitioner import partition_addresses
+from retention.layout.topic_segment_roll import Batch, accounted_sizes
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def publish_to_topic(
         for attempt in append.attempts():
             position = attempt.position
             ends = dialect.ends(position.tail, position.turn, opened.clock())
-            assigned = assign(sent, dialect, ends)
+            assigned = _assign(sent, dialect, ends)
             stats = [
                 row
                 for messages in assigned
@@ -93,7 +97,7 @@ def publish_to_topic(
     return TopicPublished(opened.name, answers, append.done, partitions=partitions)
 
 
-def _answered(sent: pa.Table, assigned: Iterable[Assigned]) -> tuple[Answers, Array]:
+def _answered(sent: pa.Table, assigned: Iterable[_Assigned]) -> tuple[Answers, Array]:
     """The offset and the partition of each message."""
     answers = Answers.plain(0, sent.num_rows)
     partitions = np.zeros(sent.num_rows, dtype=np.int64)
@@ -109,3 +113,49 @@ def _error(topic: str, sent: pa.Table, refusal: TopicRefusal) -> RefusedError:
         f"line {line}: topic {topic} refuses the message (server error {refusal.code}, {refusal.error}): "
         f"{refusal.reason}; nothing of the batch was written; correct or remove that line, and publish again"
     )
+
+
+@dataclass(frozen=True)
+class _Assigned:
+    """Messages of one address, in the order of the lines, and where they go."""
+
+    rows: Array
+    """The places of these messages among those that were sent."""
+    partition: int
+    batches: Sequence[Batch]
+    """The batches that the messages are divided among, counted from the first of them."""
+    sizes: Array
+    """int64, the bytes that each is counted with."""
+
+    def pieces(self, sent: pa.Table, dialect: Iggy) -> Iterator[tuple[tuple[int, int], pa.Table]]:
+        """Partition and segment, and what is stored there, shape `FILE_COLUMNS`.
+
+        Args:
+            sent: all messages, shape `formats.iggy.lines.SENT`.
+            dialect: the topic's.
+        """
+        messages = sent.take(pa.array(self.rows))
+        for base, inside in groupby(self.batches, key=attrgetter("base")):
+            batches = list(inside)
+            start, end = batches[0].start, batches[-1].end
+            rows, sizes = messages.slice(start, end - start), self.sizes[start:end]
+            yield (self.partition, base), dialect.stored(rows, self.partition, batches, sizes)
+
+
+def _assign(sent: pa.Table, dialect: Iggy, ends: PartitionTails) -> list[_Assigned]:
+    """Give messages their places, those of one address together.
+
+    Args:
+        sent: shape `formats.iggy.lines.SENT`, all of which a server would take.
+        dialect: the topic's.
+        ends: where its partitions end; they are moved on.
+    """
+    address = partition_addresses(sent["partition"], sent["key"], dialect.policy.partitions)
+    sizes = sizes_of(sent, dialect.policy)
+    assigned = []
+    for number in np.unique(address).tolist():
+        rows = np.flatnonzero(address == number)
+        partition, batches = ends.append(number, sizes[rows])
+        counted = accounted_sizes(sizes[rows], batches, dialect.policy)
+        assigned.append(_Assigned(rows, partition, batches, counted))
+    return assigned

@@ -17,7 +17,7 @@ from retention.core.seq_ranges import in_ranges, union_of_ranges
 from retention.datafile.parquet import describe, read_columns, write_messages
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.row_groups import pick_rows, rows_in_order
-from retention.ingest.mirror.filtered_read import filtered_rows
+from retention.ingest.mirror.origin import filtered_rows
 from tests.support.laws import law
 from tests.support.laying import Laid, rows_of
 

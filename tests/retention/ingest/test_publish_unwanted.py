@@ -13,11 +13,10 @@ from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now
 from retention.context.context import OpenedStream
+from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.ingest import interest_filter
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.interest_filter import needed_mask
 from retention.ingest.publish import Published, publish
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, warehouse_with
@@ -141,15 +140,16 @@ def test_a_consumer_that_comes_while_a_batch_is_written_gets_its_messages(
     late = ["late"]
 
     def meanwhile(*arguments: Any) -> Any:
-        found = needed_mask(*arguments)
+        found = matching_mask(*arguments)
         if late:
             add(make(), late.pop(), "b")
         return found
 
-    monkeypatch.setattr("retention.ingest.publish.needed_mask", meanwhile)
+    monkeypatch.setattr("retention.ingest.publish.matching_mask", meanwhile)
     assert seqs(publish(opened, lines("ab"))) == [1, 2]
     assert left_in(opened) == [1, 2]
-    assert interest_filter.asks_consumers(opened)
+    assert seqs(publish(opened, lines("c"))) == [3]
+    assert left_in(opened) == [1, 2]
 
 
 SUBJECTS = st.sampled_from(["a", "b", "b.c", "b.d", "c"])

@@ -12,8 +12,8 @@ from retention.core.inventory import DataFile
 from retention.core.message_rows import complete_rows
 from retention.datafile.parquet import write_messages
 from retention.errors import DamagedError
-from retention.ingest.mirror import filtered_read
-from retention.ingest.mirror.filtered_read import filtered_rows
+from retention.ingest.mirror import origin
+from retention.ingest.mirror.origin import filtered_rows
 
 COLUMNS = ("seq", "subject", "payload")
 
@@ -80,7 +80,7 @@ def test_payloads_are_read_only_where_something_is_wanted(
 def test_large_payloads_come_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered_read, "BUFFER_BYTES", 50_000)
+    monkeypatch.setattr(origin, "BUFFER_BYTES", 50_000)
     payload = np.random.default_rng(1).bytes(10_000)
     file = file_of(tmp_path, range(2, 82, 2), payload=payload)
     sizes = [table.num_rows for table in filtered_rows(file, COLUMNS, of_a)]
