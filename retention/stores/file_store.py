@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
-from retention.core.inventory import Counters, DataFile
+from retention.core.inventory import Counters, DataFile, slot_of
 from retention.datafile.expected_stats import expected_stats_of
-from retention.errors import UsageError
+from retention.errors import CommitUnknownError, RetentionError, StorageError, UsageError
 from retention.ports import Returned, Snapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -35,7 +35,6 @@ from retention.stores.layout import (
 )
 from retention.stores.row_tombstones import RowTombstoneRecords, RowTombstones, no_row_tombstones
 from retention.stores.sidecar import subject_digests
-from retention.stores.staged_files import Staged
 
 
 class FileStore(ABC):
@@ -47,7 +46,7 @@ class FileStore(ABC):
         self._layout = layout
         self._settings = settings
         self._clock = clock
-        self._staged = Staged()
+        self._staged = _Staged()
         self._records = RowTombstoneRecords(layout)
         self._released = no_row_tombstones()
 
@@ -222,3 +221,34 @@ class FileStore(ABC):
     @abstractmethod
     def _place_when_removed(self, path: str) -> str | None:
         """The place of a file once it is removed, None if it stays where it is."""
+
+
+class _Staged:
+    """The slots that one store handed out and no commit has named: each attempt to fill one names its file anew."""
+
+    def __init__(self) -> None:
+        self._open: set[str] = set()
+
+    def add(self, path: str) -> str:
+        """Remember a path handed out."""
+        self._open.add(slot_of(path))
+        return path
+
+    @contextmanager
+    def settling(self, paths: Iterable[str]) -> Iterator[None]:
+        """Wrap a commit of staged paths: they stay deletable only if it certainly did not happen."""
+        named = self._open.intersection(map(slot_of, paths))
+        self._open -= named
+        try:
+            yield
+        except (CommitUnknownError, StorageError):
+            raise
+        except RetentionError:
+            self._open |= named
+            raise
+
+    def release(self, paths: Iterable[str]) -> list[str]:
+        """Give up the slots of those paths whose files may be deleted now: staged here, and certainly in no commit."""
+        gone = sorted(self._open.intersection(map(slot_of, paths)))
+        self._open.difference_update(gone)
+        return gone
