@@ -11,8 +11,7 @@ from retention.apply.erase import erase
 from retention.apply.keep_ids import keep_ids_of
 from retention.apply.preconditions import check_pins
 from retention.apply.recover import basis
-from retention.apply.row_tombstones import TombstoneUpdate, next_record
-from retention.apply.stage import Additions, stage_additions
+from retention.apply.stage import Additions, TombstoneUpdate, next_record, stage_additions
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
