@@ -1,19 +1,18 @@
-"""One topic as a person holds it: a stream of several partitions, with Iggy's rules."""
+"""One topic as a person holds it: publishing to its partitions, segments, stored offsets and logs of a server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from retention.api.stream import BoundPlan, Stream
+from retention.api.log import BoundPlan, Log
+from retention.api.stream import Stream
 from retention.context.topic import refuse_partition
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import open_lines
-from retention.ingest.append import Appended
-from retention.ingest.dataframe import append_frame, streaming_sink
-from retention.ingest.idempotency import append_identity, batch_identity
+from retention.ingest.idempotency import batch_identity
 from retention.ingest.topics.import_log import TopicImported, import_iggy_log
 from retention.ingest.topics.publish import TopicPublished, publish_to_topic
 from retention.inspect.messages import Selection
@@ -24,11 +23,8 @@ from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.views.notebook import ShownMessages
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
-class Topic(Stream):
+class Topic(Log):
     """A topic of a warehouse."""
 
     def publish(
@@ -51,30 +47,6 @@ class Topic(Stream):
         identity = batch_identity(writer, batch)
         with open_lines(lines) as source:
             return publish_to_topic(self.opened, source, identity)
-
-    def append(
-        self, frame: DataFrame, writer: str | None = None, batch_id: int | None = None
-    ) -> Appended:
-        """Append a Spark DataFrame (`payload`, optional `partition` or `key`, `id`, `headers`, `origin_ts_ns`).
-
-        Args:
-            frame: its rows get offsets in the order of `origin_ts_ns`, then id, headers and payload.
-            writer: who writes; `append`, if only a batch is given.
-            batch_id: makes the append exactly once: a number that rises with each of the writer's batches.
-
-        Raises:
-            UsageError: a column is missing, or a row cannot be a message.
-            RefusedError: a server would refuse a row.
-        """
-        return append_frame(self.opened, frame, append_identity(writer, batch_id))
-
-    def sink(self, writer: str) -> Callable[[DataFrame, int], None]:
-        """The function that `foreachBatch` of a streaming query takes: each of its batches is appended exactly once.
-
-        Args:
-            writer: one name for one checkpoint.
-        """
-        return streaming_sink(self.opened, writer)
 
     def import_iggy_log(
         self, directory: str | Path, era: EraName | None = None, *, allow_damaged: bool = False
@@ -159,3 +131,11 @@ class Topic(Stream):
             UsageError: nobody of that name has said so.
         """
         delete_offset(self.opened, reader_of(partition, kind, name))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Let what only streams have say itself why topics have it not."""
+            if not hasattr(Stream, name):
+                raise AttributeError(f"a topic has no attribute {name!r}")
+            return getattr(Stream(self.opened, self.engine), name)

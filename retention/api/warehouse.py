@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
@@ -37,7 +37,8 @@ from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 
 if TYPE_CHECKING:
-    from retention.api.stream import Instant, Stream
+    from retention.api.log import Instant, Log
+    from retention.api.stream import Stream
     from retention.api.topic import Topic
     from retention.delivery.consumer import BatchConsumer
     from retention.ingest.mirror.run import Mirrored
@@ -82,27 +83,31 @@ class Warehouse:
                     on_disk.append(name_of_path(directory))
         return [*configured, *(name for name in on_disk if name not in set(configured))]
 
-    def stream(self, name: str) -> Stream:
-        """A stream that the configuration names, or that something was written to.
+    def log(self, name: str) -> Log:
+        """A stream or topic that the configuration names, or that something was written to.
 
         Raises:
             UsageError: there is none of that name.
         """
         self._refuse_unknown(name)
-        return self.new_stream(name)
+        return self._log(name)
+
+    def stream(self, name: str) -> Stream:
+        """A stream, as `log` has it; the name of a topic gives the topic, without what only streams have.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        return cast("Stream", self.log(name))
 
     def new_stream(self, name: str) -> Stream:
-        """A stream that the first write creates, if it does not exist.
+        """A stream that the first write creates, if it does not exist; the name of a topic gives the topic.
 
         Raises:
             ConfigError: no stream can be called so.
             RefusedError: a symbolic link leads out of the warehouse.
         """
-        # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
-        from retention.api.stream import Stream
-
-        opened = self._open(name)
-        return Stream(opened, self.engine) if opened.config.topic is None else self.topic(name)
+        return cast("Stream", self._log(name))
 
     def topic(self, name: str) -> Topic:
         """A topic that the configuration lists.
@@ -236,7 +241,7 @@ class Warehouse:
         dated: list[tuple[int, dict[str, Any]]] = []
         for name in list(names) or self.streams():
             newer_ns = sys.maxsize
-            for record in self.stream(name).history():
+            for record in self.log(name).history():
                 # What a wrong clock has named in the future was before the run that came behind it.
                 newer_ns = min(newer_ns, started_ns(record["run"], newer_ns))
                 dated.append((newer_ns, {"stream": name} | record))
@@ -261,6 +266,13 @@ class Warehouse:
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""
         return self.clock() if as_of is None else parse_instant(as_of)
+
+    def _log(self, name: str) -> Log:
+        # What people do with one stream is more than a scheduled pass needs, and takes its time to load.
+        from retention.api.stream import Stream
+
+        opened = self._open(name)
+        return Stream(opened, self.engine) if opened.config.topic is None else self.topic(name)
 
     def _known(self, name: str) -> OpenedStream:
         self._refuse_unknown(name)

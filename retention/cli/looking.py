@@ -68,7 +68,7 @@ def explain(
 ) -> None:
     """Say why a message stays or goes, with the arithmetic."""
     settings = settings_of(ctx)
-    explanation = settings.open().stream(stream).explain(seq, as_of, partition or 0)
+    explanation = settings.open().log(stream).explain(seq, as_of, partition or 0)
     if settings.format == "table":
         from retention.views.text import explanation_text
 
@@ -94,13 +94,14 @@ def messages(
 ) -> None:
     """Print messages in order of partition and sequence."""
     settings = settings_of(ctx)
-    opened = settings.open().stream(stream)
+    log = settings.open().log(stream)
+    from retention.api.topic import Topic
     from retention.formats.jsonl import message_lines
     from retention.inspect.messages import Selection
     from retention.inspect.topic_messages import topic_lines, topic_text
 
-    tables = opened.messages(Selection(partition, subject, from_seq, last))
-    is_topic = opened.opened.config.topic is not None
+    tables = log.messages(Selection(partition, subject, from_seq, last))
+    is_topic = isinstance(log, Topic)
     if settings.format == "table":
         put_lines(topic_text(tables) if is_topic else _message_rows(tables))
         return
@@ -125,7 +126,7 @@ def state(
     now = warehouse.clock()
     outcomes = act_sequentially(
         streams or warehouse.streams(),
-        lambda name: warehouse.stream(name).state(now),
+        lambda name: warehouse.log(name).state(now),
         warehouse.clock,
     )
     if settings.format == "table":
@@ -176,8 +177,10 @@ def _put_partitions(states: Sequence[State]) -> None:
 
 
 def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
-    handle = warehouse.stream(stream)
-    return [] if handle.opened.config.topic is not None else handle.consumers.list()
+    from retention.api.stream import Stream
+
+    log = warehouse.log(stream)
+    return log.consumers.list() if isinstance(log, Stream) else []
 
 
 def history(ctx: typer.Context, streams: Streams = None) -> None:

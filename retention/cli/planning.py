@@ -93,7 +93,7 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 
     for outcome in outcomes:
         if outcome.value is not None:
-            opened = warehouse.stream(outcome.stream).opened
+            opened = warehouse.log(outcome.stream).opened
             history = history_of(warehouse.location, outcome.stream)
             instant = partial(check_instant, opened, history, outcome.value.as_of_ns)
             for check in (
@@ -114,7 +114,7 @@ def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], in
     from retention.views.text import estimate_text
 
     def act(name: str) -> Estimate:
-        return estimate(warehouse.stream(name).opened, instant)
+        return estimate(warehouse.log(name).opened, instant)
 
     outcomes = act_sequentially(names, act, warehouse.clock)
     put_outcomes(settings, outcomes, instant, estimate_text, estimate_entry)

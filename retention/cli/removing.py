@@ -123,7 +123,7 @@ def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 
     def act(name: str) -> Plan:
         with Engines(warehouse.engine) as engines:
-            return plan_removal(warehouse.stream(name).opened, request, engines).plan
+            return plan_removal(warehouse.log(name).opened, request, engines).plan
 
     return act_sequentially([name], act, warehouse.clock)
 
@@ -134,7 +134,7 @@ def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 
     def act(name: str) -> RunReport:
         with Engines(warehouse.engine) as engines:
-            return remove_now(warehouse.stream(name).opened, request, engines)
+            return remove_now(warehouse.log(name).opened, request, engines)
 
     return act_sequentially([name], act, warehouse.clock)
 

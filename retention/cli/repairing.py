@@ -39,7 +39,7 @@ def clock(
 ) -> None:
     """Settle a pass with a wrong clock: an instant, now if none is given, counts as the last applied one."""
     settings = settings_of(ctx)
-    mended = settings.open().stream(stream)
+    mended = settings.open().log(stream)
     done = mended.repair_wrong_clock(as_of) if yes else mended.find_wrong_clock(as_of)
     if settings.format == "table":
         put_report(_clock_lines(done, mended.opened.config.grace_ns))
@@ -95,7 +95,7 @@ def _wrong_lines(wrong: WrongRun, grace_ns: int) -> Iterator[str]:
 def sequences(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Take rows with impossible sequences or sizes out of a stream or topic, and count on from the others."""
     settings = settings_of(ctx)
-    mended = settings.open().stream(stream)
+    mended = settings.open().log(stream)
     done = mended.repair_impossible_sequences() if yes else mended.find_impossible_sequences()
     if settings.format == "table":
         put_report(_sequence_lines(done))
@@ -135,7 +135,7 @@ def _sequence_lines(done: SequenceRepair) -> Iterator[str]:
 def returned(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Remove again what another writer brought back by overlooking a removal."""
     settings = settings_of(ctx)
-    mended = settings.open().stream(stream)
+    mended = settings.open().log(stream)
     done = mended.repair_returned_messages() if yes else mended.find_returned_messages()
     if settings.format == "table":
         put_report(_returned_lines(done))
@@ -167,7 +167,7 @@ def _returned_lines(done: ReturnedRepair) -> Iterator[str]:
 def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     """Move files that another writer put into a Parquet stream, and that it cannot take in, aside; none is deleted."""
     settings = settings_of(ctx)
-    mended = settings.open().stream(stream)
+    mended = settings.open().log(stream)
     done = mended.repair_foreign_files() if yes else mended.find_foreign_files()
     if settings.format == "table":
         put_report(_foreign_lines(done))

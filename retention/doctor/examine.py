@@ -31,7 +31,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
         yield problem_of_error("configuration", error)
         return
     for name in set(names) - set(known):
-        warehouse.stream(name)  # raises the error of every command for an unknown stream
+        warehouse.log(name)  # raises the error of every command for an unknown stream
     on_s3 = files.is_remote(warehouse.location)
     yield from check_machine(problem if _needs_spark(warehouse) else warning, on_s3=on_s3)
     count = len(warehouse.config.streams)
@@ -40,7 +40,7 @@ def examine(open_it: Callable[[], Warehouse], names: Sequence[str] = ()) -> Iter
     yield from check_names(warehouse.location, known)
     for name in names or known:
         try:
-            opened = warehouse.stream(name).opened
+            opened = warehouse.log(name).opened
         except RetentionError as error:
             yield problem_of_error("stream", error, name)
         else:

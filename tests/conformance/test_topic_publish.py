@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from tests.conformance.test_topics import FORMATS, logged, stored, topic_of
 from tests.support.iggy_logs import NAMES, ORIGINALS, original
@@ -75,7 +74,7 @@ def test_published_again_a_topic_is_what_the_server_made_of_it(
     rows = logged(directory, manifest["era"])
     clock = Clock()
     topic = topic_of(manifest, "orders", len(manifest["before"]))
-    stream: Stream = warehouse_of(tmp_path / "lake", topic, table_format, clock).topic("orders")
+    stream = warehouse_of(tmp_path / "lake", topic, table_format, clock).topic("orders")
     for batch in batches_of(rows, manifest["era"]):
         clock.now_ns = batch[0]["ts_ns"]
         stream.publish([line(row) for row in batch])

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from retention.api.stream import Stream
+from retention.api.log import Log
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.guards import Guards
 from retention.context.context import OpenedStream
@@ -56,7 +56,7 @@ def topic_of(said: Mapping[str, Any], name: str, partitions: int) -> dict[str, A
     }
 
 
-def stored(stream: Stream) -> list[dict[str, Any]]:
+def stored(stream: Log) -> list[dict[str, Any]]:
     return [row for table in stream.messages() for row in table.to_pylist()]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.api.stream import BoundPlan
+from retention.api.log import BoundPlan
 from retention.plan.planfile import load_plans
 from retention.plan.protected import ProtectedSegments, protected_segments_from_json
 from retention.plan.protected_segments import protected_segments

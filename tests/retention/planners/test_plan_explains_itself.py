@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from retention.api.stream import BoundPlan, Stream
+from retention.api.log import BoundPlan
+from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
 from retention.core.inventory import Inventory
 from retention.engines.select import Engines
