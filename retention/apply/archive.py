@@ -107,7 +107,7 @@ def archive(
     copies = tuple(map(_archived, rows, sources, digests))
     manifest = Manifest(
         origin,
-        opened.config.topic is not None,
+        opened.dialect.is_topic,
         leaving.name,
         leaving.as_of_ns,
         leaving.by_rule,

@@ -143,8 +143,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         if plan.expired:
             delete_pinned(opened, plan.expired)
             snapshot = pinned(opened, plan)
-        if plan.request is None and plan.policy.topic is not None:
-            seal_aged(opened, plan.as_of_ns)
+        if plan.request is None and seal_aged(opened, plan.as_of_ns):
             snapshot = pinned(opened, plan)
         check_whole(opened, plan, snapshot)
         check_consumers(opened, plan, snapshot)

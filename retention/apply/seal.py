@@ -22,8 +22,8 @@ from schemas.files import FILE_STATS, LOGGED_FILES
 ATTEMPTS = 20
 
 
-def seal_aged(opened: OpenedStream, as_of_ns: int) -> None:
-    """Seal the active segments of a topic whose first message is old enough; nothing happens to streams.
+def seal_aged(opened: OpenedStream, as_of_ns: int) -> bool:
+    """Seal the active segments of a topic whose first message is old enough; whether there were any.
 
     Args:
         opened: the stream or topic, which exists.
@@ -34,12 +34,12 @@ def seal_aged(opened: OpenedStream, as_of_ns: int) -> None:
     """
     topic = opened.config.policy().topic
     if topic is None or topic.roll_after_us is None:
-        return
+        return False
     for _ in range(ATTEMPTS):
         snapshot = opened.store.snapshot()
         behind = _behind_aged(opened.store.inventory(snapshot), topic, as_of_ns)
         if not behind:
-            return
+            return False
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=FILE_STATS.empty_table(),
@@ -51,7 +51,7 @@ def seal_aged(opened: OpenedStream, as_of_ns: int) -> None:
         except (ConflictError, StalePlanError):
             continue
         reached(Step.SEGMENTS_SEALED)
-        return
+        return True
     raise BusyError(
         f"{opened.name}: other writers committed first {ATTEMPTS} times in a row; nothing was sealed or removed; try "
         "again, or pause the other writers"

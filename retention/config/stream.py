@@ -52,13 +52,13 @@ class StreamConfig(StreamFields):
 
     @property
     def partitions(self) -> int:
-        """The number of a topic's partitions; a stream has one."""
-        return 1 if self.topic is None else self.topic.partitions
+        """The number of partitions; a stream has one."""
+        return 1
 
     @property
     def lowest_seq(self) -> int:
-        """The lowest sequence that a message can have: offsets of topics begin at 0."""
-        return 1 if self.topic is None else 0
+        """The lowest sequence that a message can have."""
+        return 1
 
     @property
     def most_files(self) -> int:

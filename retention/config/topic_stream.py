@@ -27,6 +27,16 @@ class TopicStream(StreamConfig):
         """The topic."""
         return self.of
 
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return self.of.partitions
+
+    @property
+    def lowest_seq(self) -> int:
+        """The lowest sequence that a message can have: offsets begin at 0."""
+        return 0
+
     def policy(self) -> Policy:
         """The limits as the rules read them: those of the topic."""
         return Policy(topic=self.of.policy(), archive=self.archive)

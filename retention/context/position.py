@@ -65,7 +65,11 @@ class Position:
 def locate(opened: OpenedStream, snapshot: Snapshot | None = None) -> Position:
     """Read where a log stands, at its newest version unless a snapshot is given."""
     snapshot = snapshot or opened.store.snapshot()
-    inventory = opened.store.inventory(snapshot)
+    return position_in(opened, snapshot, opened.store.inventory(snapshot))
+
+
+def position_in(opened: OpenedStream, snapshot: Snapshot, inventory: Inventory) -> Position:
+    """The position of a log at a version of which the inventory was read."""
     floors = history_of(opened.warehouse, opened.name).next_seqs(inventory.counters.epoch)
     number_bounds.refuse_floor(opened.name, max(floors.values(), default=0))
     return Position(snapshot, inventory, floors, opened.dialect.first_seq)

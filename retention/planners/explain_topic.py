@@ -13,6 +13,7 @@ from retention.core.units import MICROSECOND, format_duration, format_instant, f
 from retention.errors import UsageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
+from retention.planners.plan_rows import MessageContext, Place, PlanRows
 from retention.planners.topic import RULE_OF, decide_topic, segments_of
 from retention.rules import RULES
 from retention.rules.iggy.delete_segments import DeleteSegments
@@ -34,68 +35,70 @@ class _Segments:
     """The segment's number."""
 
 
-def explain_segment(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> Explanation:
-    """Explain one message by the plan of a pass, which takes its whole segment or leaves it.
+@dataclass(frozen=True)
+class TopicExplainer:
+    """Explanations by a topic's plan; implements `Explainer`."""
 
-    Args:
-        plan: what was decided.
-        topic: the rules by which it was.
-        message: its narrow columns.
-    """
-    context = _segments(plan, topic, message)
-    fate, held = int(context.decided.fates[context.at]), int(context.decided.held[context.at])
-    lines = tuple(_lines(context, topic, plan.as_of_ns))
-    verdict = "goes with its segment" if fate != STAYS else "stays"
-    why = _why(context, topic, fate, held) or lines[-1]
-    return explanation(
-        plan.stream,
-        message,
-        RULES[RULE_OF[fate]] if fate != STAYS else None,
-        f"{named_in_topic(plan, message)} {verdict}: {why}.",
-        lines,
-    )
+    plan: Plan
+    topic: TopicPolicy
 
+    def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
+        """Explain a message that lies in a file of the plan, which takes its whole segment or leaves it."""
+        request, context = self.plan.request, _segments(self.plan, self.topic, around.message)
+        if isinstance(request, Purge | DeleteSegments):
+            return self._of_removal(request, around.message, context)
+        return self._of_pass(around.message, context)
 
-def explain_segment_removal(
-    plan: Plan, topic: TopicPolicy, request: Purge | DeleteSegments, message: Mapping[str, Any]
-) -> Explanation:
-    """Explain one message, as a planned removal of segments, or of all of them, treats it.
+    def behind(self, message: dict[str, Any], line: str) -> Explanation:
+        """Explain a message of which the plan knows no file, and which stays because of `line`."""
+        sentence = f"{self.named(message)} stays: {line}."
+        return explanation(self.plan.stream, message, None, sentence, (line,))
 
-    Args:
-        plan: what was planned.
-        topic: the topic's rules.
-        request: what the plan carries out.
-        message: its narrow columns.
-    """
-    context = _segments(plan, topic, message)
-    segment = (message["partition"], int(context.segments.start[context.at]))
-    there = zip(
-        *(plan.actions.drop.files[name].to_pylist() for name in ("partition", "segment")),
-        strict=True,
-    )
-    goes = segment in set(there)
-    verdict = "goes with its segment" if goes else "stays"
-    why = "" if goes or isinstance(request, Purge) else f": {_why_not_requested(context, request)}"
-    return explanation(
-        plan.stream,
-        message,
-        request.rule if goes else None,
-        f"{named_in_topic(plan, message)} {verdict}: {request.wording}{why}.",
-        tuple(_place_lines(context, topic)),
-    )
+    def named(self, message: Mapping[str, Any]) -> str:
+        """The words for a message: its topic, offset and partition."""
+        return f"{self.plan.stream} {message['seq']:,} of partition {message['partition']}"
 
+    def missing(self, place: Place) -> UsageError:
+        """The error of a message that is not there."""
+        return UsageError(
+            f"{self.plan.stream}: there is no message {place[1]} in partition {place[0]}; `retention state` tells "
+            "where its partitions begin and end"
+        )
 
-def named_in_topic(plan: Plan, message: Mapping[str, Any]) -> str:
-    """The words for a message: its topic, offset and partition."""
-    return f"{plan.stream} {message['seq']:,} of partition {message['partition']}"
+    def _of_pass(self, message: Mapping[str, Any], context: _Segments) -> Explanation:
+        fate, held = int(context.decided.fates[context.at]), int(context.decided.held[context.at])
+        lines = tuple(_lines(context, self.topic, self.plan.as_of_ns))
+        verdict = "goes with its segment" if fate != STAYS else "stays"
+        why = _why(context, self.topic, fate, held) or lines[-1]
+        return explanation(
+            self.plan.stream,
+            message,
+            RULES[RULE_OF[fate]] if fate != STAYS else None,
+            f"{self.named(message)} {verdict}: {why}.",
+            lines,
+        )
 
-
-def missing_in_topic(plan: Plan, place: tuple[int, int]) -> UsageError:
-    """The error of a message that is not there, by its partition and offset."""
-    return UsageError(
-        f"{plan.stream}: there is no message {place[1]} in partition {place[0]}; `retention state` tells where its "
-        "partitions begin and end"
-    )
+    def _of_removal(
+        self, request: Purge | DeleteSegments, message: Mapping[str, Any], context: _Segments
+    ) -> Explanation:
+        """Explain one message, as a planned removal of segments, or of all of them, treats it."""
+        segment = (message["partition"], int(context.segments.start[context.at]))
+        removed = self.plan.actions.drop.files
+        there = zip(*(removed[name].to_pylist() for name in ("partition", "segment")), strict=True)
+        goes = segment in set(there)
+        verdict = "goes with its segment" if goes else "stays"
+        why = (
+            ""
+            if goes or isinstance(request, Purge)
+            else f": {_why_not_requested(context, request)}"
+        )
+        return explanation(
+            self.plan.stream,
+            message,
+            request.rule if goes else None,
+            f"{self.named(message)} {verdict}: {request.wording}{why}.",
+            tuple(_place_lines(context, self.topic)),
+        )
 
 
 def _segments(plan: Plan, topic: TopicPolicy, message: Mapping[str, Any]) -> _Segments:

@@ -14,7 +14,7 @@ from retention.apply.recover import basis
 from retention.apply.undo import RESTORE
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
-from retention.context.position import next_seq, with_floors
+from retention.context.position import Position, position_in
 from retention.context.topic import has_data
 from retention.core.inventory import NO_RANGES, ExpectedStats, Inventory
 from retention.core.table_requirements import AssertEpoch, RowsCompared
@@ -144,7 +144,7 @@ def restore_in_place(
         )
         if not selected:
             return Restored(opened.name, archive.directory, 0, 0, already)
-        ends = _ends(opened, inventory, selected)
+        ends = _ends(opened.name, position_in(opened, snapshot, inventory), selected)
         with staged(opened, archive, selected, engines) as added:
             stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
             index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
@@ -208,21 +208,19 @@ def _there(opened: OpenedStream, inventory: Inventory) -> list[StoredFile]:
     ]
 
 
-def _ends(opened: OpenedStream, inventory: Inventory, selected: Sequence[Part]) -> dict[int, int]:
+def _ends(stream: str, position: Position, selected: Sequence[Part]) -> dict[int, int]:
     """Partition → the next sequence, which stays: the commit is made on exactly the version that was read.
 
     Raises:
         RefusedError: the archive has sequences that the stream never gave out.
     """
-    ends, known = {}, with_floors(opened, inventory).counters.next_seq
+    ends = {}
     for partition in {part.copy.partition for part in selected}:
         highest = max(part.copy.max_seq for part in selected if part.copy.partition == partition)
-        ends[partition] = (
-            next_seq(opened, inventory) if opened.config.topic is None else known.get(partition, 0)
-        )
+        ends[partition] = position.tail(partition).next_seq
         if highest >= ends[partition]:
             raise RefusedError(
-                f"{opened.name}: the archive holds sequence {highest:,}, and the next one to give out is "
+                f"{stream}: the archive holds sequence {highest:,}, and the next one to give out is "
                 f"{ends[partition]:,}: the table was put back to an earlier state; nothing was changed; bring the "
                 "messages back as a new stream, with --as"
             )

@@ -166,7 +166,7 @@ def refuse_other_kind(target: OpenedStream, archive: Archive) -> None:
     Raises:
         RefusedError: the restore would be one of these.
     """
-    if archive.is_topic != (target.config.topic is not None):
+    if archive.is_topic != target.dialect.is_topic:
         was, instead = (
             ("a topic", "list it under `topics:`, with its partitions")
             if archive.is_topic

@@ -1,0 +1,114 @@
+"""Explaining one message of a stream by a plan: of a pass, or of a removal that people asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from retention.core.subjects import matches
+from retention.errors import UsageError
+from retention.plan.explanation import Explanation, explanation
+from retention.plan.plan import Plan
+from retention.planners.explain_pass import explain_behind, explain_message
+from retention.planners.plan_rows import MessageContext, Place, PlanRows
+from retention.rules.requests import Delete, MessageRequest, Purge
+
+
+@dataclass(frozen=True)
+class StreamExplainer:
+    """Explanations by a stream's plan; implements `Explainer`."""
+
+    plan: Plan
+
+    def planned(self, rows: PlanRows, around: MessageContext) -> Explanation:
+        """Explain a message that lies in a file of the plan."""
+        request = self.plan.request
+        if isinstance(request, Purge | Delete):
+            return _explain_requested(self.plan, request, around.message)
+        return explain_message(rows, around)
+
+    def behind(self, message: dict[str, Any], line: str) -> Explanation:
+        """Explain a message of which the plan knows no file, and which stays because of `line`."""
+        return explain_behind(self.plan, message, line)
+
+    def named(self, message: dict[str, Any]) -> str:
+        """The words for a message: its stream, sequence and subject."""
+        return f"{self.plan.stream} {message['seq']:,} ({message['subject']})"
+
+    def missing(self, place: Place) -> UsageError:
+        """The error of a message that is not there."""
+        plan, cause = self.plan, self.plan.cause
+        if not plan.table_id:
+            return UsageError(
+                f"{plan.stream}: the stream holds nothing yet, so there is no message {place[1]}"
+            )
+        held, files = "none", cause.files
+        if files.num_rows:
+            end = cause.end(0) if cause.tail.segments else pc.max(files["max_seq"]).as_py() + 1
+            held = f"{files['min_seq'][0].as_py():,} to {end - 1:,}"
+        return UsageError(
+            f"{plan.stream}: there is no message {place[1]} (sequences held: {held}); it was never stored, or an "
+            "earlier run or the broker removed it: `retention history` lists the runs"
+        )
+
+
+def _explain_requested(
+    plan: Plan, request: MessageRequest, message: Mapping[str, Any]
+) -> Explanation:
+    """Explain one message, as a planned removal treats it.
+
+    Args:
+        plan: what was planned.
+        request: what it carries out.
+        message: its narrow columns.
+    """
+    seq, subject = message["seq"], message["subject"]
+    facts = _facts_of_request(plan, request, seq, subject)
+    goes = all(holds for holds, _ in facts)
+    named = f"{plan.stream} {seq:,} ({subject})"
+    why = "; ".join(line for holds, line in facts if not holds)
+    return explanation(
+        plan.stream,
+        message,
+        request.rule if goes else None,
+        f"{named} goes: {request.wording}."
+        if goes
+        else f"{named} stays: {request.wording}: {why}.",
+        tuple(line for _, line in facts),
+    )
+
+
+def _facts_of_request(
+    plan: Plan, request: MessageRequest, seq: int, subject: str
+) -> list[tuple[bool, str]]:
+    """Facts that the request compares about a message: whether each lets it go, and the words for it."""
+    if isinstance(request, Delete):
+        named = seq in request.seqs
+        return [(named, f"its sequence is {'' if named else 'not '}named")]
+    facts = []
+    if request.subject is not None:
+        fits = matches(request.subject, subject)
+        facts.append(
+            (fits, f"its subject {'matches' if fits else 'does not match'} {request.subject}")
+        )
+    if request.seq is not None:
+        below = seq < request.seq
+        facts.append((below, f"it is {'' if below else 'not '}below sequence {request.seq:,}"))
+    if all(fits for fits, _ in facts):
+        facts.append(_reach(plan, request, seq))
+    return facts
+
+
+def _reach(plan: Plan, request: Purge, seq: int) -> tuple[bool, str]:
+    """Whether a purge reaches a message, and the words: of all that match, it takes the lowest, up to some sequence."""
+    ends = [
+        pc.max(plan.actions.drop.files["max_seq"]).as_py(),
+        pc.max(plan.removed["last_seq"]).as_py(),
+    ]
+    last = max((end for end in ends if end is not None), default=0)
+    if seq <= last:
+        return True, f"the purge reaches up to {last:,}"
+    return False, f"it is one of the newest {request.keep or 0:,}"
