@@ -89,7 +89,9 @@ def make_streams(folder: Path, streams: int, segments: int) -> None:
     listed = [{"name": name, "subjects": [f"{name}.>"], "max_age": "30d"} for name in names]
     (folder / "retention.yaml").write_text(json.dumps({"warehouse": ".", "streams": listed}))
     for name in names:
-        shutil.copytree(folder / "one" / "streams" / "BIG", folder / "streams" / name)
+        copy = shutil.copytree(folder / "one" / "streams" / "BIG", folder / "streams" / name)
+        marker = copy / "_retention" / "format.json"
+        marker.write_text(marker.read_text().replace('"BIG"', f'"{name}"'))
 
 
 def forget(folder: Path) -> None:
