@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,6 +17,7 @@ from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import Pin, pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins, SegmentCounts
+from retention.plan.identity import identity, part_digests
 from retention.plan.overdue import Overdue
 from retention.plan.protected import ProtectedMessages, ProtectedSegments
 from retention.plan.rule_rows import rule_numbers
@@ -185,7 +183,8 @@ class Plan:
 
         Whatever a run takes from the plan (also numbers that only its history tells) is in it.
         """
-        return identity(self._header(), (self.files, self.rules, self.removed, self.markers))
+        tables = (self.files, self.rules, self.markers)
+        return identity(self._header(), tables, part_digests(self.files, self.removed))
 
     def _header(self) -> dict[str, Any]:
         optional: dict[str, Any] = {}
@@ -234,49 +233,6 @@ def rules_of(rows: pa.Table) -> dict[str, int]:
     counts = np.zeros(len(RULE_NAMES), dtype=np.int64)
     np.add.at(counts, rule_numbers(rows["rule"]), rows["messages"].to_numpy())
     return {rule: count for rule, count in zip(RULE_NAMES, counts.tolist(), strict=True) if count}
-
-
-def identity(header: Mapping[str, Any], tables: Sequence[pa.Table]) -> str:
-    """The identity of a plan, 64 hexadecimal digits: SHA-256 of its header, as canonical JSON, and of its tables.
-
-    Tables are digested column by column, and as values, not as Arrow happens to lay them out: whether a plan was made,
-    or read from a file, and in how many pieces, does not matter.
-
-    Args:
-        header: what was decided of the stream as a whole, JSON-able.
-        tables: what is done, file by file, each of one shape always; their columns hold numbers or texts.
-    """
-    canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = hashlib.sha256(canonical.encode())
-    for table in tables:
-        digest.update(table.num_rows.to_bytes(8, "little"))
-        for column in table.columns:
-            for content in _contents(column):
-                digest.update(content)
-    return digest.hexdigest()
-
-
-def _contents(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
-    """A column's bytes: how many of its values are null, which if any are, and its values, 0 for those that are null.
-
-    Numbers have 64 bits, lowest byte first; of texts the lengths come first, and then the texts.
-    """
-    yield column.null_count.to_bytes(8, "little")
-    if column.null_count:
-        yield from _int64(pc.is_null(column))
-    if not (pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)):
-        yield from _int64(column)
-        return
-    texts = column.cast(pa.string())
-    yield from _int64(pc.binary_length(texts))
-    for chunk in texts.chunks:
-        ends = np.frombuffer(chunk.buffers()[1], "<i4", len(chunk) + 1, chunk.offset * 4)
-        yield memoryview(chunk.buffers()[2] or b"")[ends[0] : ends[-1]]
-
-
-def _int64(column: pa.ChunkedArray) -> Iterator[memoryview]:
-    for chunk in column.cast(pa.int64()).fill_null(0).chunks:
-        yield chunk.to_numpy().astype("<i8", copy=False).data
 
 
 def _total(column: pa.ChunkedArray) -> int:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from retention.core.policy import Policy
-from retention.plan.plan import Plan, identity
+from retention.plan.identity import identity, part_digests
+from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers, rule_rows
 from schemas.plan import RULE_NAMES
@@ -52,10 +53,30 @@ def test_nothing_moves_from_value_to_value_unseen() -> None:
     ]
     tables = [pa.table({"x": values}) for values in columns]
     tables += [table.slice(0, rows) for table in tables[:1] for rows in (0, 1)]
-    known = {identity({}, some) for some in [[], *([table] for table in tables), tables[:2]]}
+    known = {identity({}, some, ()) for some in [[], *([table] for table in tables), tables[:2]]}
     assert len(known) == len(tables) + 2
     joined = pa.concat_tables([tables[5], tables[6]])
-    assert identity({}, [joined.slice(1, 2)]) == identity({}, [pa.table({"x": ["bc", "ab"]})])
+    assert identity({}, [joined.slice(1, 2)], ()) == identity(
+        {}, [pa.table({"x": ["bc", "ab"]})], ()
+    )
+
+
+def test_parts_are_digested_segment_by_segment() -> None:
+    messages = [Message(seq, "aab"[seq % 3], seq, 10, never=False) for seq in range(1, 31)]
+    files = tuple((at // 10 * 10 + 1, tuple(messages[at : at + 5])) for at in range(0, 30, 5))
+    plan = plan_of(World(files, 21), Policy(max_msgs_per_subject=10), 30)
+    whole = list(part_digests(plan.files, plan.removed))
+    segments = plan.files["segment"].to_pylist()
+    apart: list[bytes] = []
+    for base in sorted(set(segments)):
+        first, end = segments.index(base), len(segments) - segments[::-1].index(base)
+        number = plan.removed["file"].to_numpy()
+        rows = plan.removed.filter(pa.array((number >= first) & (number < end)))
+        place = pa.array(rows["file"].to_numpy() - first)
+        rows = rows.set_column(0, rows.schema.field(0), place)
+        apart += part_digests(plan.files.slice(first, end - first), rows)
+    assert whole == apart
+    assert len(set(whole)) == len(whole) == 2
 
 
 @pytest.mark.parametrize("name", ["files", "rules", "removed"])

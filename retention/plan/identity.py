@@ -1,0 +1,100 @@
+"""The identity of a plan: SHA-256 of what was decided, the same on every engine and however tables are cut."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.spans import Array
+from retention.plan.rule_rows import rule_numbers
+from schemas.plan import RULE_NAMES
+
+
+def identity(header: Mapping[str, Any], tables: Sequence[pa.Table], parts: Iterable[bytes]) -> str:
+    """The identity of a plan, 64 hexadecimal digits: SHA-256 of its header, as canonical JSON, tables and parts.
+
+    Tables are digested column by column, and as values, not as Arrow happens to lay them out: whether a plan was made,
+    or read from a file, and in how many pieces, does not matter.
+
+    Args:
+        header: what was decided of the stream as a whole, JSON-able.
+        tables: what is done, file by file, each of one shape always; their columns hold numbers or texts.
+        parts: digests of what goes inside files, `part_digests`.
+    """
+    canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = hashlib.sha256(canonical.encode())
+    for table in tables:
+        digest.update(table.num_rows.to_bytes(8, "little"))
+        for column in table.columns:
+            for content in _contents(column):
+                digest.update(content)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def part_digests(files: pa.Table, parts: pa.Table) -> Iterator[bytes]:
+    """Digest what goes inside the files of each segment that stays, in order of partition and base: 32 bytes a segment.
+
+    A segment's rows name files by their place in the segment, and rules by their names: whoever decides a segment can
+    digest its parts without any other's.
+
+    Args:
+        files: what is touched, by partition and segment; shape `PLANNED_FILES`.
+        parts: what goes of files that do not go whole, by file; shape `PLANNED_PARTS`.
+    """
+    file = parts["file"].to_numpy()
+    begins = _begins(files)
+    first = begins[np.searchsorted(begins, file, side="right") - 1] if len(file) else file
+    numbers = (parts[name].to_numpy() for name in ("first_seq", "last_seq", "messages", "bytes"))
+    columns = [file - first, _rule_keys()[rule_numbers(parts["rule"])], *numbers]
+    rows = memoryview(np.stack(columns, axis=1).astype("<i8").tobytes())
+    ends = np.append(np.flatnonzero(np.diff(first, prepend=-1)), len(file)) * (8 * len(columns))
+    for start, end in pairwise(ends.tolist()):
+        yield hashlib.sha256(rows[start:end]).digest()
+
+
+def _begins(files: pa.Table) -> Array:
+    """Row numbers at which the files of each segment begin: of the segments 1, 1 and 40, 0 and 2."""
+    partition, segment = (files[name].to_numpy() for name in ("partition", "segment"))
+    return np.flatnonzero(
+        (np.diff(partition, prepend=-1) != 0) | (np.diff(segment, prepend=-1) != 0)
+    )
+
+
+@cache
+def _rule_keys() -> Array:
+    """The number that stands for each rule, by its index in `RULE_NAMES`: the first bytes of its name's SHA-256."""
+    digests = (hashlib.sha256(name.encode()).digest()[:8] for name in RULE_NAMES)
+    return np.array([int.from_bytes(digest, "little", signed=True) for digest in digests], "<i8")
+
+
+def _contents(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
+    """A column's bytes: how many of its values are null, which if any are, and its values, 0 for those that are null.
+
+    Numbers have 64 bits, lowest byte first; of texts the lengths come first, and then the texts.
+    """
+    yield column.null_count.to_bytes(8, "little")
+    if column.null_count:
+        yield from _int64(pc.is_null(column))
+    if not (pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)):
+        yield from _int64(column)
+        return
+    texts = column.cast(pa.string())
+    yield from _int64(pc.binary_length(texts))
+    for chunk in texts.chunks:
+        ends = np.frombuffer(chunk.buffers()[1], "<i4", len(chunk) + 1, chunk.offset * 4)
+        yield memoryview(chunk.buffers()[2] or b"")[ends[0] : ends[-1]]
+
+
+def _int64(column: pa.ChunkedArray) -> Iterator[memoryview]:
+    for chunk in column.cast(pa.int64()).fill_null(0).chunks:
+        yield chunk.to_numpy().astype("<i8", copy=False).data
