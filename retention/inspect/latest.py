@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.topic import refuse_topic
 from retention.core import kv
 from retention.core.payload_preview import preview
 from retention.core.spans import spans_of
@@ -79,9 +80,14 @@ def latest_of(opened: OpenedStream, subject: str | None = None) -> Latest:
     """Find the last value of each subject, or of those that a filter matches.
 
     Raises:
-        UsageError: the subject filter is not valid.
+        UsageError: it is a topic, or the subject filter is not valid.
         DamagedError: the log, or a file that had to be read, is damaged.
     """
+    refuse_topic(
+        opened.config,
+        "whose messages have no subjects",
+        f"`retention messages {opened.name}` shows them",
+    )
     check_filter(subject)
     store = opened.store
     files = FILE_STATS.empty_table()

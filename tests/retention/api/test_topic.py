@@ -38,6 +38,7 @@ def test_the_name_of_a_topic_gives_the_topic(world: World) -> None:
         (lambda stream: stream.consumer("worker"), "whose readers store offsets"),
         (lambda stream: stream.delete(1), "only whole segments go"),
         (lambda stream: stream.purge("orders.>"), "a purge takes everything"),
+        (lambda stream: stream.latest(), "whose messages have no subjects"),
         (lambda stream: stream.import_nats_backup("b.tar"), "takes nothing from streams"),
         (lambda stream: stream.export_nats_backup("b.tar"), "only streams go into a NATS backup"),
     ],
