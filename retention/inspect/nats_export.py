@@ -27,7 +27,7 @@ from retention.formats.nats.backup import (
 )
 from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
-from retention.inspect.state import ProtectedState, protected_by
+from retention.inspect.state import Contents, contents_of
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerTable
 from schemas.files import FILE_STATS
@@ -109,7 +109,7 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
         for record in ConsumerTable(opened.root).live(counters)
     }
     state = _state(
-        protected_by(stored, next_seq), len(last_seqs(opened.store, stored)), len(consumers)
+        contents_of(stored, next_seq), len(last_seqs(opened.store, stored)), len(consumers)
     )
 
     def rows() -> Iterator[pa.Table]:
@@ -135,7 +135,7 @@ def _keep_request(place: str, request: dict[str, Any]) -> None:
         raise _in_the_way(place)
 
 
-def _state(held: ProtectedState, subjects: int, consumers: int) -> dict[str, Any]:
+def _state(held: Contents, subjects: int, consumers: int) -> dict[str, Any]:
     """The broker's account of a stream, with its keys in its order."""
     return {
         "messages": held.messages,

@@ -50,7 +50,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class ProtectedState:
+class Contents:
     """Contents of data files; of none, `first_seq` is `last_seq` + 1, as the server reports it."""
 
     messages: int
@@ -115,7 +115,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
     lag, ahead, overdue = _behind_and_ahead(opened, position.inventory, as_of_ns)
     return State(
         stream=opened.name,
-        **vars(protected_by(files, position.next_seq)),
+        **vars(contents_of(files, position.next_seq)),
         num_subjects=len(last),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
         lag=lag,
@@ -135,7 +135,7 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
     next_seq = max(counters.next_seq.get(partition, 0) for partition in range(topic.partitions))
     return State(
         stream=opened.name,
-        **vars(protected_by(files, next_seq)),
+        **vars(contents_of(files, next_seq)),
         num_subjects=min(files.num_rows, 1),
         segments=len(planning.stored_segments),
         lag=Lag(planning.plan.removed_messages, planning.plan.removed_bytes),
@@ -145,13 +145,13 @@ def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
     )
 
 
-def protected_by(files: pa.Table, next_seq: int) -> ProtectedState:
+def contents_of(files: pa.Table, next_seq: int) -> Contents:
     """Contents of an inventory's files (`FILE_STATS`) in a stream whose next message gets `next_seq`."""
     if not files.num_rows:
-        return ProtectedState(0, 0, next_seq, next_seq - 1, None, None)
+        return Contents(0, 0, next_seq, next_seq - 1, None, None)
     lowest = pc.index(files["min_seq"], pc.min(files["min_seq"])).as_py()
     highest = pc.index(files["max_seq"], pc.max(files["max_seq"])).as_py()
-    return ProtectedState(
+    return Contents(
         messages=pc.sum(files["messages"]).as_py(),
         bytes=pc.sum(files["bytes"]).as_py(),
         first_seq=files["min_seq"][lowest].as_py(),
@@ -165,7 +165,7 @@ def _empty(opened: OpenedStream) -> State:
     nothing = FILE_STATS.empty_table()
     return State(
         stream=opened.name,
-        **vars(protected_by(nothing, next_seq_without_table(opened))),
+        **vars(contents_of(nothing, next_seq_without_table(opened))),
         num_subjects=0,
         segments=0,
         lag=Lag(0, 0),

@@ -11,7 +11,7 @@ import pytest
 from retention.apply.run import remove_now
 from retention.engines.select import Engines
 from retention.errors import UsageError
-from retention.inspect.state import protected_by
+from retention.inspect.state import contents_of
 from retention.rules.requests import purge_request
 from tests.support.laying import START, File, Laid, lay
 from tests.support.plain_store import opened_stream, store_of
@@ -55,5 +55,5 @@ def test_a_purge_does_what_its_row_says(tmp_path: Path, row: dict[str, str]) -> 
     left = store_of(opened).rows()["seq"].to_pylist()
     assert sorted(set(before) - set(left)) == sequences(row["goes"])
     files, counters = store_of(opened).versions[-1]
-    held = protected_by(files, counters.next_seq[0])
+    held = contents_of(files, counters.next_seq[0])
     assert f"{held.first_seq}, {held.last_seq}" == row["ends"]

@@ -15,7 +15,7 @@ from retention.apply.run import remove_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RetentionError
-from retention.inspect.state import protected_by
+from retention.inspect.state import contents_of
 from retention.rules.requests import delete_request, purge_request
 from tests.support.laying import START, File, Laid, lay
 from tests.support.nats_oracle import Json, Message, Nats, ServerError, server
@@ -66,7 +66,7 @@ class Pair:
         state = self.nats.info("T")["state"]
         store = store_of(self.here)
         files, counters = store.versions[-1]
-        held = protected_by(files, counters.next_seq[0])
+        held = contents_of(files, counters.next_seq[0])
         ours = (store.rows()["seq"].to_pylist(), held.first_seq, held.last_seq)
         theirs = [message.seq for message in self.nats.survivors("T")]
         assert ours == (theirs, state["first_seq"], state["last_seq"]), (kind, body)
