@@ -71,7 +71,7 @@ def _place(refusal: Refusal) -> str:
 class Part(BaseModel):
     """A mapping in a configuration: no unknown keys, never changed; an empty value is an absent one."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

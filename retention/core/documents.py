@@ -64,7 +64,7 @@ Counts = dict[Rule, Natural]
 class Document(BaseModel):
     """A document of JSON: a number is no text, and no field is unknown."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class Placed(Document):
