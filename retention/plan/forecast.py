@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 from retention.core.inventory import Inventory
@@ -75,17 +76,17 @@ def forecast(
         return NOTHING_FORETOLD
     effective = prefix_policy(policy, later.messages, later.bytes) or policy
 
-    def pass_at(instant: int) -> Evaluation:
-        return decide_at(decided, inventory.files, effective, instant)
-
     latest = NEVER - 1
     instants = (as_of_ns, *(min(as_of_ns + ahead, latest) for ahead in HORIZONS_NS))
+    passes = decide_at(decided, inventory.files, effective, instants)
+    at_once = next(passes)
     due = tuple(
-        _due(inventory, effective, instant, pass_at(instant), later) for instant in instants
+        _due(inventory, effective, instant, decided_then, later)
+        for instant, decided_then in zip(instants, chain([at_once], passes), strict=True)
     )
     if due[0].messages_at_most:
         return Forecast(as_of_ns, due)
-    return Forecast(_next(pass_at(as_of_ns), policy, as_of_ns, inventory, later), due)
+    return Forecast(_next(at_once, policy, as_of_ns, inventory, later), due)
 
 
 def forecast_at(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:

@@ -57,6 +57,16 @@ def warehouse_with(
     return open_warehouse(path, engine=engine, clock=lambda: now_ns)
 
 
+def laid_stream(
+    folder: Path, format_: str, now_ns: int, segments: int = 0, **limits: Any
+) -> OpenedStream:
+    """The stream of `warehouse_with`, in which at first lie segments of ten messages on s.0, s.1 and s.2 by turns."""
+    opened = warehouse_with(folder, format_, now_ns, **limits).stream("ORDERS").opened
+    if segments and not opened.store.exists():
+        lay(opened, even_segments(segments, 10))
+    return opened
+
+
 def lay(opened: OpenedStream, files: Sequence[File], *, sealed: bool = False) -> None:
     """Commit the files as they are; with `sealed` the last of their segments is closed, too."""
     opened.store.create()

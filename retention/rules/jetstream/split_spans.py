@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,19 +55,22 @@ def split_by_file(
     return evaluate(spans, policy, as_of_ns, beyond)
 
 
-def decide_at(decided: Evaluation, files: pa.Table, policy: Policy, as_of_ns: int) -> Evaluation:
-    """Decide the same stream at another instant, at which the scan may come to what `decided` has file by file.
+def decide_at(
+    decided: Evaluation, files: pa.Table, policy: Policy, instants: Iterable[int]
+) -> Iterator[Evaluation]:
+    """Decide the same stream at other instants, at which the scan may come to what `decided` has file by file.
 
     Args:
         decided: a pass at any instant.
         files: the inventory's, shape `FILE_STATS`.
-        policy: what lets messages go at the other instant, with the same limit per subject.
-        as_of_ns: the other instant, nanoseconds since the epoch.
+        policy: what lets messages go at the other instants, with the same limit per subject.
+        instants: the other instants, nanoseconds since the epoch.
     """
-    beyond = decided.surplus
+    spans, beyond = joined(decided.spans), decided.surplus
     excess = beyond.excess if isinstance(beyond, RegroupedExcess) else beyond
-    whole = evaluate(joined(decided.spans), policy, as_of_ns, excess)
-    return split_by_file(whole, files, policy, as_of_ns)
+    for as_of_ns in instants:
+        whole = evaluate(spans, policy, as_of_ns, excess)
+        yield split_by_file(whole, files, policy, as_of_ns)
 
 
 def _divisible(decided: Evaluation) -> Array:

@@ -19,7 +19,7 @@ from retention.planners.cached import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable
 from tests.retention.planners.test_interest import keep, progress
-from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.laying import SECOND, START, laid_stream
 
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
@@ -31,13 +31,7 @@ Make = Callable[..., OpenedStream]
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A stream of two segments of ten messages on s.0, s.1 and s.2 by turns."""
 
-    def made(**settings: Any) -> OpenedStream:
-        opened = warehouse_with(tmp_path, request.param, NOW, **settings).stream("ORDERS").opened
-        if not opened.store.exists():
-            lay(opened, even_segments(2, 10))
-        return opened
-
-    return made
+    return partial(laid_stream, tmp_path, request.param, NOW, segments=2)
 
 
 def settled(opened: OpenedStream, name: str, seq: int) -> None:

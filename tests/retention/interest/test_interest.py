@@ -19,7 +19,7 @@ from retention.ingest.publish import publish
 from retention.planners.cached import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from tests.retention.planners.test_interest import left, progress, stand
-from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.laying import SECOND, START, even_segments, laid_stream, lay
 
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
@@ -31,11 +31,7 @@ Make = Callable[..., OpenedStream]
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     def made(**settings: Any) -> OpenedStream:
         strict: dict[str, Any] = {"retention": "interest", "max_msgs": 1}
-        return (
-            warehouse_with(tmp_path, request.param, NOW, **strict | settings)
-            .stream("ORDERS")
-            .opened
-        )
+        return laid_stream(tmp_path, request.param, NOW, **strict | settings)
 
     return made
 

@@ -29,7 +29,7 @@ from retention.planners.explain import explain
 from retention.rules.requests import Delete, Purge
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laws import law_on_disk
-from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
+from tests.support.laying import SECOND, START, even_segments, laid_stream, lay, warehouse_with
 
 NOW = START + 100 * SECOND
 AS_OF = START + 75 * SECOND
@@ -43,10 +43,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
     def made(**settings: Any) -> OpenedStream:
         wanted = {"retention": "interest", "release_share": "50%"} | settings
-        opened = warehouse_with(tmp_path, request.param, NOW, **wanted).stream("ORDERS").opened
-        if not opened.store.exists():
-            lay(opened, even_segments(4, 10))
-        return opened
+        return laid_stream(tmp_path, request.param, NOW, 4, **wanted)
 
     return made
 
