@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from retention.consumers.ack_gaps import Mask, Numbers, UnseenRuns
 from retention.consumers.ack_subject import SETTLING
@@ -16,7 +15,7 @@ from retention.consumers.state import ConsumerState
 class AckLines:
     """One consumer's lines of an ack log, in its order."""
 
-    verb: npt.NDArray[np.int8]
+    verb: np.ndarray
     deliveries: Numbers
     seq: Numbers
     consumer_seq: Numbers
@@ -26,7 +25,7 @@ class AckLines:
         """Number of lines."""
         return len(self.seq)
 
-    def take(self, chosen: Mask | npt.NDArray[np.intp] | slice) -> AckLines:
+    def take(self, chosen: Mask | np.ndarray | slice) -> AckLines:
         """The lines that a mask, an index or a slice chooses."""
         return AckLines(*(getattr(self, name)[chosen] for name in AckLines.__dataclass_fields__))
 

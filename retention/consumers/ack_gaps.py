@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from retention.consumers.state import OPEN, UNSEEN, ConsumerState
 from retention.errors import RefusedError
 
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Numbers = np.ndarray
+Mask = np.ndarray
 
 MOST_KEPT = 1 << 24
 """Most messages that are kept because nobody saw whether they were delivered: 400 MB of state."""
@@ -87,7 +86,7 @@ class UnseenRuns:
         after = np.maximum(self.after[parent], lower)
         return UnseenRuns(first, last, after, np.minimum(self.before[parent], upper))
 
-    def _at(self, consumer_seqs: Numbers) -> npt.NDArray[np.intp]:
+    def _at(self, consumer_seqs: Numbers) -> np.ndarray:
         """The index of the run of each consumer sequence, -1 for none."""
         at = np.searchsorted(self.first, consumer_seqs, side="right") - 1
         at[at >= 0] = np.where(consumer_seqs[at >= 0] <= self.last[at[at >= 0]], at[at >= 0], -1)
@@ -116,7 +115,7 @@ class AckGaps:
     runs: UnseenRuns
     low: Numbers
     high: Numbers
-    starts: npt.NDArray[np.intp]
+    starts: np.ndarray
     """The first run of each gap."""
     matching: Numbers | None
     """The sequences that the consumer can have been given, ascending; None: any."""
@@ -161,7 +160,7 @@ class AckGaps:
         run = np.searchsorted(ends, nth, side="right")
         return self.runs.first[run] + nth - before[run]
 
-    def _at(self, seqs: Numbers) -> npt.NDArray[np.intp]:
+    def _at(self, seqs: Numbers) -> np.ndarray:
         at = np.searchsorted(self.low, seqs, side="right") - 1
         at[at >= 0] = np.where(seqs[at >= 0] <= self.high[at[at >= 0]], at[at >= 0], -1)
         return at

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from retention.config.consumer import ConsumerConfig
@@ -14,8 +13,8 @@ from retention.consumers.ack_floor import floor_of_all
 from retention.consumers.ack_result import AnswerResult
 from retention.consumers.state import PENDING, REDELIVERED, ConsumerState, Position
 
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Numbers = np.ndarray
+Mask = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from retention.consumers.state import ConsumerState
@@ -27,7 +26,7 @@ delivery to it, `deliveries` the number of deliveries by then, `ts_ns` its time 
 
 _TYPE = "io.nats.jetstream.metric.v1.consumer_ack"
 _SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
-_Numbers = npt.NDArray[np.int64]
+_Numbers = np.ndarray
 
 
 def sample_percent(sample_freq: str) -> int:
@@ -35,7 +34,7 @@ def sample_percent(sample_freq: str) -> int:
     return int(sample_freq.removesuffix("%") or 0)
 
 
-def is_sampled(consumer_seqs: _Numbers, share: int) -> npt.NDArray[np.bool_]:
+def is_sampled(consumer_seqs: _Numbers, share: int) -> np.ndarray:
     """Mask of the deliveries in a sample of `share` percent, by the delivery's number alone: always the same sample."""
     mixed = consumer_seqs.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
