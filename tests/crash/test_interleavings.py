@@ -32,12 +32,19 @@ STORES = {
     if TWICE or mine != "apply-plan" or theirs in LIKE_APPLY
 }
 PAIRS = [pair for pair, formats in STORES.items() if formats]
-FEW = [
-    (mine, theirs, STORES[mine, theirs][-(turn // 3 % 2)])
-    for first, theirs in enumerate(THEIRS)
-    for turn, mine in enumerate((mine for mine in MINE if (mine, theirs) in PAIRS), first)
-    if turn % 3 == 1
-]
+
+
+def every_third(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Every third pair, and one with each act that is in none of these."""
+    chosen = pairs[::3]
+    for side in (0, 1):
+        there = {pair[side] for pair in chosen}
+        firsts = {pair[side]: pair for pair in reversed(pairs)}
+        chosen += [pair for act, pair in firsts.items() if act not in there]
+    return chosen
+
+
+FEW = [(*pair, STORES[pair][-(turn % 2)]) for turn, pair in enumerate(every_third(PAIRS))]
 CASES = [(*pair, format_) for pair in PAIRS for format_ in STORES[pair]] if TWICE else FEW
 """In `make test` every third pair meets on one store, in `make crash` all on all."""
 UNSEEN_PAIR = ("publish", "foreign-append", "parquet")
