@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator
 
 from retention.config.locations import Location
 from retention.config.types import (
     Budget,
     Grace,
     Part,
+    Several,
+    Share,
     Size,
     Span,
 )
@@ -16,6 +20,23 @@ from retention.core.units import DAY
 
 if TYPE_CHECKING:
     pass
+
+
+class Compaction(Part):
+    """The bounds from which on files are compacted."""
+
+    min_files: Several = 8
+    """The files of a segment that are worth merging into one, at least; none of them may hold more than one in so many
+    of their bytes, so that what was merged is not merged again for a few small files more."""
+    dead_share: Share = 20
+    """The share of what a file or segment once held, in percent, that must be gone before the rest is written anew."""
+
+
+def _switch(value: object) -> object:
+    """The settings that `true` and `false` stand for; every other value as it is."""
+    if isinstance(value, bool):
+        return Compaction() if value else None
+    return value
 
 
 class KeepingSettings(Part):
@@ -27,6 +48,10 @@ class KeepingSettings(Part):
     local_limit: Budget = 64 * 2**20
     archive: Location | None = None
     """The location that files are copied to before a run removes them; None: they are not copied."""
+    compact: Annotated[
+        Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
+    ] = None
+    """The compaction that scheduled jobs do; None: none."""
 
     @property
     def grace_ns(self) -> int:
