@@ -34,6 +34,8 @@ class Swap:
     metadata: Mapping[str, Any]
     requirements: Sequence[TableRequirement] = ()
     updates: Sequence[TableUpdate] = ()
+    data_change: bool = True
+    """Whether the table holds other messages behind the commit; False: the same, in other files."""
 
     @cached_property
     def sets(self) -> dict[str, int]:
@@ -237,6 +239,10 @@ class Store(Protocol):
         """New files of that segment, among which rows are to be divided: those that are not written do not matter."""
         ...
 
+    def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        """New files of that segment for what a merge writes, as `stage_apart` gives them out."""
+        ...
+
     def is_apart(self, file: DataFile) -> bool:
         """Whether a file is one of several that `stage_apart` gave out together, or the copy of one."""
         ...
@@ -282,6 +288,10 @@ class Store(Protocol):
             VerificationError: an added file is missing or has another length.
             CommitUnknownError: the storage failed while committing and nobody can say what happened.
         """
+        ...
+
+    def has_change_feed(self, snapshot: Snapshot) -> bool:
+        """Whether the table tells its readers which rows come and go, by what commits call a change of data."""
         ...
 
     def find_commit(self, run: str, after: int = -1) -> int | None:

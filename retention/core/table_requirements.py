@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from retention.core.counter_names import OPEN_BASE, name_of
 from retention.core.inventory import EPOCH, Counters
 from retention.errors import StalePlanError
+from schemas.bounds import MAX_SEQ
 
 PLAN_AGAIN = "nothing was changed; plan again"
 
@@ -113,3 +117,52 @@ class RowsCompared:
 
     def check(self, state: TableState) -> None:
         """Check nothing beyond ranges, which are checked of every swap."""
+
+
+@dataclass(frozen=True)
+class AssertSegmentOrder:
+    """Every sequence of a segment to which files are added is below the base of the next one, also of the open one.
+
+    With 1 to 10 and 11 to 18 merged as segment 1, a file 19 to 20 that came to segment 11 meanwhile meets none of
+    these rows, and yet segment 1 would reach beyond the base 11.
+    """
+
+    added: pa.Table
+    """The files that the commit adds: `partition`, `segment`, `min_seq` and `max_seq`."""
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table in which the segments would not be in order.
+
+        Raises:
+            StalePlanError: naming a segment, and the one that begins within it.
+        """
+        for partition in self.added["partition"].unique().to_pylist():
+            new, new_highest = _bases_of(self.added, partition)
+            there, highest = _bases_of(state.stays, partition)
+            open_base = state.sets.get(name_of(OPEN_BASE, partition), _open_base(state, partition))
+            bases = np.concatenate([new, there, [open_base]])
+            for base in np.unique(new).tolist():
+                reach = int(new_highest[new == base].max())
+                behind = int(bases[bases > base].min(initial=MAX_SEQ + 2))
+                if reach >= behind:
+                    raise _out_of_order(state, base, reach, behind)
+                before = int(highest[there < base].max(initial=-1))
+                if before >= base:
+                    raise _out_of_order(state, int(there[highest == before][0]), before, base)
+
+
+def _bases_of(files: pa.Table, partition: int) -> tuple[np.ndarray, np.ndarray]:
+    """Base and highest sequence (-1: not known) of each file of a partition."""
+    inside = files.filter(pc.equal(files["partition"], partition))
+    return inside["segment"].to_numpy(), pc.fill_null(inside["max_seq"], -1).to_numpy()
+
+
+def _open_base(state: TableState, partition: int) -> int:
+    return state.in_epoch.open_base.get(partition, 0)
+
+
+def _out_of_order(state: TableState, base: int, reach: int, behind: int) -> StalePlanError:
+    return StalePlanError(
+        f"stream {state.stream}: segment {base} would reach to sequence {reach}, and a segment begins at {behind}; "
+        f"{PLAN_AGAIN}"
+    )

@@ -27,8 +27,8 @@ from retention.stores.layout import (
     check_inside,
     check_lengths,
     identities,
+    merged_mask,
     new_path,
-    new_siblings,
     note_made,
     siblings_of,
     write_format,
@@ -103,7 +103,13 @@ class FileStore(ABC):
     def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
         """Hand out new files of a segment, among which rows are to be divided; each row goes to one of them."""
         kin = uuid.uuid4().hex
-        paths = (new_siblings(partition, segment, kin) for _ in range(count))
+        paths = (new_path(partition, segment, kin) for _ in range(count))
+        return tuple(self._new(path, partition, segment) for path in paths)
+
+    def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        """Hand out new files of a segment for a merge; their names say so, lest they are soon merged again."""
+        kin = None if count == 1 else uuid.uuid4().hex
+        paths = (new_path(partition, segment, kin, merged=True) for _ in range(count))
         return tuple(self._new(path, partition, segment) for path in paths)
 
     def is_apart(self, file: DataFile) -> bool:
@@ -112,10 +118,9 @@ class FileStore(ABC):
 
     def stage_copy(self, source: DataFile) -> DataFile:
         """Hand out a new file that is to take the place of `source`."""
-        [kin] = siblings_of(pa.array([source.path])).to_pylist()
-        if kin is None:
-            return self.stage(source.partition, source.segment)
-        path = new_siblings(source.partition, source.segment, kin)
+        paths = pa.array([source.path])
+        [kin], [merged] = siblings_of(paths).to_pylist(), merged_mask(paths).to_pylist()
+        path = new_path(source.partition, source.segment, kin, merged=merged)
         return self._new(path, source.partition, source.segment)
 
     def _new(self, path: str, partition: int, segment: int) -> DataFile:

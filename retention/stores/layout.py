@@ -30,6 +30,11 @@ leaving = file_records.outside_mask
 
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
 _KIN = r"/(?P<kin>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$"
+_VERSION_AT = 12
+"""The place of a UUID's version among its hex digits."""
+_MERGED = "8"
+"""The version, one for names of one's own kind (RFC 9562), of the UUIDs in names of files that merges wrote."""
+_OF_MERGE = rf"[/-][0-9a-f]{{{_VERSION_AT}}}{_MERGED}[0-9a-f]{{19}}\.parquet$"
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,25 @@ class Layout:
         return DataFile(path, partition, segment, location, self.engine_path("subjects", path))
 
 
-def new_path(partition: int, segment: int) -> str:
-    """A path never used before, for a new file of a segment."""
-    return f"partition={partition}/segment={segment}/{uuid.uuid4().hex}.parquet"
+def new_path(partition: int, segment: int, kin: str | None = None, *, merged: bool = False) -> str:
+    """A path never used before, for a new file of a segment.
+
+    Args:
+        partition: the segment's.
+        segment: its base.
+        kin: the token of those files together with which the rows are written, apart by deadline.
+        merged: whether a merge writes the file, or it takes the place of one that a merge wrote.
+    """
+    name = uuid.uuid4().hex
+    if merged:
+        name = f"{name[:_VERSION_AT]}{_MERGED}{name[_VERSION_AT + 1 :]}"
+    family = "" if kin is None else f"{kin}-"
+    return f"partition={partition}/segment={segment}/{family}{name}.parquet"
 
 
-def new_siblings(partition: int, segment: int, kin: str) -> str:
-    """A path never used before, for a new file of a segment whose rows are written together with those of its kin."""
-    return f"partition={partition}/segment={segment}/{kin}-{uuid.uuid4().hex}.parquet"
+def merged_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A mask of the files that merges wrote, by their names, or that took the place of such."""
+    return pc.match_substring_regex(paths, _OF_MERGE)
 
 
 def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

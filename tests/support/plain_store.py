@@ -105,6 +105,9 @@ class PlainStore:
     def stage_apart(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
         return tuple(self.stage(partition, segment) for _ in range(count))
 
+    def stage_merged(self, partition: int, segment: int, count: int) -> tuple[DataFile, ...]:
+        return self.stage_apart(partition, segment, count)
+
     def stage_copy(self, source: DataFile) -> DataFile:
         return self.stage(source.partition, source.segment)
 
@@ -160,6 +163,9 @@ class PlainStore:
             slot = self.folder / slot_of(path)
             for written in slot.parent.glob(f"{slot.name}*"):
                 written.unlink()
+
+    def has_change_feed(self, snapshot: Snapshot) -> bool:
+        return False
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         runs = [swap.metadata["run"] for swap in self.swaps]

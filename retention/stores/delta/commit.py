@@ -113,7 +113,7 @@ class Attempt:
         if not self.settings.exclusive:
             refuse_other_writers(self.layout, self.handle.table.version())
         stream, rules, swap = self.layout.stream, self.handle.rules, self.swap
-        changes = swap.remove.num_rows > 0
+        changes = swap.remove.num_rows > 0 and swap.data_change
         if changes and rules.append_only:
             raise RefusedError(
                 f"stream {stream}: delta.appendOnly is true, so nothing is ever removed from this table; "
@@ -136,7 +136,9 @@ class Attempt:
 
         A change feed is made from what is a change of data, and has to tell of copies and of what comes back.
         """
-        loud, feed = not self.settings.quiet, self.handle.rules.change_data_feed
+        changes = self.swap.data_change
+        loud = changes and not self.settings.quiet
+        feed = changes and self.handle.rules.change_data_feed
         removed = self.swap.remove.select(LOGGED_FILES.names).to_pylist()
         added = self.swap.add.select(FILE_STATS.names).to_pylist()
         new = [self._is_new(row) for row in added]

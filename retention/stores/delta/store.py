@@ -102,6 +102,11 @@ class DeltaStore(FileStore):
         handle: DeltaHandle = snapshot.handle
         return sorted(handle.vectors)
 
+    def has_change_feed(self, snapshot: Snapshot) -> bool:
+        """Whether `delta.enableChangeDataFeed` is set."""
+        handle: DeltaHandle = snapshot.handle
+        return handle.rules.change_data_feed
+
     def inventory(self, snapshot: Snapshot) -> Inventory:
         """Complete the snapshot's files to full statistics, from the cache first."""
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)

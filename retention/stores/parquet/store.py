@@ -150,6 +150,11 @@ class ParquetStore(FileStore):
             _log.warning("stream %s: the next run will finish the moves: %s", self.stream, error)
         return version
 
+    def has_change_feed(self, snapshot: Snapshot) -> bool:
+        """No table of plain Parquet tells of changes."""
+        del snapshot
+        return False
+
     def find_commit(self, run: str, after: int = -1) -> int | None:
         """The version later than `after` that the commit of that run made; None: no entry of the log says so."""
         return self._log.find(run, after)
