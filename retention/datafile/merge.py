@@ -1,0 +1,96 @@
+"""A merge of data files: their visible rows in order of sequence, in new files that are compared with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from retention.core.inventory import DataFile
+from retention.core.message_rows import time_of
+from retention.datafile.content_digest import ContentDigest
+from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
+from retention.datafile.parquet import describe
+from retention.datafile.row_groups import merged_by_seq, rows_in_order
+from retention.errors import DamagedError, ForeignRowsError, VerificationError
+from retention.storage.crash_points import Step, reached
+from schemas.messages import FILE_COLUMNS
+
+_COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """A task: write the visible rows of some files into new ones."""
+
+    spans: tuple[tuple[DataFile, ...], ...]
+    """The files, ascending; sequences of those of one span may interleave, and of no others."""
+    targets: tuple[DataFile, ...]
+    """The files to write; several are divided by deadline, as far as that pays."""
+    messages: int
+    """The visible rows of all files, by their statistics."""
+
+    def attempt(self) -> MergeTask:
+        """The task with targets that no other attempt writes."""
+        return replace(self, targets=tuple(target.of_attempt() for target in self.targets))
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """The result of a `MergeTask`."""
+
+    stats: list[dict[str, Any]]
+    """Rows of `FILE_STATS`, one for each target that was written, as read back; none if nothing was merged."""
+    damage: str | None = None
+    """The reason why nothing was merged; None: it was."""
+
+
+def merge_files(task: MergeTask) -> MergeResult:
+    """Carry out a `MergeTask`, read the targets back and compare them; a damaged source is left, and said.
+
+    Raises:
+        VerificationError: the targets do not hold what the sources do.
+        StorageError: the storage failed.
+    """
+    before = ContentDigest()
+    try:
+        rows = before.passing(_sources(task.spans))
+        targets = write_by_deadline(task.targets, _in_groups(rows))
+    except (DamagedError, ForeignRowsError) as error:
+        return MergeResult([], str(error))
+    after = ContentDigest()
+    for rows in merged_by_seq([rows_in_order(file, FILE_COLUMNS.names) for file in targets]):
+        after.update(rows)
+    if before.messages != task.messages or after.value != before.value:
+        raise VerificationError(
+            f"{targets[0].location}: read back as {after.value} (messages and digest) where {before.value} was written "
+            f"and statistics say {task.messages} messages; nothing was committed; check the disk and the memory of "
+            "this machine, then try again"
+        )
+    written = [describe(target) for target in targets]
+    reached(Step.COPY_WRITTEN)
+    return MergeResult([target.stats for target in written])
+
+
+def _sources(spans: Iterable[Sequence[DataFile]]) -> Iterator[pa.Table]:
+    """The visible rows of spans of files, ascending, with `time` made from `ts_ns`, as every copy has it."""
+    for span in spans:
+        for rows in merged_by_seq([rows_in_order(file, _COLUMNS) for file in span]):
+            yield _with_time(rows)
+
+
+def _with_time(rows: pa.Table) -> pa.Table:
+    timed = rows.append_column("time", time_of(rows["ts_ns"]))
+    return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
+
+
+def _in_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows in tables that make good row groups."""
+    held = TableBuffer()
+    for rows in tables:
+        if held.takes(rows):
+            yield held.emptied()
+    if held.rows:
+        yield held.emptied()
