@@ -1,0 +1,243 @@
+"""Planning a compaction: from statistics alone, which files of a stream are worth merging, and into which segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from retention.config.keeping import Compaction
+from retention.core.inventory import Inventory
+from retention.core.spans import Array, Spans, by_segment, spans_of
+from retention.plan.compaction import CompactionPlan, LeftFiles, Merge, Reason
+from retention.stores.layout import merged_mask
+
+_PARTS = 1.5
+"""No segment holds more than two thirds of those that it is merged with: little does not move much."""
+
+
+@dataclass(frozen=True)
+class MergeBounds:
+    """The bounds of what a compaction merges."""
+
+    settings: Compaction
+    segment_size: int
+    """The bytes of a segment, by the broker's accounting; one in `min_files` of them make a file that is left alone."""
+    segment_span_ns: int | None = None
+    """The longest time between the first and the last message of a segment; None: no bound."""
+    joins_segments: bool = True
+    """Whether neighbours are merged: what goes as a whole is not."""
+    most_files: int = 1
+    """The most files among which the messages of a merge are divided by deadline."""
+    keeps_dead: bool = False
+    """Whether deleted rows that are still in files have to stay there: a change feed would not tell of their end."""
+
+
+def plan_merges(inventory: Inventory, bounds: MergeBounds) -> CompactionPlan:
+    """Plan the merges that pay, the best first; no data file is opened.
+
+    Args:
+        inventory: the stream.
+        bounds: which merges are allowed, and from where on they pay.
+    """
+    files, hidden = inventory.files, inventory.hidden_bytes
+    spans = spans_of(files)
+    stream = _SpannedFiles(files, spans, _dead_bytes(files, hidden), bounds)
+    merges, taken = [], np.zeros(len(spans), dtype=bool)
+    for reason, first, last in (
+        *_hollow_runs(inventory, stream),
+        *_small_runs(stream),
+        *_shuffled_spans(stream),
+        *_dead_spans(stream),
+    ):
+        if not taken[first:last].any():
+            taken[first:last] = True
+            merges.append(stream.merge(reason, first, last))
+    allowed, left = _allowed(merges, bounds)
+    counters = inventory.counters
+    return CompactionPlan(
+        inventory.stream,
+        inventory.table_id,
+        inventory.version,
+        counters.epoch,
+        counters.released,
+        tuple(sorted(allowed, key=_rank)),
+        files.num_rows,
+        left,
+    )
+
+
+@dataclass(frozen=True)
+class _SpannedFiles:
+    """A stream's files, in spans that a merge takes whole."""
+
+    files: pa.Table
+    spans: Spans
+    dead: Array
+    """Bytes of each file, by the broker's accounting, of rows that are deleted and still in it."""
+    bounds: MergeBounds
+
+    @property
+    def counts(self) -> Array:
+        """Files of each span."""
+        return np.diff(self.spans.first_file)
+
+    def of_span(self, values: Array) -> Array:
+        """Sums over the files of each span."""
+        return np.add.reduceat(values, self.spans.first_file[:-1]) if len(self.spans) else values
+
+    def saves(self, first: int, last: int) -> int:
+        """The files that are fewer, at least, once the spans from the `first` up to but without the `last` are one."""
+        counts = self.counts[first:last]
+        return int(counts.sum()) - _files_after(counts, self.bounds.most_files)
+
+    def merge(self, reason: Reason, first: int, last: int) -> Merge:
+        """The merge of some spans, from the `first` up to but without the `last`."""
+        start, end = (int(self.spans.first_file[at]) for at in (first, last))
+        counts = self.counts[first:last]
+        return Merge(
+            reason,
+            self.files.slice(start, end - start),
+            tuple(counts.tolist()),
+            _files_after(counts, self.bounds.most_files),
+            int(self.dead[start:end].sum()),
+        )
+
+
+def _files_after(counts: Array, most_files: int) -> int:
+    """The files in the place of some spans with so many each: as many as the most divided of them has, at least."""
+    return 1 if most_files == 1 else min(max(int(counts.max()), 1), most_files)
+
+
+def _dead_bytes(files: pa.Table, hidden: Mapping[str, int]) -> Array:
+    if not hidden:
+        return np.zeros(files.num_rows, dtype=np.int64)
+    return np.array([hidden.get(path, 0) for path in files["path"].to_pylist()], dtype=np.int64)
+
+
+def _hollow_runs(inventory: Inventory, stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
+    """Runs of sealed neighbours of which so much is gone that what is left fits into one segment."""
+    limits = stream.bounds
+    if not limits.joins_segments or not len(stream.spans):
+        return
+    segments = by_segment(stream.spans)
+    bounds = np.searchsorted(stream.spans.first_file, segments.first_file).tolist()
+    ends = _ends(inventory, segments)
+    share = limits.settings.dead_share / 100
+    hollow = segments.messages <= (ends - segments.segment) * (1 - share)
+    open_base = inventory.counters.open_base
+    sealed = segments.segment < np.array([open_base.get(p, 0) for p in segments.partition.tolist()])
+    for start, end in _fitting(segments, hollow & sealed, limits):
+        sizes = segments.bytes[start:end]
+        for first, last in light_runs(sizes, sizes * _PARTS, 2):
+            yield "hollow_segments", bounds[start + first], bounds[start + last]
+
+
+def _ends(inventory: Inventory, segments: Spans) -> Array:
+    """The sequence behind each segment: the next base, or behind the last that has files the next sequence."""
+    next_seq = inventory.counters.next_seq
+    behind = np.array([next_seq.get(p, 0) for p in segments.partition.tolist()], dtype=np.int64)
+    ends = np.maximum(behind, segments.max_seq + 1)
+    same = segments.partition[1:] == segments.partition[:-1]
+    ends[:-1] = np.where(same, segments.segment[1:], ends[:-1])
+    return ends
+
+
+def _fitting(segments: Spans, may_merge: Array, bounds: MergeBounds) -> Iterator[tuple[int, int]]:
+    """Runs of two and more neighbours that together are within the bounds of one segment, as long as they come."""
+    span_ns = bounds.segment_span_ns
+    start = 0
+    while start < len(segments):
+        total = int(segments.bytes[start])
+        low, high = int(segments.min_ts_ns[start]), int(segments.max_ts_ns[start])
+        end = start + 1
+        while may_merge[start] and end < len(segments) and may_merge[end]:
+            total += int(segments.bytes[end])
+            low, high = (
+                min(low, int(segments.min_ts_ns[end])),
+                max(high, int(segments.max_ts_ns[end])),
+            )
+            is_wide = span_ns is not None and high - low >= span_ns
+            if (
+                total > bounds.segment_size
+                or is_wide
+                or segments.partition[end] != segments.partition[start]
+            ):
+                break
+            end += 1
+        if end - start > 1:
+            yield start, end
+        start = end
+
+
+def _small_runs(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
+    """Runs of neighbouring files of one segment that are many, and small or never merged before."""
+    spans, least = stream.spans, stream.bounds.settings.min_files
+    sizes = stream.of_span(stream.files["file_bytes"].to_numpy())
+    merged = stream.of_span(merged_mask(stream.files["path"]).to_numpy().astype(np.int64)) > 0
+    weights = np.where(merged, sizes * float(least), 0.0)
+    weights[spans.bytes * least >= stream.bounds.segment_size] = np.inf
+    new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
+    edges = np.concatenate([[0], np.flatnonzero(new) + 1, [len(spans)]])
+    for start, end in np.stack([edges[:-1], edges[1:]], axis=1)[np.diff(edges) > 1].tolist():
+        for first, last in light_runs(sizes[start:end], weights[start:end], 2):
+            if stream.saves(start + first, start + last) >= least - 1:
+                yield "small_files", start + first, start + last
+
+
+def _shuffled_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
+    """Spans of many files whose sequences interleave, as a shuffle of another writer leaves them."""
+    for at in np.flatnonzero(stream.counts > 1).tolist():
+        if stream.saves(at, at + 1) >= stream.bounds.settings.min_files - 1:
+            yield "small_files", at, at + 1
+
+
+def _dead_spans(stream: _SpannedFiles) -> Iterator[tuple[Reason, int, int]]:
+    """Files, each by itself, of which a large share is rows that are deleted."""
+    dead = stream.of_span(stream.dead)
+    share = stream.bounds.settings.dead_share / 100
+    many = (dead > 0) & (dead >= share * (dead + stream.spans.bytes))
+    for at in np.flatnonzero(many).tolist():
+        yield "dead_rows", at, at + 1
+
+
+def light_runs(sizes: Array, weights: Array, least: int) -> list[tuple[int, int]]:
+    """The widest runs of neighbours none of which weighs more than all sizes of its run together; ascending.
+
+    >>> light_runs(np.array([1, 1, 9, 1, 1, 1]), np.array([2, 2, 18, 2, 2, 2]), least=2)
+    [(0, 2), (3, 6)]
+
+    Args:
+        sizes: of each neighbour.
+        weights: of each neighbour; infinite where it is in no run.
+        least: the number of neighbours in a run, at least.
+    """
+    runs, open_ = [], [(0, len(sizes))]
+    while open_:
+        start, end = open_.pop()
+        if end - start < least:
+            continue
+        heaviest = start + int(weights[start:end].argmax())
+        if weights[heaviest] <= sizes[start:end].sum():
+            runs.append((start, end))
+        else:
+            open_ += [(start, heaviest), (heaviest + 1, end)]
+    return sorted(runs)
+
+
+def _allowed(
+    merges: Sequence[Merge], bounds: MergeBounds
+) -> tuple[list[Merge], tuple[LeftFiles, ...]]:
+    """The merges that may be carried out, and the files of the others."""
+    if not bounds.keeps_dead:
+        return list(merges), ()
+    kept = [merge for merge in merges if merge.dead_bytes]
+    why = "rows that are deleted would have to go, of which the table's change feed would not tell"
+    left = tuple(LeftFiles(merge.files, why) for merge in kept)
+    return [merge for merge in merges if not merge.dead_bytes], left
+
+
+def _rank(merge: Merge) -> tuple[float, int, int]:
+    return -merge.benefit, merge.partition, merge.segment
