@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
 from jobs.arguments import job_parser, write_report
 from retention import open_warehouse
@@ -11,7 +12,11 @@ from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_o
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.history.report import RunReport, document
 from retention.startup import spare_pandas
-from retention.views.json_entries import report_entry
+from retention.views.json_entries import compaction_entry, report_entry
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
+    from retention.history.compaction_report import CompactionReport
 
 
 def main() -> int:
@@ -20,7 +25,13 @@ def main() -> int:
     Returns:
         Its exit code.
     """
-    arguments = job_parser("retain", "Apply the retention rules to streams.").parse_args()
+    parser = job_parser("retain", "Apply the retention rules to streams.")
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="then compact those with `compact` in the configuration",
+    )
+    arguments = parser.parse_args()
     end_with_spark_submit()
     spare_pandas()
     started = time.time_ns()
@@ -29,16 +40,26 @@ def main() -> int:
         warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         outcomes = warehouse.apply(arguments.stream, instant)
-        entries = [report_entry(outcome) for outcome in outcomes]
-        write_report(arguments.report_file, document(instant, entries))
+        report = document(instant, [report_entry(outcome) for outcome in outcomes])
+        compactions = compact(warehouse, arguments.stream) if arguments.compact else []
+        if arguments.compact:
+            report["compactions"] = [compaction_entry(outcome) for outcome in compactions]
+        write_report(arguments.report_file, report)
     except Exception as error:  # every error is one sentence and an exit code
         print(f"retain: {sentence_of(error)}", file=sys.stderr)
         return exit_code_of(error)
-    for outcome in outcomes:
+    done: list[Outcome[Any]] = [*outcomes, *compactions]
+    for outcome in done:
         if outcome.error is not None:
             print(f"retain: {outcome.sentence}", file=sys.stderr)
     print(summary(outcomes, (time.time_ns() - started) / 1e9))
-    return exit_code(outcomes)
+    return exit_code(done)
+
+
+def compact(warehouse: Warehouse, named: list[str]) -> list[Outcome[CompactionReport]]:
+    """Compact the streams that the configuration says, of those that are named, or of all if none is."""
+    names = [name for name in warehouse.compacted() if name in named or not named]
+    return warehouse.compact(names) if names else []
 
 
 def summary(outcomes: list[Outcome[RunReport]], seconds: float) -> str:

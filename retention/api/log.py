@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
@@ -40,7 +41,13 @@ from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange
 from retention.rules.requests import Request, purge_request
 from retention.views.html import plan_html
-from retention.views.notebook import ShownExplanation, ShownReport, ShownState
+from retention.views.notebook import (
+    ShownCompaction,
+    ShownCompactionPlan,
+    ShownExplanation,
+    ShownReport,
+    ShownState,
+)
 from retention.views.text import plan_text
 from retention.views.wording import lines_text
 
@@ -110,6 +117,28 @@ class Log:
     def _removal(self, request: Request) -> BoundPlan:
         with Engines(self.engine) as engines:
             return BoundPlan(self, plan_removal(self.opened, request, engines).plan)
+
+    def plan_compaction(self, max_bytes: int | None = None) -> ShownCompactionPlan:
+        """Plan the merges of files that pay, the best first; nothing is changed.
+
+        Args:
+            max_bytes: the most bytes to rewrite; None: no bound.
+
+        Raises:
+            ForeignRowsError, DamagedError: the files break the storage rules, or are damaged.
+        """
+        return ShownCompactionPlan(**vars(show_compaction(self.opened, max_bytes)))
+
+    def compact(self, limits: CompactionLimits | None = None) -> ShownCompaction:
+        """Merge files where it pays, the best merges first; no message changes, comes or goes.
+
+        Raises:
+            BusyError: another run is at work.
+            DamagedError: files of some merges are damaged; the others are done.
+        """
+        with Engines(self.engine) as engines:
+            report = compact_now(self.opened, engines, limits or CompactionLimits())
+        return ShownCompaction(**vars(report))
 
     def state(self, as_of: Instant = None) -> ShownState:
         """The contents, and what a pass at `as_of` would let go at least."""

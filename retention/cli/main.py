@@ -13,6 +13,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from retention import __version__
 from retention.cli import (
     applying,
+    compacting,
     consumers,
     doctor,
     exporting,
@@ -36,7 +37,7 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "delete-segments", "undo", "restore", "repair"),
+    *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
 )
 
@@ -86,6 +87,7 @@ for group in (
     removing,
     restoring,
     repairing,
+    compacting,
     consumers,
     offsets,
     looking,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from retention.core.outcomes import Outcome, failure_entry
 
 if TYPE_CHECKING:
+    from retention.history.compaction_report import CompactionReport
     from retention.history.report import RunReport
+    from retention.plan.compaction import CompactionPlan
     from retention.plan.estimate_bounds import Estimate
     from retention.plan.plan import Plan
 
@@ -53,6 +55,16 @@ def plan_entry(outcome: Outcome[Plan]) -> dict[str, Any]:
 def report_entry(outcome: Outcome[RunReport]) -> dict[str, Any]:
     """The JSON entry of a stream that a run was applied to."""
     return failed_entry(outcome) if outcome.value is None else outcome.value.as_json()
+
+
+def compaction_plan_entry(outcome: Outcome[CompactionPlan]) -> dict[str, Any]:
+    """The JSON entry of a stream whose compaction was planned."""
+    return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
+
+
+def compaction_entry(outcome: Outcome[CompactionReport]) -> dict[str, Any]:
+    """The JSON entry of a stream that was compacted."""
+    return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
 def estimate_entry(outcome: Outcome[Estimate]) -> dict[str, Any]:

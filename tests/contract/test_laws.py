@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
 from retention.core import headers
 from retention.core.policy import Policy
@@ -66,7 +67,21 @@ def limits_of(policy: Policy) -> dict[str, Any]:
     if policy.max_age_ns is not None:
         chosen["expiry"] = policy.expiry
     also = ("discard", "whole_segments", "retention", "unmatched")
-    return chosen | {name: getattr(policy, name) for name in also}
+    always = {"compact": {"min_files": 2, "dead_share": "0%"}}
+    return always | chosen | {name: getattr(policy, name) for name in also}
+
+
+def verdicts(stream: Stream, seqs: Iterable[int]) -> dict[int, tuple[bool, str | None]]:
+    """Whether each message goes, and by which rule."""
+    explained = {seq: stream.explain(seq) for seq in seqs}
+    return {seq: (one.goes, one.rule) for seq, one in explained.items()}
+
+
+def compact(stream: Stream, seqs: Iterable[int]) -> None:
+    """Merge whatever can be merged: every message is judged as before."""
+    before, every = verdicts(stream, seqs), list(seqs)
+    stream.compact()
+    assert verdicts(stream, every) == before
 
 
 def seqs(warehouse: Warehouse) -> set[int]:
@@ -105,6 +120,8 @@ def check_laws(
     policy: Policy,
     as_of_ns: int,
     interests: Sequence[Interest] = (),
+    *,
+    compacted: bool = False,
 ) -> None:
     warehouse = warehouse_with(folder, format_, as_of_ns, **limits_of(policy))
     stream = warehouse.stream("ORDERS")
@@ -113,6 +130,9 @@ def check_laws(
     for one in interests:
         ConsumerTable(stream.opened.root).update(one.consumer, partial(given_back, record_of(one)))
     before, all_seqs = stream.state(), seqs(warehouse)
+    if compacted:
+        compact(stream, all_seqs)
+        before = replace(before, segments=stream.state().segments)
     explained = {seq: stream.explain(seq) for seq in all_seqs}
     plan, bounds = stream.plan().plan, estimate(stream.opened, as_of_ns)
     [outcome] = warehouse.apply()
@@ -165,7 +185,9 @@ def ended(world: World, policy: Policy, as_of_ns: int) -> Server:
     return Server(policy, [m for m in world.messages if m.seq not in gone], gone)
 
 
-def check_expiry(folder: Path, format_: str, world: World, policy: Policy, as_of_ns: int) -> None:
+def check_expiry(
+    folder: Path, format_: str, world: World, policy: Policy, as_of_ns: int, *, compacted: bool
+) -> None:
     limits = limits_of(policy) | {
         "allow_msg_ttl": True,
         "subject_delete_marker_ttl": policy.subject_delete_marker_ttl_ns or 0,
@@ -177,6 +199,8 @@ def check_expiry(folder: Path, format_: str, world: World, policy: Policy, as_of
     lay(stream.opened, files)
     rows = {row["seq"]: row for row in held(warehouse).to_pylist()}
     before, next_seq = stream.state(), max(rows) + 1
+    if compacted:
+        compact(stream, rows)
     stored = World(
         tuple((base, tuple(as_stored(m, rows) for m in part)) for base, part in world.files),
         world.open_base,
@@ -219,12 +243,14 @@ def check_expiry(folder: Path, format_: str, world: World, policy: Policy, as_of
         st.sampled_from([True, True, False]),
     ),
     instant=marking_instants,
+    compacted=st.booleans(),
 )
 def test_what_expires_and_is_announced_is_what_the_server_leaves(
-    format_: str, world: World, policy: Policy, instant: int
+    format_: str, world: World, policy: Policy, instant: int, compacted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        check_expiry(Path(folder), format_, world, policy, START + instant * SECOND)
+        at = START + instant * SECOND
+        check_expiry(Path(folder), format_, world, policy, at, compacted=compacted)
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
@@ -238,12 +264,14 @@ def test_what_expires_and_is_announced_is_what_the_server_leaves(
         st.sampled_from([False, False, True]),
     ),
     instant=instants,
+    compacted=st.booleans(),
 )
 def test_explain_plan_apply_and_state_agree(
-    format_: str, world: World, policy: Policy, instant: int
+    format_: str, world: World, policy: Policy, instant: int, compacted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        check_laws(Path(folder), format_, world, policy, START + instant * SECOND)
+        at = START + instant * SECOND
+        check_laws(Path(folder), format_, world, policy, at, compacted=compacted)
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
@@ -265,9 +293,10 @@ def test_explain_plan_apply_and_state_agree(
         st.sampled_from([False, False, True]),
     ),
     instant=instants,
+    compacted=st.booleans(),
 )
 def test_consumers_let_go_first_and_limits_judge_what_is_left(
-    format_: str, data: Any, world: World, policy: Policy, instant: int
+    format_: str, data: Any, world: World, policy: Policy, instant: int, compacted: bool
 ) -> None:
     interests = data.draw(interests_of(world))
     if policy.retention == "workqueue":
@@ -275,4 +304,4 @@ def test_consumers_let_go_first_and_limits_judge_what_is_left(
         interests = interests[:1]
     with tempfile.TemporaryDirectory() as folder:
         at = START + instant * SECOND
-        check_laws(Path(folder), format_, world, policy, at, interests)
+        check_laws(Path(folder), format_, world, policy, at, interests, compacted=compacted)

@@ -322,6 +322,19 @@ def apply(folder: Path) -> None:
         raise outcome.error
 
 
+def scattered(folder: Path, format_: str) -> None:
+    """A segment in many small files, neighbours of which little is left, and the open segment."""
+    settings: dict[str, Any] = {"compact": {"min_files": 2}, "segment_span": "off"}
+    files = [File(1, [Laid(seq)]) for seq in (1, 2, 3)]
+    files += [File(base, [Laid(base)]) for base in (11, 21, 31)]
+    lay(warehouse_with(folder, format_, NOW, **settings).stream("ORDERS").opened, files)
+
+
+def compact(folder: Path) -> None:
+    [outcome] = opened_at(folder).compact()
+    assert outcome.error is None, outcome.sentence
+
+
 def apply_with_ledger(folder: Path) -> None:
     """However few and young its files are, a ledger of them is kept, or how their directories look."""
     incremental.WORTH_FILES = listing.WORTH_FILES = 1
@@ -546,6 +559,7 @@ SCENARIOS = {
     "idle-apply": Scenario(idle, apply_with_ledger),
     "changed-grace": Scenario(due_with_another_grace, apply),
     "repair-returned": Scenario(with_returned, repair_returned),
+    "compact": Scenario(scattered, compact),
     "undo": Scenario(applied, undo),
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),

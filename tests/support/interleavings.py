@@ -52,7 +52,12 @@ Prepare = Callable[[Path, str], None]
 
 def written(folder: Path, format_: str) -> None:
     """A stream with a run behind it, due for another; two files of one segment overlap; a plan is saved."""
-    warehouse = warehouse_with(folder, format_, NOW, max_age="60s", max_msgs_per_subject=9)
+    limits: dict[str, Any] = {
+        "max_age": "60s",
+        "max_msgs_per_subject": 9,
+        "compact": {"min_files": 2},
+    }
+    warehouse = warehouse_with(folder, format_, NOW, **limits)
     first, *rest = even_segments(4, 10)
     halves = [File(first.base, first.messages[at::2]) for at in (0, 1)]
     lay(warehouse.stream(STREAM).opened, [*halves, *rest])
@@ -60,6 +65,13 @@ def written(folder: Path, format_: str) -> None:
     assert outcome.value is not None
     assert outcome.value.removed_messages
     save_plans(str(folder / "plan.json"), [warehouse.stream(STREAM).plan(AS_OF).plan])
+
+
+def scattered(folder: Path, format_: str) -> None:
+    """The same, behind which three more files came to the open segment."""
+    written(folder, format_)
+    for batch in range(3):
+        publish(folder, "before", batch)
 
 
 def dying(folder: Path, format_: str) -> None:
@@ -176,6 +188,13 @@ def compact(folder: Path) -> None:
     _table(folder).optimize.compact()
 
 
+def merge(folder: Path) -> None:
+    """Our own compaction."""
+    [outcome] = opened_at(folder).compact([STREAM])
+    if outcome.error is not None:
+        raise outcome.error
+
+
 def recreate(folder: Path, commits: int) -> None:
     """The stream is deleted, and made anew with other messages in some commits."""
     shutil.rmtree(folder / "streams" / STREAM, ignore_errors=True)
@@ -205,7 +224,7 @@ class Side:
     act: Act
     formats: tuple[str, ...] = ("delta", "parquet")
     prepare: Prepare = written
-    meets: tuple[Prepare, ...] = (written, empty, dying)
+    meets: tuple[Prepare, ...] = (written, scattered, empty, dying)
 
 
 MINE: Mapping[str, Side] = {
@@ -217,6 +236,7 @@ MINE: Mapping[str, Side] = {
     "first-publish": Side(publish, prepare=empty),
     "release": Side(apply, prepare=heard),
     "new-consumer": Side(create_consumer, prepare=heard),
+    "compact": Side(merge, prepare=scattered),
 }
 """What stands still at each of its steps."""
 
@@ -232,12 +252,13 @@ THEIRS: Mapping[str, Side] = {
     "acks": Side(come_further, meets=(heard,)),
     "new-consumer": Side(create_consumer, meets=(heard,)),
     "deleted-consumer": Side(forget_consumer, meets=(heard,)),
-    "foreign-append": Side(bring, meets=(written,)),
-    "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written,)),
-    "foreign-compaction": Side(compact, formats=("delta",), meets=(written,)),
-    "recreation": Side(lambda folder: recreate(folder, 1), meets=(written, empty)),
+    "foreign-append": Side(bring, meets=(written, scattered)),
+    "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written, scattered)),
+    "foreign-compaction": Side(compact, formats=("delta",), meets=(written, scattered)),
+    "compact-after-taking-over": Side(without_leases(merge), meets=(written, scattered)),
+    "recreation": Side(lambda folder: recreate(folder, 1), meets=(written, scattered, empty)),
     "recreation-to-the-same-version": Side(
-        lambda folder: recreate(folder, 2), meets=(written, empty)
+        lambda folder: recreate(folder, 2), meets=(written, scattered, empty)
     ),
 }
 """What happens meanwhile."""

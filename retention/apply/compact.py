@@ -1,0 +1,144 @@
+"""Compactions: what one would merge in a stream, and merging it batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from retention.apply.deletion_vectors import purge_vectors
+from retention.apply.merge_batch import MergedBatch, merge_batch
+from retention.apply.recover import settle_interrupted
+from retention.config.keeping import Compaction
+from retention.context.context import OpenedStream
+from retention.core.units import SECOND
+from retention.engines.select import Engines
+from retention.errors import DamagedError, HiddenRowsError
+from retention.history.compaction_report import CompactionReport
+from retention.history.runs import history_of
+from retention.plan.compaction import CompactionPlan
+from retention.planners.compaction import MergeBounds, plan_merges
+from retention.ports import Snapshot
+from retention.stores.lease import lease
+
+
+@dataclass(frozen=True)
+class CompactionLimits:
+    """The bounds of one compaction's work; None: no bound."""
+
+    max_bytes: int | None = None
+    """The most bytes to rewrite."""
+    max_time_ns: int | None = None
+    """The time after which no further batch begins, nanoseconds."""
+
+    def without(self, report: CompactionReport) -> CompactionLimits:
+        """The bounds of what is left to do behind some work."""
+        left_bytes, left_ns = self.max_bytes, self.max_time_ns
+        if left_bytes is not None:
+            left_bytes = max(left_bytes - report.bytes_read, 0)
+        if left_ns is not None:
+            left_ns = max(left_ns - int(report.seconds * SECOND), 0)
+        return CompactionLimits(left_bytes, left_ns)
+
+
+def plan_compaction(opened: OpenedStream, snapshot: Snapshot) -> CompactionPlan:
+    """Plan the merges that pay in an opened table.
+
+    Raises:
+        HiddenRowsError: deletion vectors of another writer hide rows, which only Spark can resolve.
+        ForeignRowsError: rows of other writers break the storage rules.
+        DamagedError: a data file that had to be read is damaged.
+    """
+    config = opened.config
+    bounds = MergeBounds(
+        config.compact or Compaction(),
+        config.segment_size,
+        config.segment_span_ns,
+        config.topic is None and not config.whole_segments,
+        config.most_files,
+        opened.store.has_change_feed(snapshot),
+    )
+    return plan_merges(opened.store.inventory(snapshot), bounds)
+
+
+def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> CompactionPlan:
+    """Plan a compaction to show it; a stream to which nothing was written has nothing to merge.
+
+    Raises:
+        HiddenRowsError, ForeignRowsError, DamagedError: as `plan_compaction`.
+    """
+    if not opened.store.exists():
+        return CompactionPlan(opened.name, "", -1, 0, 0)
+    return plan_compaction(opened, opened.store.snapshot()).within(max_bytes)
+
+
+def compact_now(
+    opened: OpenedStream, engines: Engines, limits: CompactionLimits
+) -> CompactionReport:
+    """Plan a compaction and carry it out, the best merges first; no message changes, comes or goes.
+
+    The stream's maintenance lease is held for one batch at a time, so that passes can come between.
+
+    Raises:
+        BusyError: another run holds the lease.
+        DamagedError: files of some merges are damaged; the other merges are done.
+        VerificationError: what was written is not what was read; nothing of that batch was committed.
+    """
+    started = opened.clock()
+    if not opened.store.exists():
+        return CompactionReport(opened.name)
+    plan = _planned(opened, engines)
+    done: list[MergedBatch] = []
+    for batch in plan.within(limits.max_bytes).batches():
+        if limits.max_time_ns is not None and opened.clock() - started >= limits.max_time_ns:
+            break
+        with lease(opened.root, "maintenance", opened.clock):
+            settle_interrupted(opened, history_of(opened.warehouse, opened.name))
+            done.append(merge_batch(opened, plan, batch, engines))
+    opened.store.finish()
+    report = _report(opened, plan, done, started)
+    _refuse_damaged(report, done)
+    return report
+
+
+def _planned(opened: OpenedStream, engines: Engines) -> CompactionPlan:
+    with lease(opened.root, "maintenance", opened.clock):
+        settle_interrupted(opened, history_of(opened.warehouse, opened.name))
+        try:
+            return plan_compaction(opened, opened.store.snapshot())
+        except HiddenRowsError as hidden:
+            purge_vectors(opened, hidden, engines)
+            return plan_compaction(opened, opened.store.snapshot())
+
+
+def _report(
+    opened: OpenedStream, plan: CompactionPlan, done: Iterable[MergedBatch], started: int
+) -> CompactionReport:
+    merged = [merge for batch in done for merge in batch.merged]
+    added = [row for batch in done for row in batch.added]
+    return CompactionReport(
+        stream=opened.name,
+        runs=tuple(batch.run for batch in done if batch.merged),
+        merges=len(merged),
+        files_before=sum(merge.files.num_rows for merge in merged),
+        files_after=len(added),
+        dead_bytes=sum(merge.dead_bytes for merge in merged),
+        bytes_read=sum(merge.bytes_rewritten for merge in merged),
+        bytes_written=sum(row["file_bytes"] for row in added),
+        pending=len(plan.merges) - len(merged),
+        left=tuple(left.as_json() for left in plan.left),
+        seconds=round((opened.clock() - started) / SECOND, 6),
+    )
+
+
+def _refuse_damaged(report: CompactionReport, done: Iterable[MergedBatch]) -> None:
+    """Say which files were left because they are damaged, when everything else is done.
+
+    Raises:
+        DamagedError: there are some.
+    """
+    damaged = [sentence for batch in done for sentence in batch.damaged]
+    if damaged:
+        raise DamagedError(
+            f"{report.stream}: {len(damaged)} merges were left undone because a file of each is damaged, "
+            f"{report.merges} are done; the first: {damaged[0]}"
+        )

@@ -1,0 +1,175 @@
+"""One batch of a compaction: its merges staged and compared, one commit, two records of the run history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.archive import LeavingFiles, archive
+from retention.apply.recover import basis
+from retention.apply.undo_records import keep_for_undo
+from retention.context.context import OpenedStream
+from retention.core.inventory import DataFile
+from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, AssertSegmentOrder
+from retention.datafile.merge import MergeResult, MergeTask, merge_files
+from retention.datafile.parquet import stats_table
+from retention.engines.select import Engines
+from retention.errors import CommitUnknownError, StalePlanError
+from retention.history.runs import history_of
+from retention.plan.compaction import CompactionPlan, Merge
+from retention.ports import Snapshot, Swap
+from schemas.files import FILE_STATS, LOGGED_FILES
+
+COMPACT = "compact"
+"""The run history's kind of a run that compacts."""
+
+
+@dataclass(frozen=True)
+class MergedBatch:
+    """The work of one batch."""
+
+    run: str
+    """The name of its run."""
+    merged: Sequence[Merge] = ()
+    added: Sequence[dict[str, Any]] = ()
+    """The new files: rows of `FILE_STATS` as read back."""
+    damaged: Sequence[str] = field(default_factory=list)
+    """A sentence for each merge that was left because a file of it is damaged."""
+
+
+def merge_batch(
+    opened: OpenedStream, plan: CompactionPlan, batch: Sequence[Merge], engines: Engines
+) -> MergedBatch:
+    """Carry some merges out, under the stream's maintenance lease; those whose files others changed are left.
+
+    Args:
+        opened: the stream.
+        plan: the plan that they are of.
+        batch: the merges.
+        engines: where rows are copied.
+
+    Raises:
+        VerificationError: what was written is not what was read; nothing was committed.
+    """
+    run = history_of(opened.warehouse, opened.name).name_run(opened.clock())
+    snapshot = opened.store.snapshot()
+    merges = _current(plan, batch, snapshot)
+    results = _written(opened, merges, engines)
+    damaged = [result.damage for result in results if result.damage is not None]
+    done = [merge for merge, result in zip(merges, results, strict=True) if result.damage is None]
+    added = [row for result in results for row in result.stats]
+    if not done:
+        return MergedBatch(run, damaged=damaged)
+    work = MergedBatch(run, done, added, damaged)
+    try:
+        _commit(opened, work, snapshot, engines)
+    except CommitUnknownError:
+        raise
+    except StalePlanError:
+        opened.store.discard([row["path"] for row in added])
+        return MergedBatch(run, damaged=damaged)
+    except BaseException:
+        opened.store.discard([row["path"] for row in added])
+        raise
+    return work
+
+
+def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -> list[Merge]:
+    """The merges of which everything is as it was planned."""
+    counters = snapshot.counters
+    state = (snapshot.table_id, counters.epoch, counters.released)
+    if state != (plan.table_id, plan.epoch, plan.released):
+        return []
+    live = snapshot.files["path"].combine_chunks()
+    return [merge for merge in batch if pc.all(pc.is_in(merge.files["path"], live)).as_py()]
+
+
+def _written(opened: OpenedStream, merges: Sequence[Merge], engines: Engines) -> list[MergeResult]:
+    """Write and compare the new files of merges; if anything fails, nothing of them stays."""
+    tasks = [_task(opened, merge) for merge in merges]
+    weights = [merge.bytes_rewritten for merge in merges]
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    try:
+        results = engine.map(merge_files, tasks, weights)
+    except BaseException:
+        _discard(opened, tasks)
+        raise
+    _discard(opened, [task for task, result in zip(tasks, results, strict=True) if result.damage])
+    return results
+
+
+def _task(opened: OpenedStream, merge: Merge) -> MergeTask:
+    sources = iter(opened.store.data_files(merge.files))
+    return MergeTask(
+        tuple(tuple(islice(sources, count)) for count in merge.spans),
+        _targets(opened, merge),
+        pc.sum(merge.files["messages"]).as_py(),
+    )
+
+
+def _targets(opened: OpenedStream, merge: Merge) -> tuple[DataFile, ...]:
+    """Places for the new files: a file that is one of several apart by deadline stays one of them."""
+    if merge.files.num_rows == 1:
+        return (opened.store.stage_copy(opened.store.data_files(merge.files)[0]),)
+    return opened.store.stage_merged(merge.partition, merge.segment, opened.config.most_files)
+
+
+def _discard(opened: OpenedStream, tasks: Sequence[MergeTask]) -> None:
+    opened.store.discard([target.path for task in tasks for target in task.targets])
+
+
+def _commit(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines: Engines) -> None:
+    """Archive what ends, remember what leaves, and commit; two records of the run history."""
+    history, run = history_of(opened.warehouse, opened.name), work.run
+    removed = pa.concat_tables([merge.files for merge in work.merged]).select(FILE_STATS.names)
+    added = stats_table(work.added)
+    counters = snapshot.counters
+    _archive_dead(opened, work, snapshot, engines)
+    record = _record(opened, work) | ({"epoch": counters.epoch} if counters.epoch else {})
+    keep_for_undo(opened, run, removed, added)
+    history.begin(run, record | basis(snapshot) | {"status": "begun"})
+    swap = Swap(
+        remove=removed.select(LOGGED_FILES.names),
+        add=added,
+        metadata={"run": run, "merges": len(work.merged)},
+        requirements=[
+            AssertEpoch(counters.epoch),
+            AssertRowTombstones(counters.released),
+            AssertSegmentOrder(added),
+        ],
+        data_change=False,
+    )
+    version = opened.store.commit(swap, snapshot)
+    known = {str(partition): seq for partition, seq in counters.next_seq.items()}
+    history.finish(run, record | {"status": "done", "version_after": version, "next_seq": known})
+
+
+def _archive_dead(
+    opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines: Engines
+) -> None:
+    """Copy the files whose deleted rows end with them to the stream's archive, if it has one."""
+    dead = [merge.files.select(FILE_STATS.names) for merge in work.merged if merge.dead_bytes]
+    if dead:
+        leaving = LeavingFiles(pa.concat_tables(dead), work.run, opened.clock(), {})
+        archive(opened, leaving, snapshot, engines)
+
+
+def _record(opened: OpenedStream, work: MergedBatch) -> dict[str, Any]:
+    return {
+        "stream": opened.name,
+        "kind": COMPACT,
+        "as_of_ns": opened.clock(),
+        "removed_messages": 0,
+        "removed_bytes": 0,
+        "by_rule": {},
+        "files_before": sum(merge.files.num_rows for merge in work.merged),
+        "files_after": len(work.added),
+        "bytes_read": sum(merge.bytes_rewritten for merge in work.merged),
+        "bytes_written": sum(row["file_bytes"] for row in work.added),
+        "dead_bytes": sum(merge.dead_bytes for merge in work.merged),
+    }

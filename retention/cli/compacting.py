@@ -1,0 +1,80 @@
+"""The command that merges files: compact."""
+
+# ruff: noqa: FBT002  (typer makes options of parameters)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import complete_stream
+from retention.cli.output import finish, put_outcomes, say
+from retention.cli.progress import progress
+from retention.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from retention.history.compaction_report import CompactionReport
+    from retention.plan.compaction import CompactionPlan
+
+Compacted = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="STREAM",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="Those with `compact` in the configuration, if none is named.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(compact)
+
+
+def compact(
+    ctx: typer.Context,
+    streams: Compacted = None,
+    max_bytes: Annotated[
+        str | None, typer.Option("--max-bytes", metavar="SIZE", help="Rewrite no more than this.")
+    ] = None,
+    max_time: Annotated[
+        str | None,
+        typer.Option("--max-time", metavar="DURATION", help="Begin nothing more after this."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it, instead of showing it.")] = False,
+) -> None:
+    """Merge small and hollow files into good ones; no message changes. Shows what it would do, unless --yes."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.core.units import parse_duration, parse_size
+    from retention.views.json_entries import compaction_entry, compaction_plan_entry
+    from retention.views.text_compaction import compaction_plan_text, compaction_text
+
+    names = streams or warehouse.compacted()
+    if not names:
+        say("no stream has `compact` in its configuration: write `compact: {}`, or name streams")
+    most_bytes = None if max_bytes is None else parse_size(max_bytes)
+    if yes:
+        from retention.apply.compact import CompactionLimits
+
+        limits = CompactionLimits(
+            most_bytes, None if max_time is None else parse_duration(max_time)
+        )
+        with progress(settings, "compacting", len(names), _merged) as watch:
+            done = warehouse.compact(names, limits, watch)
+        put_outcomes(settings, done, warehouse.clock(), compaction_text, compaction_entry)
+        finish(done)
+        return
+    with progress(settings, "planning", len(names), _would_merge) as watch:
+        planned = warehouse.plan_compaction(names, most_bytes, watch)
+    put_outcomes(settings, planned, warehouse.clock(), compaction_plan_text, compaction_plan_entry)
+    finish(planned)
+
+
+def _merged(report: CompactionReport) -> str:
+    return f"compacted, {report.files_before:,} files became {report.files_after:,}"
+
+
+def _would_merge(plan: CompactionPlan) -> str:
+    return f"planned, {plan.files_saved:,} of {plan.files:,} files would be saved"

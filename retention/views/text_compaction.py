@@ -1,0 +1,67 @@
+"""Plans and reports of compactions as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from retention.core.units import format_size
+from retention.views.wording import count
+
+if TYPE_CHECKING:
+    from retention.history.compaction_report import CompactionReport
+    from retention.plan.compaction import CompactionPlan, Merge
+
+_MOST_MERGES = 20
+
+
+def compaction_plan_text(plan: CompactionPlan) -> Iterator[str]:
+    """The merges that a compaction would make, best first, with the reason of each and what it saves."""
+    if not plan.merges:
+        yield f"{plan.stream}: nothing to merge in {count(plan.files, 'file')}"
+    else:
+        yield (
+            f"{plan.stream}: {count(len(plan.merges), 'merge')} would save {count(plan.files_saved, 'file')} of "
+            f"{plan.files:,}{_dead(plan.dead_bytes)}, rewriting {format_size(plan.bytes_rewritten)}"
+        )
+    for merge in plan.merges[:_MOST_MERGES]:
+        yield f"  {_merge_text(merge)}"
+    if len(plan.merges) > _MOST_MERGES:
+        yield f"  and {count(len(plan.merges) - _MOST_MERGES, 'merge')} more"
+    for left in plan.left:
+        yield f"  left: {count(left.files.num_rows, 'file')}, {left.files['path'][0].as_py()} first: {left.why}"
+
+
+def compaction_text(report: CompactionReport) -> Iterator[str]:
+    """The work of a compaction."""
+    rest = f"; {count(report.pending, 'merge')} left for the next time" if report.pending else ""
+    if not report.merges:
+        yield f"{report.stream}: nothing was merged{rest}"
+    else:
+        yield (
+            f"{report.stream}: {count(report.files_before, 'file')} became {report.files_after:,}"
+            f"{_dead(report.dead_bytes)}; {format_size(report.bytes_read)} read, "
+            f"{format_size(report.bytes_written)} written{rest}"
+        )
+        yield f"  {count(len(report.runs), 'run')}, {report.runs[0]} first; {report.seconds:.2f} s"
+    for left in report.left:
+        yield f"  left: {count(len(left['files']), 'file')}, {left['files'][0]} first: {left['why']}"
+
+
+def _merge_text(merge: Merge) -> str:
+    where = f"segment {merge.segment:,}"
+    if merge.partition:
+        where = f"partition {merge.partition}, {where}"
+    rewritten = format_size(merge.bytes_rewritten)
+    if merge.reason == "hollow_segments":
+        what = f"{merge.segments:,} segments of which little is left become one"
+    elif merge.reason == "dead_rows":
+        what = f"a file without the {format_size(merge.dead_bytes)} in it that are deleted"
+    else:
+        about = "" if merge.files_after == 1 else "about "
+        what = f"{merge.files.num_rows:,} small files become {about}{merge.files_after}"
+    return f"{where}: {what} ({rewritten})"
+
+
+def _dead(size: int) -> str:
+    return f" and {format_size(size)} of deleted rows" if size else ""

@@ -1,0 +1,237 @@
+"""Compaction on every store and engine: the same messages in fewer files, whoever comes between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from retention.api.stream import Stream
+from retention.apply.compact import CompactionLimits, compact_now, plan_compaction
+from retention.apply.merge_batch import merge_batch
+from retention.context.context import OpenedStream
+from retention.datafile import merge as merge_module
+from retention.datafile.parquet import describe, stats_table, write_messages
+from retention.engines.select import EngineName, Engines
+from retention.errors import DamagedError, VerificationError
+from retention.history.runs import history_of
+from retention.ports import Swap
+from schemas.files import LOGGED_FILES
+from tests.contract.test_engines import FILES
+from tests.retention.planners.test_interest import progress, stand
+from tests.support.laying import (
+    SECOND,
+    START,
+    File,
+    Laid,
+    even_segments,
+    held,
+    lay,
+    rows_of,
+    warehouse_with,
+)
+
+NOW = START + 1_000 * SECOND
+LOCAL = Engines("local")
+EAGER = {"min_files": 2, "dead_share": "1%"}
+Make = Callable[..., Stream]
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """A stream that merges whatever it can."""
+
+    def made(files: list[File] | None = None, **settings: Any) -> Stream:
+        wanted = {"compact": EAGER, "segment_span": "off"} | settings
+        stream = warehouse_with(tmp_path, request.param, NOW, **wanted).stream("ORDERS")
+        if files and not stream.opened.store.exists():
+            lay(stream.opened, files)
+        return stream
+
+    return made
+
+
+def content(stream: Stream) -> pa.Table:
+    """Every message with all columns but the segment, which a merge may change."""
+    return pa.concat_tables(stream.messages()).drop_columns(["segment"])
+
+
+def bases(stream: Stream) -> list[int]:
+    return stream.opened.store.snapshot().files["segment"].to_pylist()
+
+
+def files_on_disk(stream: Stream) -> set[str]:
+    folder = Path(stream.opened.root)
+    return {str(path) for path in folder.rglob("*.parquet") if "subjects" not in path.parts}
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark])])
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_the_same_messages_lie_in_fewer_files(
+    format_: str, engine: EngineName, tmp_path: Path
+) -> None:
+    warehouse = warehouse_with(tmp_path, format_, NOW, engine, compact=EAGER, segment_size=8_000)
+    stream = warehouse.stream("ORDERS")
+    lay(stream.opened, FILES)
+    before, state = held(warehouse), stream.state()
+    [outcome] = warehouse.compact()
+    assert outcome.value is not None, outcome.sentence
+    report = outcome.value
+    assert (report.files_before, report.files_after) == (8, 4)
+    assert held(warehouse).equals(before)
+    after = stream.state()
+    assert (after.messages, after.bytes, after.segments) == (
+        state.messages,
+        state.bytes,
+        state.segments,
+    )
+    record = history_of(stream.opened.warehouse, "ORDERS").done(report.runs[0]) or {}
+    assert (record["kind"], record["status"], record["files_before"]) == ("compact", "done", 8)
+    assert warehouse.compact()[0].value.merges == 0  # type: ignore[union-attr]
+    if format_ == "delta":
+        table = DeltaTable(f"{stream.opened.root}/messages")
+        assert table.to_pyarrow_table(columns=["seq"]).num_rows == before.num_rows
+        last = table.history(1)[0]
+        assert json.loads(last["userMetadata"])["run"] == report.runs[0]
+
+
+HOLLOW = [File(base, [Laid(base), Laid(base + 1)]) for base in (1, 11, 21)]
+"""Segments of ten sequences of which two are left; the last is open."""
+
+
+def test_hollow_neighbours_become_one_segment_and_appends_go_on(make: Make) -> None:
+    stream = make(HOLLOW)
+    before = content(stream)
+    assert stream.compact().merges == 1
+    assert content(stream).equals(before)
+    assert sorted(bases(stream)) == [1, 21]
+    stream.publish([json.dumps({"subject": "s.2", "data": "y"})])
+    assert content(stream)["seq"].to_pylist() == [1, 2, 11, 12, 21, 22, 23]
+    assert sorted(bases(stream)) == [1, 21, 21]
+
+
+def test_row_tombstones_end_and_what_they_hid_is_archived(make: Make, tmp_path: Path) -> None:
+    archive = str(tmp_path / "archive")
+    settings = {"retention": "interest", "release_share": "90%", "archive": archive}
+    stream = make(even_segments(4, 10), **settings)
+    stand(stream.opened, "billing", progress(4, 4))
+    stream.plan().apply()
+    before = content(stream)
+    [plan] = [stream.plan_compaction()]
+    assert {merge.reason for merge in plan.merges} == {"dead_rows"}
+    report = stream.compact()
+    assert report.dead_bytes == plan.dead_bytes > 0
+    assert content(stream).equals(before)
+    rows = sum(
+        pq.ParquetFile(file.location).metadata.num_rows
+        for file in stream.opened.store.data_files(stream.opened.store.snapshot().files)
+    )
+    assert rows == before.num_rows == 36
+    [manifest] = [json.loads(path.read_bytes()) for path in Path(archive).rglob("manifests/*.json")]
+    assert [file["hidden"] for file in manifest["files"]] == [[[1, 4]]]
+
+
+def test_what_comes_between_plan_and_commit_is_left_to_the_next_time(make: Make) -> None:
+    stream = make(HOLLOW)
+    opened = stream.opened
+    plan = plan_compaction(opened, opened.store.snapshot())
+    assert [merge.segments for merge in plan.merges] == [2]
+    stream.delete(2).apply()
+    before = content(stream)
+    assert merge_batch(opened, plan, plan.merges, LOCAL).merged == ()
+    assert content(stream).equals(before)
+
+
+def test_a_file_in_a_segment_that_is_merged_away_stops_the_merge(make: Make) -> None:
+    """Their ranges do not meet: it is the order of segments that the commit would break."""
+    stream = make(HOLLOW)
+    opened = stream.opened
+    plan = plan_compaction(opened, opened.store.snapshot())
+    assert [merge.segments for merge in plan.merges] == [2]
+    late(opened, File(11, [Laid(15)]))
+    before = content(stream)
+    assert merge_batch(opened, plan, plan.merges, LOCAL).merged == ()
+    assert content(stream).equals(before)
+    assert make().compact().merges == 1
+    assert content(stream).equals(before)
+
+
+def late(opened: OpenedStream, file: File) -> None:
+    """Put a file into a sealed segment, as a mirror that is late does."""
+    staged = opened.store.stage(0, file.base)
+    write_messages(staged.location, [rows_of(file.messages)])
+    swap = Swap(
+        remove=LOGGED_FILES.empty_table(),
+        add=stats_table([describe(staged).stats]),
+        metadata={"run": "late"},
+    )
+    opened.store.commit(swap, opened.store.snapshot())
+
+
+def test_a_damaged_file_is_left_and_named_and_the_rest_is_merged(make: Make) -> None:
+    halves = [
+        File(base, [Laid(seq) for seq in range(first, first + 5)])
+        for base in (1, 11)
+        for first in (base, base + 5)
+    ]
+    stream = make([*halves, File(21, [Laid(21)])], whole_segments=True)
+    opened = stream.opened
+    [first, *_] = opened.store.data_files(
+        opened.store.snapshot().files.filter([True, False, False, False, False])
+    )
+    path = Path(first.location)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20] + bytes(40) + whole[60:])
+    with pytest.raises(DamagedError, match=r"1 merges were left undone .* 1 are done") as error:
+        stream.compact()
+    assert path.name in str(error.value)
+    path.write_bytes(whole)
+    assert content(stream)["seq"].to_pylist() == list(range(1, 22))
+    assert sorted(bases(stream)) == [1, 1, 11, 21]
+
+
+def test_a_copy_that_differs_is_never_committed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make([File(1, [Laid(seq, payload=b"a")]) for seq in (1, 2, 3)])
+    groups = merge_module._in_groups
+
+    def spoilt(tables: Any) -> Any:
+        for rows in groups(tables):
+            at = rows.schema.get_field_index("payload")
+            yield rows.set_column(at, rows.schema.field(at), pa.array([b"b"] * rows.num_rows))
+
+    monkeypatch.setattr(merge_module, "_in_groups", spoilt)
+    before, on_disk = content(stream), files_on_disk(stream)
+    with pytest.raises(VerificationError, match="nothing was committed"):
+        stream.compact()
+    assert content(stream).equals(before)
+    assert files_on_disk(stream) == on_disk
+
+
+def test_time_and_bytes_that_are_up_leave_the_rest(make: Make) -> None:
+    stream = make([File(1, [Laid(seq)]) for seq in (1, 2, 3)])
+    for limits in (CompactionLimits(max_bytes=10), CompactionLimits(max_time_ns=0)):
+        report = compact_now(stream.opened, LOCAL, limits)
+        assert (report.merges, report.pending) == (0, 1)
+    assert stream.compact().merges == 1
+
+
+def test_a_change_feed_keeps_what_it_would_not_tell(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"retention": "interest", "release_share": "90%", "compact": EAGER}
+    stream = warehouse_with(tmp_path, "delta", NOW, **settings).stream("ORDERS")
+    lay(stream.opened, even_segments(4, 10))
+    stand(stream.opened, "billing", progress(4, 4))
+    stream.plan().apply()
+    DeltaTable(f"{stream.opened.root}/messages").alter.set_table_properties(
+        {"delta.enableChangeDataFeed": "true"}
+    )
+    report = stream.compact()
+    assert report.merges == 0
+    assert len(report.left) == 1
