@@ -80,7 +80,7 @@ def carry_out(
         recorded = next_record(opened, plan, snapshot, engines)
         archived = _archived(opened, plan, snapshot, engines)
         ids_read = keep_ids_of(opened, plan, snapshot)
-        fields |= recorded.as_json()
+        fields |= recorded.as_json() | _application(engines)
         history.begin(run, _begun(opened, plan, run, added, snapshot) | fields)
         swap = _swap(opened, plan, run, (added, recorded), snapshot, epochs)
         version = opened.store.commit(swap, snapshot)
@@ -242,6 +242,12 @@ def _epoch_fields(epochs: tuple[int, int]) -> dict[str, int]:
     """
     before, after = epochs
     return ({"epoch": after} if after else {}) | ({} if before == after else {"ends_epoch": before})
+
+
+def _application(engines: Engines) -> dict[str, str]:
+    """The run history's field for the Spark application that a run belongs to; none without one."""
+    application = engines.application()
+    return {} if application is None else {"spark_application": application}
 
 
 def _finish(history: History, plan: Plan, report: RunReport, fields: Mapping[str, Any]) -> None:

@@ -24,7 +24,8 @@ def basis(snapshot: Snapshot) -> dict[str, Any]:
 def settle_interrupted(opened: OpenedStream, history: History) -> None:
     """Give every interrupted run its outcome, under the maintenance lease; no live file of the table is touched."""
     for run in history.unfinished():
-        begun = history.begun(run) or {}
+        # Those of earlier versions do not say who ran them.
+        begun = {"who": None} | (history.begun(run) or {})
         if begun.get("repair") == "foreign":
             _settle_moves(opened, history, run, begun)
             continue

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from retention.engines.local import LocalEngine
-from retention.engines.spark.session import active_session, session
+from retention.engines.spark.session import active_session, application_id, session
 from retention.ports import Engine
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Engines:
             if self._session is None:
                 self._session = self._stack.enter_context(session())
             return self._session
+
+    def application(self) -> str | None:
+        """The id of the Spark application that the work may run in; None: it runs in this process alone."""
+        running = self._session or active_session()
+        return None if running is None else application_id(running)
 
     def at_end(self, act: Callable[[], None]) -> None:
         """Have `act` done when this context ends, before a session that it started stops."""

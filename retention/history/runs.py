@@ -14,6 +14,7 @@ from retention.core.inventory import Counters
 from retention.core.run_names import RunName
 from retention.core.subjects import path_name
 from retention.errors import DamagedError
+from retention.history.initiator import initiator
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
@@ -54,13 +55,16 @@ class History:
         return RunName(newest.era + 1, now_ns).written()
 
     def begin(self, run: str, record: Mapping[str, Any]) -> None:
-        """Record the intent of a run before its commit; durable when this returns."""
-        self._write(run + _BEGUN, {**record, "run": run})
+        """Record the intent of a run before its commit, and who runs it; durable when this returns."""
+        self._write(run + _BEGUN, {"who": initiator(), **record, "run": run})
         reached(Step.HISTORY_BEGUN)
 
     def finish(self, run: str, record: Mapping[str, Any]) -> None:
-        """Record a run's outcome, with the highest next sequences of all runs so far; durable when this returns."""
-        self._write(run + _DONE, {**record, "run": run, **self._floor(record)})
+        """Record a run's outcome, with the highest next sequences of all runs so far; durable when this returns.
+
+        Who ran it is this process, unless the record has another (`who`), or None where nobody knows.
+        """
+        self._write(run + _DONE, {"who": initiator(), **record, "run": run, **self._floor(record)})
         reached(Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:

@@ -72,6 +72,17 @@ def streaming_query(frame: DataFrame) -> str | None:
         return None
 
 
+def application_id(running: SparkSession) -> str | None:
+    """The id under which a cluster lists a session's application; None where the session cannot say."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return str(running.sparkContext.applicationId)
+    except (PySparkException, AttributeError):
+        # Spark Connect has no such context.
+        return None
+
+
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:
     """Start a session with Delta, tuned for this machine; under `spark-submit`, the one that was submitted.
 

@@ -5,11 +5,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from retention.engines.spark.session import active_session, session
+from retention.engines.spark.session import active_session, application_id, session
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -71,3 +73,10 @@ def test_a_spark_that_cannot_start_is_one_sentence() -> None:
     said = done.stdout.splitlines()
     assert said[-1].startswith("Spark did not start (")
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_session_that_knows_no_application_has_none() -> None:
+    connect = SimpleNamespace()
+    classic = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="local-17"))
+    assert application_id(cast("SparkSession", connect)) is None
+    assert application_id(cast("SparkSession", classic)) == "local-17"

@@ -1,0 +1,69 @@
+"""The initiator of a run: the user, machine and process that it ran as, and the scheduler's names for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from retention.errors.printable import sentence
+
+SCHEDULERS: Mapping[str, Mapping[str, str]] = {
+    "airflow": {
+        "dag_id": "AIRFLOW_CTX_DAG_ID",
+        "task_id": "AIRFLOW_CTX_TASK_ID",
+        "dag_run_id": "AIRFLOW_CTX_DAG_RUN_ID",
+        "try_number": "AIRFLOW_CTX_TRY_NUMBER",
+    },
+    "spark": {"application_id": "SPARK_APPLICATION_ID"},
+    "yarn": {"container_id": "CONTAINER_ID"},
+    "slurm": {"job_id": "SLURM_JOB_ID"},
+    "systemd": {"invocation_id": "INVOCATION_ID"},
+}
+"""Scheduler → its name of a thing → the environment variable in which it hands that name to what it starts: only these
+are read, because others hold secrets."""
+_MOST_CHARACTERS = 256
+
+
+def initiator(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Name who runs this process, as the run history keeps it; no secret is in it.
+
+    Args:
+        environment: the variables to look for schedulers' names in; None: those of the process.
+
+    Returns:
+        `user`, `host`, `pid`, `program`, and `scheduler`: scheduler → its names, where one started the process.
+    """
+    variables = os.environ if environment is None else environment
+    schedulers = {
+        scheduler: {
+            name: _short(variables[variable])
+            for name, variable in names.items()
+            if variables.get(variable)
+        }
+        for scheduler, names in SCHEDULERS.items()
+    }
+    present = {scheduler: names for scheduler, names in schedulers.items() if names}
+    return {
+        "user": _short(_user()),
+        "host": _short(os.uname().nodename),
+        "pid": os.getpid(),
+        "program": _short(PurePath(sys.argv[0] if sys.argv else "").name or "python"),
+    } | ({"scheduler": present} if present else {})
+
+
+def _user() -> str:
+    """The name of the user that the process runs as; its number where it has no name, as in many containers."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _short(text: str) -> str:
+    """A text as one line of bounded length, without characters that steer a terminal or JSON does not have."""
+    return sentence(text.replace("\n", " "))[:_MOST_CHARACTERS]
