@@ -32,6 +32,7 @@ from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.interest.commit_offsets import raise_watermark
 from retention.plan.plan import Plan
+from retention.plan.run_ranges import ranges_of_plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot, Swap
 from retention.rules.requests import as_json
@@ -143,7 +144,8 @@ def _begun(
 ) -> dict[str, Any]:
     """Remember which files a run takes and adds; return the run history's record of it before its commit."""
     leaving = plan.actions.leaving.select(FILE_STATS.names)
-    keep_for_undo(opened, run, leaving, stats_table(added.stats))
+    ranges = ranges_of_plan(plan, opened.store.released(snapshot.counters.released))
+    keep_for_undo(opened, run, leaving, stats_table(added.stats), ranges)
     return _record(plan) | basis(snapshot) | {"status": "begun"}
 
 

@@ -23,6 +23,7 @@ from retention.core.table_updates import set_epoch, set_row_tombstones
 from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import lower_watermarks
+from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.checks import duplicates, inventory
@@ -77,7 +78,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             "restored_bytes": outcome["removed_bytes"],
         } | ({"epoch": epochs[1]} if epochs[1] else {})
         released = _record_before(opened, snapshot, outcome)
-        keep_for_undo(opened, undo, added, removed)
+        keep_for_undo(opened, undo, added, removed, _gone_with_undo(removed, added))
         history.begin(undo, record | basis(snapshot) | {"status": "begun"})
         swap = Swap(
             remove=added.select(LOGGED_FILES.names),
@@ -265,6 +266,13 @@ def _meets(removed: pa.Table, rest: pa.Table, partition: int) -> bool:
         table.filter(pc.equal(table["partition"], partition)) for table in (removed, rest)
     )
     return any(True for _ in swaps.overlapping(back, there, back.slice(0, 0)))
+
+
+def _gone_with_undo(removed: pa.Table, added: pa.Table) -> pa.Table:
+    """The messages that undoing a run takes, by no rule: the markers that it wrote, behind all that it removed."""
+    last = pc.max(removed["max_seq"]).as_py()
+    markers = added.filter(pc.greater(added["min_seq"], -1 if last is None else last))
+    return ranges_of_files(markers, {}, [], TOMBSTONED_FILES.empty_table())
 
 
 def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:

@@ -1,35 +1,50 @@
-"""The records of the files that a run removes and adds: written before its commit, read to undo it."""
+"""The records of what a run removes and adds: written before its commit, read to undo it and to answer for it."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.core.file_records import check_file_records
+from retention.core.file_records import check_file_records, check_ranges
 from retention.errors import DamagedError, RefusedError
+from retention.history.runs import history_of
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from schemas.files import FILE_STATS
+from schemas.runs import RUN_RANGES
 
+_RANGES = "ranges"
 _DIGEST_BYTES = 32
 """The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
 
 
-def keep_for_undo(opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table) -> None:
-    """Remember which files a run removes and adds (`FILE_STATS`), all that they hold, before it commits."""
+def keep_for_undo(
+    opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table, ranges: pa.Table
+) -> None:
+    """Remember, before a run commits, what it removes and adds.
+
+    Args:
+        opened: the stream.
+        run: the run's name.
+        removed: the files that it removes, shape `FILE_STATS`; recorded with all that they hold.
+        added: the files that it adds, likewise.
+        ranges: the messages that it takes of files, shape `RUN_RANGES`.
+    """
     store = opened.store
-    records = {"removed": store.stored(removed), "added": store.stored(added)}
+    records = {"removed": store.stored(removed), "added": store.stored(added), _RANGES: ranges}
     contents = {f"{run}.{name}.arrow": _content(table) for name, table in records.items()}
     files.replace_all(_directory(opened), contents)
     reached(Step.UNDO_KEPT)
 
 
 def undo_location(opened: OpenedStream, run: str, name: str) -> str:
-    """The location of the record of a run's `removed` or `added` files."""
+    """The location of the record of a run's `removed` or `added` files, or of the `ranges` that it took."""
     return files.join(_directory(opened), f"{run}.{name}.arrow")
 
 
@@ -66,6 +81,39 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
             f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
             "record from a copy if there is one"
         )
+    return _decoded(location, run, content, partial(check_file_records, schema=FILE_STATS))
+
+
+def read_ranges(opened: OpenedStream, run: str) -> pa.Table:
+    """The messages that a run took of files, exactly; shape `RUN_RANGES`.
+
+    Raises:
+        RefusedError: there is no such record; the sentence says whether there ever was.
+        DamagedError: it is not what was written.
+    """
+    location = undo_location(opened, run, _RANGES)
+    content = files.read_bytes(location)
+    if content is not None:
+        return _decoded(location, run, content, partial(check_ranges, schema=RUN_RANGES))
+    if "who" in (history_of(opened.warehouse, opened.name).begun(run) or {}):
+        raise RefusedError(
+            f"{location}: the record of the sequences that run {run} took is gone; restore it from a copy if there is "
+            "one"
+        )
+    raise RefusedError(
+        f"{opened.name}: run {run} kept no record of the sequences that it took: it took none, or an earlier version "
+        "of this program made it, which recorded whole files alone"
+    )
+
+
+def _decoded(
+    location: str, run: str, content: bytes, check: Callable[[pa.Table], None]
+) -> pa.Table:
+    """The table in a record, which is as it was written and fits its shape.
+
+    Raises:
+        DamagedError: it is not, or does not.
+    """
     table, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     if hashlib.sha256(table).digest() != digest:
         raise DamagedError(
@@ -74,7 +122,7 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
         )
     try:
         record = pa.ipc.open_file(pa.BufferReader(table)).read_all()
-        check_file_records(record, FILE_STATS)
+        check(record)
     except (ValueError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the record of the files of run {run} is not what a run writes ({error}), so the run cannot "

@@ -86,6 +86,24 @@ def check_file_records(table: pa.Table, schema: pa.Schema) -> None:
             raise ValueError(problem)
 
 
+def check_ranges(table: pa.Table, schema: pa.Schema) -> None:
+    """Check a table of ranges of files (`RUN_RANGES`) against its schema, each row by itself.
+
+    Raises:
+        ValueError: a field does not fit; names the first one.
+    """
+    check_columns(table, schema)
+    if pc.any(pc.greater(table["first_seq"], table["last_seq"])).as_py():
+        raise ValueError("first_seq is behind last_seq")
+    for name, other in (("rules", "counts"), ("except_firsts", "except_lasts")):
+        lengths = (pc.list_value_length(table[of]) for of in (name, other))
+        if pc.any(pc.not_equal(*lengths)).as_py():
+            raise ValueError(f"{name} and {other} are not as many")
+    firsts, lasts = (pc.list_flatten(table[f"except_{end}"]) for end in ("firsts", "lasts"))
+    if pc.any(pc.fill_null(pc.greater(firsts, lasts), True)).as_py():  # noqa: FBT003
+        raise ValueError("except_firsts and except_lasts are no ranges of sequences")
+
+
 def check_columns(table: pa.Table, schema: pa.Schema) -> None:
     """Check the columns of a table against its schema: names, types, nulls, ranges, and where paths lead.
 

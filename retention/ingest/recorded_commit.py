@@ -18,6 +18,7 @@ from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
 from retention.history.runs import history_of
+from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
@@ -79,8 +80,10 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         **({"epoch": snapshot.counters.epoch} if snapshot.counters.epoch else {}),
     }
     history = history_of(opened.warehouse, opened.name)
+    hidden = opened.store.released(snapshot.counters.released)
+    ranges = ranges_of_files(removal.files, removal.lost, [removal.rule], hidden)
     # What was published stays when the run is undone: its files are no part of the record.
-    keep_for_undo(opened, removal.run, removal.files, copies)
+    keep_for_undo(opened, removal.run, removal.files, copies, ranges)
     history.begin(removal.run, record | basis(snapshot) | {"status": "begun"})
     version = opened.store.commit(whole, snapshot)
     history.finish(removal.run, record | {"status": "done", "version_after": version})

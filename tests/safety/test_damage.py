@@ -63,6 +63,7 @@ COMMON = {
     "streams/ORDERS/_retention/format.json",
     "streams/ORDERS/_retention/maintenance.lease",
     "streams/ORDERS/_retention/reports/*.added.arrow",
+    "streams/ORDERS/_retention/reports/*.ranges.arrow",
     "streams/ORDERS/_retention/reports/*.removed.arrow",
     "streams/ORDERS/_retention/subjects/partition=N/segment=N/*.parquet",
     "streams/ORDERS/messages/partition=N/segment=N/*.parquet",

@@ -27,6 +27,7 @@ from retention.errors import (
     VerificationError,
 )
 from retention.history.runs import REPAIR, History, history_of
+from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
 from retention.stores.checks import inventory
@@ -222,7 +223,9 @@ def _removed(
         written = [copy_remaining(copy) for copy in copies]
         _check(opened, whole, written, repair)
         added = stats_table([row for copied in written for row in copied.stats])
-        keep_for_undo(opened, run, whole, added)
+        lost = {part.file.path: part.ranges for part in repair.back}
+        hidden = opened.store.released(snapshot.counters.released)
+        keep_for_undo(opened, run, whole, added, ranges_of_files(whole, lost, [], hidden))
         history.begin(run, record | basis(snapshot) | {"status": "begun"})
         swap = Swap(leaving.select(LOGGED_FILES.names), added, {"run": run, "repair": KIND})
         version = _commit(opened, swap, snapshot)

@@ -23,6 +23,7 @@ from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
 from retention.history.runs import REPAIR, History, history_of
+from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.number_bounds import impossible_counters
@@ -31,7 +32,7 @@ from retention.stores.layout import Layout
 from retention.stores.lease import lease
 from retention.stores.offset_table import Offsets, OffsetTable
 from schemas.bounds import MAX_SEQ, MAX_SIZE
-from schemas.files import FILE_STATS
+from schemas.files import FILE_STATS, TOMBSTONED_FILES
 
 ATTEMPTS = 20
 LEASE_WAIT_S = 60.0
@@ -303,7 +304,7 @@ def _commit(
     )
     run = history.name_run(opened.clock())
     _take_back(opened, repair, here, epoch)
-    keep_for_undo(opened, run, _recorded(diagnosis), added)
+    keep_for_undo(opened, run, _recorded(diagnosis), added, _ranges(diagnosis))
     record = repair.as_json() | {"as_of_ns": opened.clock(), "by_rule": {}}
     record |= {"epoch": epoch} if epoch else {}
     record |= {"ends_epoch": here} if epoch != here else {}
@@ -348,6 +349,12 @@ def _recorded(diagnosis: _Diagnosis) -> pa.Table:
         for file, result in zip(files, diagnosis.examined, strict=True)
     ]
     return stats_table(rows)
+
+
+def _ranges(diagnosis: _Diagnosis) -> pa.Table:
+    """The sequences that go, by no rule, shape `RUN_RANGES`; numbers below 0 are no sequences."""
+    lost = {result.file.path: result.gone[result.gone[:, 0] >= 0] for result in diagnosis.examined}
+    return ranges_of_files(_recorded(diagnosis), lost, [], TOMBSTONED_FILES.empty_table())
 
 
 def _take_back(opened: OpenedStream, repair: SequenceRepair, here: int, epoch: int) -> None:

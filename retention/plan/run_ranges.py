@@ -1,0 +1,243 @@
+"""The ranges of sequences that a run takes of each file, and by which rule, as far as anything tells: `RUN_RANGES`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import NO_RANGES
+from retention.core.seq_ranges import union_of_ranges
+from retention.core.spans import Array, spans_of
+from retention.plan.actions import DROP
+from retention.plan.plan import Plan
+from retention.plan.rule_rows import rule_counts, rule_numbers
+from retention.rules import RULES
+from schemas.runs import RUN_RANGES
+
+
+def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> pa.Table:
+    """The ranges that carrying a plan out takes; shape `RUN_RANGES`.
+
+    Of a file that does not go whole, rows told every range and its rule. A file that goes whole is one range; where
+    several rules share it, the ranges that rows told of stand by themselves, and the rest is one.
+
+    Args:
+        plan: what was decided.
+        tombstones: what is hidden in files before it is carried out; shape `TOMBSTONED_FILES`.
+    """
+    shares = _shares_of_dropped(plan)
+    whole = _whole_files(plan.files, shares, _hidden_ranges(tombstones))
+    return pa.concat_tables([whole, *(_parts(plan.files, parts) for parts in shares.by_rows)])
+
+
+def ranges_of_files(
+    files: pa.Table, lost: Mapping[str, Array], rules: Sequence[str], tombstones: pa.Table
+) -> pa.Table:
+    """The ranges that a run takes of files by one rule, or by none; shape `RUN_RANGES`.
+
+    Args:
+        files: those that it removes or replaces; the columns of `FILE_STATS`.
+        lost: path → ranges that go of a file that is replaced, in which every sequence is a message; shape (n, 2).
+            Files that are not in it go whole.
+        rules: the rule, or nothing.
+        tombstones: what was hidden in the files before; shape `TOMBSTONED_FILES`.
+    """
+    partly = pc.is_in(files["path"], value_set=pa.array(list(lost), pa.string()))
+    going = files.filter(pc.invert(partly))
+    counts = np.zeros((going.num_rows, len(RULES)), dtype=np.int64)
+    for rule in rules:
+        counts[:, RULES.index(rule)] = going["messages"].to_numpy()
+    numbers = np.arange(going.num_rows)
+    shares = _Shares(numbers, counts, counts > 0, going["messages"].to_numpy(), going["bytes"])
+    whole = _whole_files(going, shares, _hidden_ranges(tombstones))
+    rows = [
+        {
+            "path": row["path"],
+            "partition": row["partition"],
+            "segment": row["segment"],
+            "first_seq": first,
+            "last_seq": last,
+            "messages": last - first + 1,
+            "rules": list(rules),
+            "counts": [last - first + 1] * len(rules),
+            "except_firsts": [],
+            "except_lasts": [],
+        }
+        for row in files.filter(partly).select(["path", "partition", "segment"]).to_pylist()
+        for first, last in lost[row["path"]].tolist()
+    ]
+    return pa.concat_tables([whole, pa.Table.from_pylist(rows, schema=RUN_RANGES)])
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Rules' shares of files that go whole; one entry a file."""
+
+    numbers: Array
+    """Row numbers among the files of the run."""
+    counts: Array
+    """Messages by rule; shape (files, rules)."""
+    may: Array
+    """The rules that may have taken a message of the file, a mask; shape (files, rules)."""
+    messages: Array
+    bytes: pa.ChunkedArray
+    """Bytes that go of the file; null where nobody knows."""
+    apart: Mapping[int, Array] = field(default_factory=dict)
+    """Row number → ranges of the file that stand by themselves; shape (n, 2)."""
+    by_rows: Sequence[pa.Table] = ()
+    """Ranges of which rows told the rule; `REMOVED_RANGES` or `PLANNED_PARTS`."""
+
+
+def _shares_of_dropped(plan: Plan) -> _Shares:
+    """The shares of rules in the files that a plan drops, and the ranges that rows told of.
+
+    Statistics decide how many messages each rule takes of a span. In a span of several files, whose sequences
+    interleave, that does not tell which rule took which: then every rule of the span may have.
+    """
+    numbers = np.flatnonzero(pc.equal(plan.files["action"], DROP).to_numpy())
+    dropped = plan.files.take(pa.array(numbers))
+    counts = rule_counts(plan.rules, plan.files.num_rows)[numbers]
+    spans = spans_of(dropped)
+    may = _in_span(counts, spans.first_file)[spans.span_of_file]
+    messages, size = (dropped[name] for name in ("removed_messages", "removed_bytes"))
+    doubtful = may.sum(axis=1) > 1
+    if not doubtful.any():
+        return _Shares(numbers, counts, may, messages.to_numpy(), size, by_rows=(plan.removed,))
+    decided = _decided_by_rows(plan, numbers[doubtful])
+    known = np.zeros_like(counts)
+    at = np.searchsorted(numbers, decided["file"].to_numpy())
+    np.add.at(known, (at, decided["rule"].to_numpy()), decided["messages"].to_numpy())
+    decided_bytes = np.zeros(len(numbers), dtype=np.int64)
+    np.add.at(decided_bytes, at, decided["bytes"].to_numpy())
+    rest = np.maximum(counts - known, 0)
+    left = messages.to_numpy() - known.sum(axis=1)
+    may = np.where((left > 0)[:, None], _in_span(rest, spans.first_file)[spans.span_of_file], may)
+    some = left > 0
+    return _Shares(
+        numbers[some],
+        rest[some],
+        may[some],
+        left[some],
+        pa.chunked_array([pa.array(size.to_numpy()[some] - decided_bytes[some])]),
+        _ranges_by_file(decided),
+        (plan.removed, decided),
+    )
+
+
+def _in_span(counts: Array, first_file: Array) -> Array:
+    """The rules that take any message of each span, a mask; shape (spans, rules)."""
+    if not len(counts):
+        return counts > 0
+    return np.add.reduceat(counts, first_file[:-1]) > 0
+
+
+def _decided_by_rows(plan: Plan, numbers: Array) -> pa.Table:
+    """Ranges that rows told of some of a plan's files; shape `REMOVED_RANGES`, `file` a row number of these files."""
+    paths = plan.files["path"].take(pa.array(numbers)).combine_chunks()
+    in_cause = pc.index_in(paths, value_set=plan.cause.files["path"].combine_chunks())
+    at = pc.index_in(plan.cause.parts["file"].cast(pa.int32()), value_set=in_cause)
+    wanted = plan.cause.parts.filter(pc.is_valid(at))
+    renumbered = pa.array(numbers[pc.drop_null(at).to_numpy()], pa.int64())
+    decided = wanted.set_column(0, plan.cause.parts.schema.field("file"), renumbered)
+    return decided.sort_by([("file", "ascending"), ("first_seq", "ascending")])
+
+
+def _ranges_by_file(parts: pa.Table) -> dict[int, Array]:
+    """File number → its ranges, ascending; shape (n, 2)."""
+    ends = np.stack([parts[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1)
+    files, starts = np.unique(parts["file"].to_numpy(), return_index=True)
+    stops = [*starts[1:], len(ends)]
+    return {
+        file: ends[start:stop]
+        for file, start, stop in zip(files.tolist(), starts, stops, strict=False)
+    }
+
+
+def _hidden_ranges(tombstones: pa.Table) -> dict[str, Array]:
+    """Path → the ranges that are hidden in the file; shape (n, 2)."""
+    columns = (tombstones[name].to_pylist() for name in ("path", "first_seqs", "last_seqs"))
+    return {
+        path: np.stack([firsts, lasts], axis=1).astype(np.int64)
+        for path, firsts, lasts in zip(*columns, strict=True)
+        if firsts
+    }
+
+
+def _whole_files(files: pa.Table, shares: _Shares, hidden: Mapping[str, Array]) -> pa.Table:
+    """One range for each file that goes whole; shape `RUN_RANGES`."""
+    going = files.take(pa.array(shares.numbers))
+    rows, rules = np.nonzero(shares.may)
+    excepted = list(_excepted(going, shares, hidden))
+    columns = {
+        "path": going["path"],
+        "partition": going["partition"],
+        "segment": going["segment"],
+        "first_seq": going["min_seq"],
+        "last_seq": going["max_seq"],
+        "messages": pa.array(shares.messages),
+        "bytes": shares.bytes,
+        "rules": _lists(rows, _names(rules), len(going)),
+        "counts": _lists(rows, pa.array(shares.counts[rows, rules]), len(going)),
+        **{
+            f"except_{name}": _lists(
+                np.repeat(
+                    [at for at, _ in excepted], [len(ranges) for _, ranges in excepted]
+                ).astype(np.int64),
+                pa.array(np.concatenate([NO_RANGES, *(part for _, part in excepted)])[:, end]),
+                len(going),
+            )
+            for end, name in enumerate(("firsts", "lasts"))
+        },
+    }
+    return pa.table(columns).cast(RUN_RANGES)
+
+
+def _excepted(
+    going: pa.Table, shares: _Shares, hidden: Mapping[str, Array]
+) -> Iterator[tuple[int, Array]]:
+    """Row of `going` → the ranges between its ends that are not the row's, ascending, where there are any."""
+    among = pc.is_in(going["path"], value_set=pa.array(list(hidden), pa.string())).to_numpy()
+    among = among | np.isin(shares.numbers, list(shares.apart))
+    for at in np.flatnonzero(among).tolist():
+        row = going.select(["path", "min_seq", "max_seq"]).slice(at, 1).to_pylist()[0]
+        ranges = union_of_ranges(
+            hidden.get(row["path"], NO_RANGES),
+            shares.apart.get(int(shares.numbers[at]), NO_RANGES),
+        )
+        inside = (ranges[:, 1] >= row["min_seq"]) & (ranges[:, 0] <= row["max_seq"])
+        if inside.any():
+            yield at, ranges[inside]
+
+
+def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
+    """Ranges of which rows told the rule, each by itself; shape `RUN_RANGES`."""
+    of = files.select(["path", "partition", "segment"]).take(parts["file"])
+    every, rules = np.arange(parts.num_rows), parts["rule"]
+    by_name = pa.types.is_dictionary(rules.type)
+    nothing = _lists(every[:0], pa.array([], pa.int64()), parts.num_rows)
+    columns = {
+        **{name: of[name] for name in of.column_names},
+        **{name: parts[name] for name in ("first_seq", "last_seq", "messages", "bytes")},
+        "rules": _lists(
+            every, _names(rule_numbers(rules) if by_name else rules.to_numpy()), len(every)
+        ),
+        "counts": _lists(every, parts["messages"].combine_chunks(), len(every)),
+        "except_firsts": nothing,
+        "except_lasts": nothing,
+    }
+    return pa.table(columns).cast(RUN_RANGES)
+
+
+def _names(rules: Array) -> pa.Array:
+    """Rules by name, from indexes into `RULES`."""
+    return pa.array(RULES).take(pa.array(rules))
+
+
+def _lists(rows: Array, values: pa.Array, count: int) -> pa.ListArray:
+    """A list a row, of `count` rows, from values and the row that each belongs to, ascending."""
+    offsets = np.searchsorted(rows, np.arange(count + 1))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)

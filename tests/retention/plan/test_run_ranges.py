@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+
+from retention.core.file_records import check_ranges
+from retention.core.policy import Policy
+from retention.plan.run_ranges import ranges_of_files, ranges_of_plan
+from schemas.files import TOMBSTONED_FILES
+from schemas.runs import RUN_RANGES
+from tests.support.laws import law
+from tests.support.worlds import World, instants, plan_of, policies, update, worlds
+
+NOTHING_HIDDEN = TOMBSTONED_FILES.empty_table()
+
+
+def taken(world: World, ranges: pa.Table) -> dict[int, set[str]]:
+    """Sequence → the rules that may have taken it, by ranges; each sequence is in one range alone."""
+    gone: dict[int, set[str]] = {}
+    for row in ranges.to_pylist():
+        excepted = list(zip(row["except_firsts"], row["except_lasts"], strict=True))
+        seqs = [
+            seq
+            for seq in world.rows(row["path"])["seq"].to_pylist()
+            if row["first_seq"] <= seq <= row["last_seq"]
+            and not any(first <= seq <= last for first, last in excepted)
+        ]
+        assert len(seqs) == row["messages"] == sum(row["counts"])
+        assert not gone.keys() & set(seqs)
+        gone |= {seq: set(row["rules"]) for seq in seqs}
+    return gone
+
+
+@law
+@given(worlds, policies, instants)
+def test_ranges_are_exactly_the_messages_that_a_plan_takes(
+    world: World, policy: Policy, as_of: int
+) -> None:
+    expected = update(world.messages, policy, as_of)
+    ranges = ranges_of_plan(plan_of(world, policy, as_of), NOTHING_HIDDEN)
+    check_ranges(ranges, RUN_RANGES)
+    gone = taken(world, ranges)
+    assert set(gone) == set(expected)
+    assert all(rule in gone[seq] for seq, rule in expected.items())
+    counted: Counter[str] = Counter()
+    for row in ranges.to_pylist():
+        counted.update(dict(zip(row["rules"], row["counts"], strict=True)))
+    assert +counted == Counter(expected.values())
+    sizes = {message.seq: message.size for message in world.messages}
+    assert sum(ranges["bytes"].to_pylist()) == sum(sizes[seq] for seq in expected)
+
+
+def files(*rows: tuple[str, int, int, int]) -> pa.Table:
+    """Files of the columns that ranges are made of: name, messages, lowest and highest sequence."""
+    names, messages, lowest, highest = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "path": [f"partition=0/segment=1/{name}.parquet" for name in names],
+            "partition": pa.array([0] * len(rows), pa.int32()),
+            "segment": pa.array([1] * len(rows), pa.int64()),
+            "messages": pa.array(messages, pa.int64()),
+            "bytes": pa.array(messages, pa.int64()),
+            "min_seq": pa.array(lowest, pa.int64()),
+            "max_seq": pa.array(highest, pa.int64()),
+        }
+    )
+
+
+def hidden(name: str, *ranges: tuple[int, int]) -> pa.Table:
+    """A record in which ranges of one file are hidden, and nothing else is told."""
+    row: dict[str, object] = {
+        field.name: [] if pa.types.is_list(field.type) else None for field in TOMBSTONED_FILES
+    } | {
+        "path": f"partition=0/segment=1/{name}.parquet",
+        "first_seqs": [first for first, _ in ranges],
+        "last_seqs": [last for _, last in ranges],
+    }
+    return pa.Table.from_pylist([row], schema=TOMBSTONED_FILES)
+
+
+def shown(table: pa.Table) -> list[tuple[object, ...]]:
+    columns = ("first_seq", "last_seq", "messages", "rules", "except_firsts", "except_lasts")
+    return [tuple(row[name] for name in columns) for row in table.to_pylist()]
+
+
+def test_a_file_that_goes_whole_is_one_range_without_what_was_hidden_before() -> None:
+    table = ranges_of_files(
+        files(("a", 5, 6, 12), ("b", 3, 20, 22)), {}, ["rollup"], hidden("a", (1, 5), (9, 10))
+    )
+    assert shown(table) == [
+        (6, 12, 5, ["rollup"], [9], [10]),
+        (20, 22, 3, ["rollup"], [], []),
+    ]
+
+
+def test_a_file_that_is_replaced_has_the_ranges_that_go() -> None:
+    lost = {"partition=0/segment=1/a.parquet": np.array([[3, 4], [7, 7]])}
+    table = ranges_of_files(files(("a", 9, 1, 9)), lost, ["rollup"], NOTHING_HIDDEN)
+    assert shown(table) == [(3, 4, 2, ["rollup"], [], []), (7, 7, 1, ["rollup"], [], [])]
+
+
+def test_a_repair_takes_messages_by_no_rule() -> None:
+    [row] = ranges_of_files(files(("a", 9, 1, 9)), {}, [], NOTHING_HIDDEN).to_pylist()
+    assert (row["messages"], row["rules"], row["counts"]) == (9, [], [])
