@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from retention.apply.archive import Archived, LeavingFiles, archive
 from retention.apply.erase import erase
 from retention.apply.keep_ids import keep_ids_of
@@ -21,6 +23,7 @@ from retention.core.table_updates import (
     set_epoch,
     set_next_seqs,
     set_open_bases,
+    set_removed,
     set_row_tombstones,
 )
 from retention.core.units import SECOND
@@ -32,7 +35,7 @@ from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.interest.commit_offsets import raise_watermark
 from retention.plan.plan import Plan
-from retention.plan.run_ranges import ranges_of_plan
+from retention.plan.run_ranges import highest_removed, ranges_of_plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot, Swap
 from retention.rules.requests import as_json
@@ -82,8 +85,9 @@ def carry_out(
         archived = _archived(opened, plan, snapshot, engines)
         ids_read = keep_ids_of(opened, plan, snapshot)
         fields |= recorded.as_json() | _application(engines)
-        history.begin(run, _begun(opened, plan, run, added, snapshot) | fields)
-        swap = _swap(opened, plan, run, (added, recorded), snapshot, epochs)
+        prepared = _on_record(opened, plan, run, added, recorded)
+        history.begin(run, _record(plan) | basis(snapshot) | {"status": "begun"} | fields)
+        swap = _swap(opened, plan, run, prepared, snapshot, epochs)
         version = opened.store.commit(swap, snapshot)
     except CommitUnknownError:
         raise
@@ -91,8 +95,13 @@ def carry_out(
         opened.store.discard([row["path"] for row in added.stats])
         raise
     erase(opened, plan.request)
-    read = added.read + recorded.read + ids_read + (archived.read if archived else ReadCount())
-    work = Work(read, added.bytes, plan.version, version, archived)
+    work = Work(
+        added.read + recorded.read + ids_read + (archived.read if archived else ReadCount()),
+        added.bytes,
+        plan.version,
+        version,
+        archived,
+    )
     report = report_of(opened, plan, run, work, started)
     _finish(history, plan, report, fields)
     opened.store.finish()
@@ -139,25 +148,35 @@ def pinned(opened: OpenedStream, plan: Plan) -> Snapshot:
     return snapshot
 
 
-def _begun(
-    opened: OpenedStream, plan: Plan, run: str, added: Additions, snapshot: Snapshot
-) -> dict[str, Any]:
-    """Remember which files a run takes and adds; return the run history's record of it before its commit."""
+@dataclass(frozen=True)
+class _Prepared:
+    """Everything that a plan's commit needs, staged and on record."""
+
+    added: Additions
+    recorded: TombstoneUpdate
+    ranges: pa.Table
+    """The messages that go, shape `RUN_RANGES`."""
+
+
+def _on_record(
+    opened: OpenedStream, plan: Plan, run: str, added: Additions, recorded: TombstoneUpdate
+) -> _Prepared:
+    """Remember which files a run takes and adds, and which messages it takes of files."""
+    ranges = ranges_of_plan(plan, opened.store.released(recorded.before))
     leaving = plan.actions.leaving.select(FILE_STATS.names)
-    ranges = ranges_of_plan(plan, opened.store.released(snapshot.counters.released))
     keep_for_undo(opened, run, leaving, stats_table(added.stats), ranges)
-    return _record(plan) | basis(snapshot) | {"status": "begun"}
+    return _Prepared(added, recorded, ranges)
 
 
 def _swap(
     opened: OpenedStream,
     plan: Plan,
     run: str,
-    staged: tuple[Additions, TombstoneUpdate],
+    prepared: _Prepared,
     snapshot: Snapshot,
     epochs: tuple[int, int],
 ) -> Swap:
-    added, recorded = staged
+    added, recorded = prepared.added, prepared.recorded
     metadata = {
         "run": run,
         "plan_id": plan.plan_id,
@@ -173,11 +192,26 @@ def _swap(
         updates=[
             *set_next_seqs(_sequences_after(plan)),
             *set_open_bases(open_base),
+            *set_removed(*_highest_gone(plan, prepared.ranges)),
             *set_row_tombstones(recorded.before, recorded.after),
             *set_epoch(*epochs),
         ],
     )
     return swap if plan.consumers is None else _resting_on_consumers(swap, snapshot)
+
+
+def _highest_gone(plan: Plan, ranges: pa.Table) -> list[dict[int, int]]:
+    """Partition → the highest sequence that nobody will find any more, of the epoch behind a plan's commit.
+
+    A new epoch has lost nothing. What a purge steps over, and markers that are evicted in the pass that writes them,
+    count as removed: they were given out, and are nowhere.
+    """
+    if plan.begins_epoch:
+        return []
+    stored = set(plan.markers["seq"].to_pylist())
+    first, after = plan.sequences or (0, 0)
+    last = next((seq for seq in range(after - 1, first - 1, -1) if seq not in stored), None)
+    return [highest_removed(ranges), {} if last is None else {PARTITION: last}]
 
 
 def _resting_on_consumers(swap: Swap, snapshot: Snapshot) -> Swap:

@@ -19,11 +19,11 @@ from retention.apply.undo_records import is_in_force, keep_for_undo, read_record
 from retention.context.context import OpenedStream
 from retention.context.topic import has_data
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, RowsCompared
-from retention.core.table_updates import set_epoch, set_row_tombstones
+from retention.core.table_updates import set_epoch, set_removed, set_row_tombstones
 from retention.errors import ForeignRowsError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import lower_watermarks
-from retention.plan.run_ranges import ranges_of_files
+from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.checks import duplicates, inventory
@@ -78,14 +78,19 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             "restored_bytes": outcome["removed_bytes"],
         } | ({"epoch": epochs[1]} if epochs[1] else {})
         released = _record_before(opened, snapshot, outcome)
-        keep_for_undo(opened, undo, added, removed, _gone_with_undo(removed, added))
+        gone = _gone_with_undo(removed, added)
+        keep_for_undo(opened, undo, added, removed, gone)
         history.begin(undo, record | basis(snapshot) | {"status": "begun"})
         swap = Swap(
             remove=added.select(LOGGED_FILES.names),
             add=removed,
             metadata={"run": undo, "undoes": run},
             requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(released[0]), *compared],
-            updates=[*set_row_tombstones(*released), *set_epoch(*epochs)],
+            updates=[
+                *set_removed(highest_removed(gone)),
+                *set_row_tombstones(*released),
+                *set_epoch(*epochs),
+            ],
         )
         version = opened.store.commit(swap, snapshot)
         history.finish(undo, record | {"status": "done", "version_after": version})

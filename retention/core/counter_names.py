@@ -9,7 +9,8 @@ from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 NEXT_SEQ = "next_seq"
 OPEN_BASE = "open_base"
 BATCH = "batch"
-IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH)
+REMOVED = "removed"
+IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH, REMOVED)
 """Kinds of which there is one counter for each partition or writer, and which begin anew with an epoch."""
 OF_TABLE = (CONSUMERS, RELEASED, EPOCH)
 """Counters of which a table has one, whatever the epoch; a new kind of these is one more name here.
@@ -48,9 +49,20 @@ def counters_of(values: Mapping[str, int]) -> Counters:
         kind, _, key = name.partition("/")
         if kind in keyed:
             keyed[kind][key] = value
-    next_seq, open_base = (
+    next_seq, open_base, removed = (
         {int(key): value for key, value in keyed[kind].items() if key.isdigit()}
-        for kind in (NEXT_SEQ, OPEN_BASE)
+        for kind in (NEXT_SEQ, OPEN_BASE, REMOVED)
     )
     of_table = {name: values[name] for name in (*OF_TABLE, RUN) if name in values}
-    return Counters(next_seq, open_base, keyed[BATCH], of_table)
+    return Counters(next_seq, open_base, keyed[BATCH], of_table, removed)
+
+
+def risen(sets: Mapping[str, int], known: Counters) -> dict[str, int]:
+    """The counters that a commit sets, by name, where the highest removed sequences only ever rise.
+
+    Args:
+        sets: name → value, as the commit was prepared.
+        known: those of the table, in the epoch that the commit leaves it in.
+    """
+    before = named({REMOVED: known.removed})
+    return {name: max(value, before.get(name, value)) for name, value in sets.items()}

@@ -128,6 +128,7 @@ class _InEpoch(Document):
     next_seq: dict[Digits, NextSequence]
     open_base: dict[Digits, Natural]
     batches: dict[str, Int64]
+    removed: dict[Digits, Natural]
 
 
 class ListState(_InEpoch):

@@ -40,6 +40,9 @@ class Counters:
     """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED` → the number of the
     record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed."""
 
+    removed: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the highest sequence that commits took out of the table; none in tables of earlier versions."""
+
     @property
     def consumers(self) -> int:
         """The number of times that a consumer was created, edited or deleted."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, name_of
+from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, name_of
 from retention.core.inventory import CONSUMERS, EPOCH, RELEASED
 from retention.core.table_requirements import PLAN_AGAIN, TableState
 from retention.errors import ConflictError, RefusedError, StalePlanError
@@ -121,6 +121,28 @@ class SetBatch:
 
 
 @dataclass(frozen=True)
+class SetRemoved:
+    """The highest sequence of a partition that the commit removes: the table's is that, unless it is higher already."""
+
+    partition: int
+    seq: int
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {name_of(REMOVED, self.partition): self.seq}
+
+    def check(self, state: TableState) -> None:
+        """Refuse a sequence that no message can have.
+
+        Raises:
+            RefusedError: it is beyond the last one.
+        """
+        _refuse_beyond(state, self.seq + 1)
+
+
+@dataclass(frozen=True)
 class SetConsumerEdits:
     """The number of times that a consumer was created, edited or deleted.
 
@@ -197,6 +219,14 @@ def set_open_bases(bases: Mapping[int, int]) -> list[TableUpdate]:
 def set_batches(batches: Mapping[str, int]) -> list[TableUpdate]:
     """An update for each writer → number of its last batch."""
     return [SetBatch(writer, number) for writer, number in batches.items()]
+
+
+def set_removed(*highest: Mapping[int, int]) -> list[TableUpdate]:
+    """An update for each partition → highest removed sequence, given by several parts of one commit."""
+    seqs: dict[int, int] = {}
+    for part in highest:
+        seqs |= {partition: max(seq, seqs.get(partition, seq)) for partition, seq in part.items()}
+    return [SetRemoved(partition, seq) for partition, seq in sorted(seqs.items())]
 
 
 def set_epoch(before: int, after: int) -> list[TableUpdate]:

@@ -105,6 +105,8 @@ class Staged:
     """Partition → the segment that is active after them."""
     batches: Mapping[str, int] = field(default_factory=dict)
     """Name → number: counters of the commit beside the batch numbers of writers."""
+    unstored: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the highest sequence that is given out and not stored, where there is one."""
     removal: Removal | None = None
 
     @classmethod

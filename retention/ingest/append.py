@@ -15,7 +15,12 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
-from retention.core.table_updates import set_batches, set_next_seqs, set_open_bases
+from retention.core.table_updates import (
+    set_batches,
+    set_next_seqs,
+    set_open_bases,
+    set_removed,
+)
 from retention.datafile import parquet
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows, with_sequences
@@ -240,8 +245,9 @@ class Append:
             ],
         )
         if staged.removal is None:
+            swap = replace(swap, updates=[*swap.updates, *set_removed(staged.unstored)])
             return self.opened.store.commit(swap, position.snapshot)
-        return commit_removal(self.opened, swap, staged.removal, position.snapshot)
+        return commit_removal(self.opened, swap, staged.removal, staged.unstored, position.snapshot)
 
 
 def appended_of(

@@ -220,6 +220,8 @@ def _staged(
     if new.any():
         # Messages that are not stored use a sequence, too.
         staged = replace(staged, next_seq={PARTITION: int(answers.seqs[new][-1]) + 1})
+    if (new & ~kept).any():
+        staged = replace(staged, unstored={PARTITION: int(answers.seqs[new & ~kept][-1])})
     unstored = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
     unstored = unstored.filter(pc.and_(pa.array(new & ~kept), pc.is_valid(unstored["msg_id"])))
     staged = replace(staged, batches=keep_unstored_ids(opened, unstored, position))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -14,11 +14,12 @@ from retention.apply.keep_ids import keep_ids
 from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
+from retention.core.table_updates import set_removed
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Removal
 from retention.engines.select import Engines
 from retention.history.runs import history_of
-from retention.plan.run_ranges import ranges_of_files
+from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.stores.lease import lease
 from schemas.files import LOGGED_FILES
@@ -41,13 +42,20 @@ def recorded_removal(opened: OpenedStream) -> Iterator[str]:
         yield history.name_run(opened.clock())
 
 
-def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot: Snapshot) -> int:
+def commit_removal(
+    opened: OpenedStream,
+    swap: Swap,
+    removal: Removal,
+    unstored: Mapping[int, int],
+    snapshot: Snapshot,
+) -> int:
     """Commit a swap that adds messages together with a removal; the new version.
 
     Args:
         opened: the stream, held by `recorded_removal`.
         swap: what is added.
         removal: what goes.
+        unstored: partition → the highest sequence that is given out and not stored, where there is one.
         snapshot: what both rest on.
 
     Raises:
@@ -59,12 +67,15 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
     )
     with Engines("local") as engines:
         archived = archive(opened, leaving, snapshot, engines)
+    hidden = opened.store.released(snapshot.counters.released)
+    ranges = ranges_of_files(removal.files, removal.lost, [removal.rule], hidden)
     keep_ids(opened, removal.files, removal.lost, snapshot)
     whole = replace(
         swap,
         remove=removal.files.select(LOGGED_FILES.names),
         add=pa.concat_tables([copies, swap.add]),
         metadata={**swap.metadata, "run": removal.run, "by_rule": {removal.rule: removal.messages}},
+        updates=[*swap.updates, *set_removed(unstored, highest_removed(ranges))],
     )
     record = {
         "stream": opened.name,
@@ -80,8 +91,6 @@ def commit_removal(opened: OpenedStream, swap: Swap, removal: Removal, snapshot:
         **({"epoch": snapshot.counters.epoch} if snapshot.counters.epoch else {}),
     }
     history = history_of(opened.warehouse, opened.name)
-    hidden = opened.store.released(snapshot.counters.released)
-    ranges = ranges_of_files(removal.files, removal.lost, [removal.rule], hidden)
     # What was published stays when the run is undone: its files are no part of the record.
     keep_for_undo(opened, removal.run, removal.files, copies, ranges)
     history.begin(removal.run, record | basis(snapshot) | {"status": "begun"})

@@ -30,6 +30,8 @@ class PartitionCounts:
     """The first offset of the segment that is written to."""
     missing: int = 0
     """Offsets between the first and the last that hold no message: holes that passes or servers left."""
+    removed_seq: int | None = None
+    """The highest offset that was removed since offsets began to count, as the log keeps it; None: it keeps none."""
 
 
 def partition_counts(
@@ -60,6 +62,7 @@ def partition_counts(
             last_seq=after - 1,
             active=int(active[partition]),
             missing=after - first - messages,
+            removed_seq=inventory.counters.removed.get(partition),
         )
 
 

@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
 from retention.core.inventory import Inventory
+from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.inspect.latest import last_seqs, pick_latest
@@ -86,6 +87,8 @@ class State:
     """Forecast of what is due when."""
     topic: TopicState | None = None
     """The state as a topic; None where the stream is no topic."""
+    removed_seq: int | None = None
+    """The highest sequence that was removed, as the log keeps it; None: none, or each partition has its own."""
     overdue: Overdue | None = None
     """Messages that are older than `max_age` and stay; None: nothing, or consumers let messages go before."""
 
@@ -123,6 +126,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         version=position.snapshot.version,
         bucket=_bucket(opened, files, last),
         forecast=ahead,
+        removed_seq=position.inventory.counters.removed.get(PARTITION),
         overdue=overdue,
     )
 

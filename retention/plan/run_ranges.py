@@ -73,6 +73,13 @@ def ranges_of_files(
     return pa.concat_tables([whole, pa.Table.from_pylist(rows, schema=RUN_RANGES)])
 
 
+def highest_removed(ranges: pa.Table) -> dict[int, int]:
+    """Partition → the highest sequence in ranges of the shape `RUN_RANGES`; partitions without any are left out."""
+    ends = ranges.group_by("partition").aggregate([("last_seq", "max")])
+    columns = (ends[name].to_pylist() for name in ("partition", "last_seq_max"))
+    return dict(zip(*columns, strict=True))
+
+
 @dataclass(frozen=True)
 class _Shares:
     """Rules' shares of files that go whole; one entry a file."""

@@ -83,7 +83,7 @@ class Step(StrEnum):
     UNSTORED_IDS_KEPT = "publish.ids-kept"
     """The ids of messages that are answered and not stored are written; no commit names the record yet."""
     UNDO_KEPT = "run.undo-kept"
-    """The lists of the files that a run removes, of those that it adds, and of the sequences that it takes are written."""
+    """The lists of the files that a run removes and adds, and of the sequences that it takes, are written."""
     HISTORY_BEGUN = "history.begun"
     """The run history has an entry for a run that is about to change files."""
     HISTORY_DONE = "history.done"

@@ -15,6 +15,7 @@ from retention.apply.recover import basis, settle_interrupted
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
+from retention.core.table_updates import set_removed
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.errors import (
@@ -27,7 +28,7 @@ from retention.errors import (
     VerificationError,
 )
 from retention.history.runs import REPAIR, History, history_of
-from retention.plan.run_ranges import ranges_of_files
+from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
 from retention.stores.checks import inventory
@@ -225,9 +226,15 @@ def _removed(
         added = stats_table([row for copied in written for row in copied.stats])
         lost = {part.file.path: part.ranges for part in repair.back}
         hidden = opened.store.released(snapshot.counters.released)
-        keep_for_undo(opened, run, whole, added, ranges_of_files(whole, lost, [], hidden))
+        ranges = ranges_of_files(whole, lost, [], hidden)
+        keep_for_undo(opened, run, whole, added, ranges)
         history.begin(run, record | basis(snapshot) | {"status": "begun"})
-        swap = Swap(leaving.select(LOGGED_FILES.names), added, {"run": run, "repair": KIND})
+        swap = Swap(
+            leaving.select(LOGGED_FILES.names),
+            added,
+            {"run": run, "repair": KIND},
+            updates=set_removed(highest_removed(ranges)),
+        )
         version = _commit(opened, swap, snapshot)
     except CommitUnknownError:
         raise

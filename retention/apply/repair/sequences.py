@@ -12,25 +12,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.recover import basis, settle_interrupted
+from retention.apply.repair.readers import take_back
 from retention.apply.undo_records import keep_for_undo
-from retention.consumers.state import truncate_state
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters, DataFile
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
-from retention.core.table_updates import set_batches, set_epoch, set_next_seqs, set_open_bases
+from retention.core.table_updates import (
+    TableUpdate,
+    set_batches,
+    set_epoch,
+    set_next_seqs,
+    set_open_bases,
+    set_removed,
+)
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION
 from retention.errors import BusyError, CommitUnknownError, ConflictError, StalePlanError
 from retention.history.runs import REPAIR, History, history_of
-from retention.plan.run_ranges import ranges_of_files
+from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.number_bounds import impossible_counters
-from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
+from retention.stores.consumer_table import ConsumerTable
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from retention.stores.offset_table import Offsets, OffsetTable
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS, TOMBSTONED_FILES
 
@@ -303,8 +309,10 @@ def _commit(
         max(diagnosis.snapshot.version, history.last_epoch()) + 1 if repair.begins_epoch else here
     )
     run = history.name_run(opened.clock())
-    _take_back(opened, repair, here, epoch)
-    keep_for_undo(opened, run, _recorded(diagnosis), added, _ranges(diagnosis))
+    if epoch != here:
+        take_back(opened, repair.consumers, repair.next_seq, (here, epoch))
+    ranges = _ranges(diagnosis)
+    keep_for_undo(opened, run, _recorded(diagnosis), added, ranges)
     record = repair.as_json() | {"as_of_ns": opened.clock(), "by_rule": {}}
     record |= {"epoch": epoch} if epoch else {}
     record |= {"ends_epoch": here} if epoch != here else {}
@@ -314,7 +322,7 @@ def _commit(
         add=added,
         metadata={"run": run, "repair": "sequences"},
         requirements=[AssertEpoch(here), AssertRowTombstones(diagnosis.counters.released)],
-        updates=set_epoch(here, epoch),
+        updates=[*set_epoch(here, epoch), *_highest_gone(diagnosis, ranges)],
     )
     swap = _counting_on(swap, diagnosis) if repair.begins_epoch else swap
     version = opened.store.commit(swap, diagnosis.snapshot)
@@ -357,41 +365,8 @@ def _ranges(diagnosis: _Diagnosis) -> pa.Table:
     return ranges_of_files(_recorded(diagnosis), lost, [], TOMBSTONED_FILES.empty_table())
 
 
-def _take_back(opened: OpenedStream, repair: SequenceRepair, here: int, epoch: int) -> None:
-    """Let nobody stand beyond the end, before the commit: what is given out behind it would count as settled."""
-    if epoch == here:
-        return
-    if opened.config.topic is not None:
-        _carry_offsets(opened, repair.next_seq, here, epoch)
-        return
-    last_seq = repair.next_seq[PARTITION] - 1
-
-    def taken_back(record: ConsumerRecord | None) -> ConsumerRecord:
-        if record is None:
-            raise StalePlanError(f"{opened.name}: a consumer was deleted meanwhile; run again")
-        return replace(record, state=truncate_state(record.state, last_seq))
-
-    for consumer in repair.consumers:
-        ConsumerTable(opened.root).update(consumer, taken_back)
-
-
-def _carry_offsets(
-    opened: OpenedStream, next_seq: Mapping[int, int], here: int, epoch: int
-) -> None:
-    """Stored offsets go on in the epoch that the commit begins; without that commit they count as they are."""
-    table = OffsetTable(opened.root)
-    if not table.read().version:
-        return
-
-    def carried(before: Offsets) -> Offsets:
-        known = before.in_epoch(here)
-        stored = {
-            reader: replace(
-                stored_offset,
-                offset=min(stored_offset.offset, max(next_seq[reader.partition] - 1, 0)),
-            )
-            for reader, stored_offset in known.of.items()
-        }
-        return replace(known, of=stored, epoch=epoch, other=replace(known, other=None))
-
-    table.update(carried)
+def _highest_gone(diagnosis: _Diagnosis, ranges: pa.Table) -> list[TableUpdate]:
+    """The highest removed sequences behind the repair, of those that messages can have; a new epoch keeps them."""
+    possible = ranges.filter(pc.less_equal(ranges["last_seq"], MAX_SEQ))
+    known = {part: seq for part, seq in diagnosis.counters.removed.items() if seq <= MAX_SEQ}
+    return set_removed(known, highest_removed(possible))

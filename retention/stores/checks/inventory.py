@@ -177,6 +177,7 @@ def effective(counters: Counters, files: pa.Table) -> Counters:
         ChainMap(open_base, counters.open_base),  # type: ignore[arg-type]
         counters.batches,
         counters.edits,
+        counters.removed,
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named
+from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named, risen
 from retention.core.inventory import RUN, Counters
 from retention.errors import (
     CommitUnknownError,
@@ -167,7 +167,8 @@ class Attempt:
         swap, epoch = self.swap, self.counters.epoch
         values = {app_id(name, epoch): value for name, value in self._raised().items()}
         after = epoch if swap.epoch is None else swap.epoch
-        values |= {app_id(name, after): value for name, value in swap.sets.items()}
+        sets = risen(swap.sets, self.counters if swap.epoch is None else Counters())
+        values |= {app_id(name, after): value for name, value in sets.items()}
         if swap.run_started_ns is not None:
             values[RUN] = swap.run_started_ns
         return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]

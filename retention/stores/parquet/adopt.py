@@ -15,7 +15,13 @@ from retention.errors import DamagedError, ForeignRowsError
 from retention.storage import files
 from retention.stores.checks import duplicates, inventory, number_bounds
 from retention.stores.layout import Layout, check_lengths, identities
-from retention.stores.parquet.log import Entry, ParquetLog, State, before_first_entry
+from retention.stores.parquet.log import (
+    Entry,
+    ParquetLog,
+    State,
+    before_first_entry,
+    with_removed,
+)
 from retention.stores.parquet.settle_files import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -60,7 +66,7 @@ def take_in(
             add=described.to_pylist(),
             next_seq={**counters.next_seq},
             open_base={**counters.open_base},
-            metadata={"taken_in": len(paths)},
+            metadata=with_removed({"taken_in": len(paths)}, counters.removed),
         )
 
     return entry, read

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core import run_names
-from retention.core.counter_names import OF_TABLE
-from retention.core.documents import ListState, LogEntry, judge
+from retention.core.counter_names import OF_TABLE, REMOVED
+from retention.core.documents import Digits, Document, ListState, LogEntry, Natural, judge
 from retention.core.file_records import check_columns
 from retention.core.inventory import EPOCH, RUN, Counters
 from retention.errors import DamagedError, UsageError
@@ -30,7 +30,7 @@ LIST_FROM_FILES = 2_000
 """Entries that name so many files, and a quarter of those that are live, are read no faster than a list is written."""
 _STATE = b"retention.state"
 _DIGITS = 20
-_IN_EPOCH = ("next_seq", "open_base", "batches")
+_IN_EPOCH = ("next_seq", "open_base", "batches", "removed")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ class Entry:
     def epoch(self) -> int | None:
         """The epoch that the commit begins, or goes back to: the counters of this entry are of that one."""
         return self.edits.get(EPOCH)
+
+    @property
+    def removed(self) -> Mapping[int, int]:
+        """Partition → the highest sequence removed by then; entries of earlier versions of this program have none."""
+        return {int(key): seq for key, seq in self.metadata.get(REMOVED, {}).items()}
 
     @property
     def run_started_ns(self) -> int | None:
@@ -86,6 +91,17 @@ class State:
         """Whether whoever opens the stream next would be spared much by a list of this version."""
         many = max(LIST_FROM_FILES, self.files.num_rows // 4)
         return self.version % LIST_EVERY == 0 or self.unlisted >= many
+
+
+class RemovedSeqs(Document):
+    """The highest removed sequences in the metadata of an entry, partition by partition."""
+
+    removed: dict[Digits, Natural]
+
+
+def with_removed(metadata: Mapping[str, Any], removed: Mapping[int, int]) -> dict[str, Any]:
+    """The metadata of an entry with the highest removed sequences, where earlier versions of this program read past."""
+    return {**metadata, **({REMOVED: dict(removed)} if removed else {})}
 
 
 def before_first_entry() -> State:
@@ -161,6 +177,7 @@ class ParquetLog:
                 **fields, edits={k: value for k, value in edits.items() if value is not None}
             )
             _refuse_misplaced(entry, version)
+            judge(RemovedSeqs, {REMOVED: entry.metadata.get(REMOVED, {})})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
                 f"{place}: this entry of the log of stream {self._layout.stream} cannot be read ({error}); "
@@ -274,6 +291,7 @@ def _counters(fields: Mapping[str, Any]) -> Counters:
         {int(partition): value for partition, value in fields["open_base"].items()},
         fields["batches"],
         fields.get("edits", {}),
+        {int(partition): value for partition, value in fields["removed"].items()},
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.counter_names import counters_of
+from retention.core.counter_names import counters_of, risen
 from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.errors import (
     BusyError,
@@ -31,7 +31,13 @@ from retention.stores.checks import swap as swaps
 from retention.stores.file_store import FileStore
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.parquet.adopt import refuse_unfit, take_in
-from retention.stores.parquet.log import Entry, ParquetLog, State, before_first_entry
+from retention.stores.parquet.log import (
+    Entry,
+    ParquetLog,
+    State,
+    before_first_entry,
+    with_removed,
+)
 from retention.stores.parquet.settle_files import Places
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -230,7 +236,8 @@ class ParquetStore(FileStore):
         swaps.check(self.stream, swap, state.files, counters)
         added = swap.add.select(FILE_STATS.names).to_pylist()
         swaps.check_staged(swap, [self._places.find(row["path"]) for row in added])
-        here, sets = (counters if swap.epoch is None else Counters()), counters_of(swap.sets)
+        here = counters if swap.epoch is None else Counters()
+        sets = counters_of(risen(swap.sets, here))
         entry = Entry(
             version=state.version + 1,
             time_ms=self._now_ms(),
@@ -241,7 +248,7 @@ class ParquetStore(FileStore):
             batches=sets.batches,
             edits=sets.edits,
             run=swap.metadata.get("run"),
-            metadata=swap.metadata,
+            metadata=with_removed(swap.metadata, {**here.removed, **sets.removed}),
         )
         try:
             return self._log.append(entry, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from retention.core.counter_names import counters_of
+from retention.core.counter_names import counters_of, risen
 from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
 from retention.core.table_requirements import (
     AssertConsumerEdits,
@@ -20,9 +20,11 @@ from retention.core.table_updates import (
     SetEpoch,
     SetNextSeq,
     SetOpenBase,
+    SetRemoved,
     SetRowTombstones,
     TableUpdate,
     set_epoch,
+    set_removed,
     set_row_tombstones,
 )
 from retention.errors import ConflictError, RefusedError, RetentionError, StalePlanError
@@ -76,13 +78,19 @@ def test_a_requirement_holds_of_one_value_alone(
         (SetConsumerEdits(3), "consumers", 3),
         (SetRowTombstones(6), "released", 6),
         (SetEpoch(13), "epoch", 13),
+        (SetRemoved(1, 6), "removed/1", 6),
     ],
 )
 def test_an_update_has_one_name_in_every_log(update: TableUpdate, name: str, value: int) -> None:
     assert swap(update).sets == {name: value}
     logged = counters_of({name: value})
     assert swap(update).next_seq == logged.next_seq
-    found = [*logged.next_seq.items(), *logged.open_base.items(), *logged.batches.items()]
+    found = [
+        *logged.next_seq.items(),
+        *logged.open_base.items(),
+        *logged.batches.items(),
+        *logged.removed.items(),
+    ]
     assert [one for _, one in found] + list(logged.edits.values()) == [value]
 
 
@@ -102,6 +110,9 @@ def test_an_update_has_one_name_in_every_log(update: TableUpdate, name: str, val
         (SetBatch("loader", 3), ConflictError, "batch 3 of writer loader is there already"),
         (SetConsumerEdits(3), None, ""),
         (SetRowTombstones(6), None, ""),
+        (SetRemoved(0, 3), None, ""),
+        (SetRemoved(0, MAX_SEQ), None, ""),
+        (SetRemoved(0, MAX_SEQ + 1), RefusedError, "sequences end at 2^62"),
     ],
 )
 def test_an_update_lets_no_counter_fall(
@@ -143,6 +154,7 @@ def test_a_new_epoch_gives_no_sequence_out_that_a_file_has() -> None:
         (SetOpenBase(0, 90), False),
         (SetConsumerEdits(3), False),
         (SetRowTombstones(6), False),
+        (SetRemoved(0, 6), False),
     ],
 )
 def test_what_gives_out_sequences_is_tried_once(update: TableUpdate, is_tried_once: bool) -> None:
@@ -154,6 +166,19 @@ def test_what_gives_out_sequences_is_tried_once(update: TableUpdate, is_tried_on
 def test_what_stays_is_not_set() -> None:
     assert (set_epoch(12, 12), set_row_tombstones(5, 5)) == ([], [])
     assert (set_epoch(12, 0), set_row_tombstones(5, 6)) == ([SetEpoch(0)], [SetRowTombstones(6)])
+
+
+def test_the_highest_removed_sequence_rises_alone() -> None:
+    known = Counters({0: 100}, removed={0: 40})
+    sets = swap(*set_removed({0: 7, 2: 3}, {0: 9, 1: 5})).sets
+    assert sets == {"removed/0": 9, "removed/1": 5, "removed/2": 3}
+    assert risen(sets | {"next_seq/0": 50}, known) == {
+        "removed/0": 40,
+        "removed/1": 5,
+        "removed/2": 3,
+        "next_seq/0": 50,
+    }
+    assert risen({"removed/0": 41}, known) == {"removed/0": 41}
 
 
 def test_names_of_other_programs_are_no_counters() -> None:
