@@ -25,11 +25,13 @@ from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream
 from retention.core.units import parse_instant
 from retention.engines.select import EngineName, Engines
+from retention.errors import MissingMessageError
 from retention.history.runs import history_of
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame, streaming_sink
 from retention.ingest.idempotency import append_identity
 from retention.inspect.messages import Selection, read_messages
+from retention.inspect.removed_message import explain_removed
 from retention.inspect.state import state_of
 from retention.plan.actions import TOMBSTONE
 from retention.plan.plan import Plan
@@ -84,7 +86,7 @@ class Log:
             return BoundPlan(self, plan_stream(self.opened, self.instant(as_of), engines))
 
     def explain(self, seq: int, as_of: Instant = None, partition: int = 0) -> ShownExplanation:
-        """Explain why a message stays or goes in a pass at `as_of`.
+        """Explain why a message stays or goes in a pass at `as_of`; of one that is gone, which run took it and why.
 
         Args:
             seq: its sequence, or its offset in a topic.
@@ -92,10 +94,15 @@ class Log:
             partition: the partition in which it lies.
 
         Raises:
-            UsageError: there is no such message.
+            MissingMessageError: there is no such message, and no run that has a record took it.
         """
-        with Engines(self.engine) as engines:
-            explanation = explain(self.opened, seq, self.instant(as_of), engines, partition)
+        try:
+            with Engines(self.engine) as engines:
+                explanation = explain(self.opened, seq, self.instant(as_of), engines, partition)
+        except MissingMessageError:
+            if not self.opened.store.exists():
+                raise
+            explanation = explain_removed(self.opened, (partition, seq), self.opened.clock())
         return ShownExplanation(**vars(explanation))
 
     def purge(

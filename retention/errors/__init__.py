@@ -25,6 +25,10 @@ class UsageError(RetentionError):
     exit_code = 2
 
 
+class MissingMessageError(UsageError):
+    """No message with that sequence is in the stream."""
+
+
 class ConfigError(UsageError):
     """The configuration was refused: edit the file at the place the message names."""
 

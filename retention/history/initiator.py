@@ -50,8 +50,14 @@ def initiator(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
         "user": _short(_user()),
         "host": _short(os.uname().nodename),
         "pid": os.getpid(),
-        "program": _short(PurePath(sys.argv[0] if sys.argv else "").name or "python"),
+        "program": _short(_program()),
     } | ({"scheduler": present} if present else {})
+
+
+def _program() -> str:
+    """The name of the program, without its directory and its arguments, which may hold anything."""
+    path = PurePath(sys.argv[0] if sys.argv else "")
+    return (path.parent.name if path.stem == "__main__" else path.name) or "python"
 
 
 def _user() -> str:

@@ -1,4 +1,4 @@
-"""The explanation of one message by a plan: its fate, one sentence, and the numbers that were compared."""
+"""The explanation of one message: its fate, one sentence, and the numbers that were compared."""
 
 from __future__ import annotations
 
@@ -14,19 +14,27 @@ class Explanation:
     stream: str
     partition: int
     seq: int
-    subject: str
-    ts_ns: int
-    size: int
+    subject: str | None
+    """Of a message that is gone this, `ts_ns` and `size` are None where no file tells any more."""
+    ts_ns: int | None
+    size: int | None
     goes: bool
+    """Whether the pass lets it go; none does that to a message that is gone already."""
     rule: str | None
-    """The rule that lets it go; None if it stays."""
+    """The rule that lets it go; None if it stays, or if it is not known which one took it."""
     sentence: str
     arithmetic: tuple[str, ...]
-    """One line for each rule of the policy, with the numbers that were compared."""
+    """One line for each rule of the policy, with the numbers that were compared; of one that is gone, what is known."""
+    removed: Mapping[str, Any] | None = None
+    """The removal of a message that is gone, as JSON values: `run`, `kind`, `removed_ns`, `as_of_ns`, `rules`, `who`,
+    `certain`, `recovery`; None: it is there."""
 
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
-        return asdict(self) | {"arithmetic": list(self.arithmetic)}
+        values = asdict(self) | {"arithmetic": list(self.arithmetic)}
+        if self.removed is None:
+            del values["removed"]
+        return values
 
 
 def explanation(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from retention.context.context import OpenedStream
 from retention.core.units import format_instant
 from retention.engines.select import Engines
-from retention.errors import StalePlanError, UsageError
+from retention.errors import MissingMessageError, StalePlanError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan, empty_plan
 from retention.planners.explain_stream import StreamExplainer
@@ -40,7 +40,7 @@ class Explainer(Protocol):
         """The words for a message."""
         ...
 
-    def missing(self, place: Place) -> UsageError:
+    def missing(self, place: Place) -> MissingMessageError:
         """The error of a message that is not there."""
         ...
 
@@ -51,7 +51,7 @@ def explain(
     """Explain one message, as a pass at `as_of_ns` would treat it: plan that pass, and ask the plan.
 
     Raises:
-        UsageError: no message with that sequence is in the stream.
+        MissingMessageError: no message with that sequence is in the stream.
         RefusedError, DamagedError: as planning.
     """
     return explain_by(opened, _whole_plan(opened, as_of_ns, engines), (partition, seq))
@@ -77,7 +77,7 @@ def explain_by(opened: OpenedStream, plan: Plan, place: Place) -> Explanation:
         place: partition and sequence of the message.
 
     Raises:
-        UsageError: no such message was in the stream when the plan was made, nor has come since.
+        MissingMessageError: no such message was in the stream when the plan was made, nor has come since.
         StalePlanError: what the plan was made from is gone.
         DamagedError: a file is damaged.
     """

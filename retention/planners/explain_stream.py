@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from retention.core.subjects import matches
-from retention.errors import UsageError
+from retention.errors import MissingMessageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
 from retention.planners.explain_pass import explain_behind, explain_message
@@ -38,18 +38,18 @@ class StreamExplainer:
         """The words for a message: its stream, sequence and subject."""
         return f"{self.plan.stream} {message['seq']:,} ({message['subject']})"
 
-    def missing(self, place: Place) -> UsageError:
+    def missing(self, place: Place) -> MissingMessageError:
         """The error of a message that is not there."""
         plan, cause = self.plan, self.plan.cause
         if not plan.table_id:
-            return UsageError(
+            return MissingMessageError(
                 f"{plan.stream}: the stream holds nothing yet, so there is no message {place[1]}"
             )
         held, files = "none", cause.files
         if files.num_rows:
             end = cause.end(0) if cause.tail.segments else pc.max(files["max_seq"]).as_py() + 1
             held = f"{files['min_seq'][0].as_py():,} to {end - 1:,}"
-        return UsageError(
+        return MissingMessageError(
             f"{plan.stream}: there is no message {place[1]} (sequences held: {held}); it was never stored, or an "
             "earlier run or the broker removed it: `retention history` lists the runs"
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND, format_duration, format_instant, format_size
-from retention.errors import UsageError
+from retention.errors import MissingMessageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
 from retention.planners.plan_rows import MessageContext, Place, PlanRows
@@ -58,9 +58,9 @@ class TopicExplainer:
         """The words for a message: its topic, offset and partition."""
         return f"{self.plan.stream} {message['seq']:,} of partition {message['partition']}"
 
-    def missing(self, place: Place) -> UsageError:
+    def missing(self, place: Place) -> MissingMessageError:
         """The error of a message that is not there."""
-        return UsageError(
+        return MissingMessageError(
             f"{self.plan.stream}: there is no message {place[1]} in partition {place[0]}; `retention state` tells "
             "where its partitions begin and end"
         )

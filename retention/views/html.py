@@ -112,6 +112,7 @@ def _held(held: Mapping[str, Any] | None) -> str:
 def explanation_html(explanation: Explanation) -> str:
     """An explanation as HTML: why one message stays or goes."""
     fate, colour = ("goes", "dropped") if explanation.goes else ("stays", "kept")
+    fate = "is gone" if explanation.removed else fate
     badge = f'<span style="background:{_COLOURS[colour]};color:#fff;border-radius:4px;padding:.1em .5em">{fate}</span>'
     lines = "".join(
         f'<li style="margin:.1em 0">{escape(line)}</li>' for line in explanation.arithmetic
@@ -120,7 +121,7 @@ def explanation_html(explanation: Explanation) -> str:
         f'<div style="margin:.3em 0">{badge} {escape(explanation.sentence)}</div>',
         f'<ul style="margin:.3em 0 0;padding-left:1.4em;opacity:.75">{lines}</ul>' if lines else "",
     ]
-    return _card(f"{explanation.stream} {explanation.seq:,}", explanation.subject, parts)
+    return _card(f"{explanation.stream} {explanation.seq:,}", explanation.subject or "", parts)
 
 
 def state_html(state: State) -> str:

@@ -1,56 +1,13 @@
-"""Reasons why rules let messages go, in a few words with their numbers."""
+"""Reasons why a plan lets messages go, in a few words with their numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from retention.core.policy import Policy
-from retention.core.units import MICROSECOND, format_duration, format_size
 from retention.plan.plan import Plan
-from retention.rules import (
-    DELETE_SEGMENTS,
-    INTEREST,
-    MAX_TOPIC_SIZE,
-    MESSAGE_EXPIRY,
-    WORKQUEUE,
-)
-from retention.rules.jetstream.evaluate import ORDER
+from retention.rules.reasons import reason_of
 
 
 def reason(plan: Plan, rule: str) -> str:
     """The reason why a rule lets messages go, with its numbers."""
     if plan.request is not None:
         return plan.request.wording
-    return f"{rule}{_OF[rule](plan.policy, plan.as_of_ns)}"
-
-
-def _unneeded(policy: Policy, as_of_ns: int) -> str:
-    del policy, as_of_ns
-    return ", no consumer needs them any more"
-
-
-def _expiry(policy: Policy, as_of_ns: int) -> str:
-    del as_of_ns
-    expiry_us = policy.topic.message_expiry_us if policy.topic else None
-    return f" {format_duration((expiry_us or 0) * MICROSECOND)}, the newest in each segment is that old"
-
-
-def _topic_size(policy: Policy, as_of_ns: int) -> str:
-    del as_of_ns
-    size = policy.topic.max_topic_size if policy.topic else None
-    return f" {format_size(size or 0)}, exceeded with them"
-
-
-def _by_request(policy: Policy, as_of_ns: int) -> str:
-    del policy, as_of_ns
-    return ", asked for before, when consumers held them back"
-
-
-_OF: Mapping[str, Callable[[Policy, int], str]] = {
-    INTEREST: _unneeded,
-    WORKQUEUE: _unneeded,
-    **{rule.name: rule.reason for rule in ORDER},
-    MESSAGE_EXPIRY: _expiry,
-    MAX_TOPIC_SIZE: _topic_size,
-    DELETE_SEGMENTS: _by_request,
-}
+    return reason_of(rule, plan.policy, plan.as_of_ns)

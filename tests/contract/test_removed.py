@@ -10,7 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from retention.core.table_updates import SetEpoch, SetNextSeq, SetOpenBase, SetRemoved, set_removed
+from retention.core.table_updates import (
+    SetEpoch,
+    SetNextSeq,
+    SetOpenBase,
+    SetRemoved,
+    TableUpdate,
+    set_removed,
+)
 from retention.errors import DamagedError
 from retention.ports import Store
 from retention.storage.checksum import parse_json, verified, with_checksum
@@ -69,7 +76,7 @@ def test_it_never_falls_also_behind_a_rival(stage: Stage, store: Store) -> None:
 def test_each_epoch_has_its_own(stage: Stage, store: Store) -> None:
     append(store, range(1, 11))
     remove_segment(store, {0: 10})
-    begins = [SetEpoch(9), SetNextSeq(0, 0), SetOpenBase(0, 0)]
+    begins: list[TableUpdate] = [SetEpoch(9), SetNextSeq(0, 0), SetOpenBase(0, 0)]
     store.commit(replace(EMPTY, updates=begins), store.snapshot())
     assert store.snapshot().counters.removed == {}
     store.commit(replace(EMPTY, updates=[SetRemoved(0, 3)]), store.snapshot())

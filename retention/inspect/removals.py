@@ -1,0 +1,250 @@
+"""The removals of a stream's runs: what each took, who ran it, and whether and until when it can come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.undo import RESTORE
+from retention.apply.undo_records import read_ranges, read_record
+from retention.context.context import OpenedStream
+from retention.core.inventory import DataFile
+from retention.core.policy import policy_from_json
+from retention.core.run_names import started_ns
+from retention.core.seq_ranges import in_ranges
+from retention.core.units import format_instant
+from retention.datafile.parquet import read_columns
+from retention.errors import RefusedError, RetentionError
+from retention.history.runs import UNKNOWN
+from retention.rules.reasons import reason_of
+from retention.rules.requests import from_json
+from retention.storage import files
+from retention.stores.layout import Layout
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A run that removed messages, or may have, and what became of it."""
+
+    opened: OpenedStream
+    outcome: Mapping[str, Any]
+    """The run's record in the run history."""
+    undone_by: str | None
+    """The run that brought back what it removed; None: none did."""
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return str(self.outcome["run"])
+
+    @property
+    def removed_ns(self) -> int:
+        """The start of the run, as near as its name tells when the messages went; nanoseconds since the epoch."""
+        return started_ns(self.run, int(self.outcome["as_of_ns"]))
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the sequences that it removed."""
+        return int(self.outcome.get("ends_epoch", self.outcome.get("epoch", 0)))
+
+    def ranges(self) -> pa.Table | None:
+        """The messages that it took, shape `RUN_RANGES`; None: it kept no record of them, or that is gone.
+
+        Raises:
+            DamagedError: the record is not what was written.
+        """
+        try:
+            return read_ranges(self.opened, self.run)
+        except RefusedError:
+            return None
+
+    def reason(self, rule: str) -> str:
+        """The reason why it took messages by a rule, with the numbers of then, as far as this version knows them."""
+        if self.outcome.get("request"):
+            return from_json(self.outcome["request"]).wording
+        try:
+            policy = policy_from_json(self.outcome["policy"])
+        except (KeyError, TypeError, ValueError):
+            return rule
+        return reason_of(rule, policy, int(self.outcome["as_of_ns"]))
+
+    def who(self) -> str:
+        """The user, machine and process that ran it, and the scheduler's names, in words."""
+        who = self.outcome.get("who")
+        if not isinstance(who, Mapping):
+            return "nobody recorded who ran it"
+        named = f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
+        schedulers = [
+            f"{scheduler} {', '.join(f'{name} {value}' for name, value in dict(names).items())}"
+            for scheduler, names in dict(who.get("scheduler") or {}).items()
+        ]
+        if "spark_application" in self.outcome:
+            schedulers.append(f"Spark application {self.outcome['spark_application']}")
+        return "; ".join([named, *schedulers])
+
+    def recovery(self, now_ns: int) -> Recovery:
+        """Whether its messages can come back, as the clock and the disk are now."""
+        until_ns = self.removed_ns + self.opened.config.grace_ns
+        return Recovery(
+            run=self.run,
+            stream=self.opened.name,
+            undone_by=self.undone_by,
+            is_final=self._is_final(),
+            until_ns=until_ns,
+            is_over=now_ns >= until_ns,
+            files_there=self._files_are_there(),
+            archive=(self.outcome.get("archived") or {}).get("manifest"),
+        )
+
+    def read(self, row: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
+        """Rows that went with one of its ranges, from the file while that is there; None: it is not, or is damaged.
+
+        Args:
+            row: a row of `RUN_RANGES`.
+            columns: columns of the messages, `seq` among them.
+        """
+        layout = Layout(self.opened.root, self.opened.name)
+        for directory in (layout.messages, layout.engine_path("trash")):
+            place = files.join(directory, row["path"])
+            file = DataFile(row["path"], row["partition"], row["segment"], place, "")
+            try:
+                if files.length(place) is not None:
+                    return _within(read_columns(file, columns)[0], row)
+            except (RetentionError, OSError):
+                continue
+        return None
+
+    def _is_final(self) -> str | None:
+        if (self.outcome.get("request") or {}).get("erase"):
+            return "it was erased"
+        if self.outcome.get("repair") == "sequences":
+            return "what a repair of sequences takes out is not brought back"
+        if self.outcome.get("kind") == "undo":
+            return "an undo is not undone: the next pass removes the same messages, and writes markers anew"
+        return None
+
+    def _files_are_there(self) -> bool:
+        layout = Layout(self.opened.root, self.opened.name)
+        try:
+            removed = read_record(self.opened, self.run, "removed")
+        except RetentionError:
+            return False
+        paths, lengths = (removed[name].to_pylist() for name in ("path", "file_bytes"))
+        missing = dict(zip(paths, lengths, strict=True))
+        for directory in (layout.messages, layout.engine_path("trash")):
+            found_lengths = files.lengths([files.join(directory, path) for path in missing])
+            missing = {
+                path: wanted
+                for (path, wanted), length in zip(missing.items(), found_lengths, strict=True)
+                if length != wanted
+            }
+        return not missing
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Whether, how and until when the messages of a run can come back."""
+
+    run: str
+    stream: str
+    undone_by: str | None
+    is_final: str | None
+    """The reason why no undo brings them back, whatever the clock says; None: there is none."""
+    until_ns: int
+    """The instant up to which the removed files stay at least, under the grace of now."""
+    is_over: bool
+    """Whether that instant has passed."""
+    files_there: bool
+    """Whether every file that the run removed is still on the disk."""
+    archive: str | None
+    """The manifest of the copies in the archive; None: nothing was archived."""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether an undo finds all that it needs; a later run of the same segments may stand in its way."""
+        return self.undone_by is None and self.is_final is None and self.files_there
+
+    @property
+    def sentence(self) -> str:
+        """The recovery in words."""
+        copy = (
+            ""
+            if self.archive is None
+            else f"; copies are in the archive ({self.archive}): `retention restore {self.stream}`"
+        )
+        return f"{self._fate()}{copy}"
+
+    def _fate(self) -> str:
+        if self.undone_by is not None:
+            return f"run {self.undone_by} brought it back"
+        if self.is_final is not None:
+            return f"it does not come back: {self.is_final}"
+        until = format_instant(self.until_ns)
+        if not self.files_there:
+            return f"it does not come back by undo: files that held it are gone (they stay until {until} at least)"
+        if self.is_over:
+            return (
+                f"`retention undo {self.run}` may still bring it back: grace ended at {until}, and its files are there "
+                "until something deletes them"
+            )
+        return f"`retention undo {self.run}` can bring it back until {until} at least"
+
+    def as_json(self) -> dict[str, Any]:
+        """The recovery as JSON values."""
+        return {
+            "possible": self.is_possible,
+            "undone_by": self.undone_by,
+            "until_ns": self.until_ns,
+            "files_there": self.files_there,
+            "archive": self.archive,
+            "sentence": self.sentence,
+        }
+
+
+def removals_of(opened: OpenedStream, outcomes: Sequence[Mapping[str, Any]]) -> Iterator[Removal]:
+    """The runs that took messages, or may have, newest first.
+
+    Args:
+        opened: the stream.
+        outcomes: all its runs' records, newest first.
+    """
+    undone = {
+        record["undoes"]: str(record["run"])
+        for record in outcomes
+        if record.get("kind") == "undo" and record.get("status") == "done"
+    }
+    for record in outcomes:
+        if record.get("status") in {"done", UNKNOWN} and record.get("kind") != RESTORE:
+            yield Removal(opened, record, undone.get(record["run"]))
+
+
+def row_of(ranges: pa.Table, partition: int, seq: int) -> dict[str, Any] | None:
+    """The range that took a sequence; None: none did."""
+    for row in ranges.filter(_covering(ranges, partition, seq)).to_pylist():
+        if not any(
+            first <= seq <= last
+            for first, last in zip(row["except_firsts"], row["except_lasts"], strict=True)
+        ):
+            return dict(row)
+    return None
+
+
+def _covering(ranges: pa.Table, partition: int, seq: int) -> pa.ChunkedArray:
+    """A mask of the rows whose ends enclose a sequence."""
+    inside = pc.and_(
+        pc.less_equal(ranges["first_seq"], seq), pc.greater_equal(ranges["last_seq"], seq)
+    )
+    return pc.and_(inside, pc.equal(ranges["partition"], partition))
+
+
+def _within(rows: pa.Table, row: Mapping[str, Any]) -> pa.Table:
+    """Messages of a file that went with a range."""
+    seqs = rows["seq"].to_numpy()
+    excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T
+    goes = (seqs >= row["first_seq"]) & (seqs <= row["last_seq"]) & ~in_ranges(seqs, excepted)
+    return rows.filter(pa.array(goes))

@@ -1,0 +1,244 @@
+"""Explaining one message that is not there any more: which run took it and why, or what is not known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from retention.apply.undo_records import read_record
+from retention.context.context import OpenedStream
+from retention.context.position import Position, locate
+from retention.core.units import format_instant
+from retention.errors import MissingMessageError, RetentionError
+from retention.history.runs import History, history_of
+from retention.inspect.removals import Removal, removals_of, row_of
+from retention.plan.explanation import Explanation
+from retention.rules import RULES
+from retention.rules.facts import spell_age
+from schemas.messages import NEVER, RULE_COLUMNS
+
+Place = tuple[int, int]
+"""Partition and sequence."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A message that a run took."""
+
+    removal: Removal
+    row: dict[str, Any]
+    """The range that it went with, a row of `RUN_RANGES`."""
+
+
+def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanation:
+    """Explain a message that is not in a stream.
+
+    The newest run that took it and was not undone since answers. A run of an earlier version of this program recorded
+    whole files alone: it may have taken the message, and the explanation says no more than that.
+
+    Args:
+        opened: the stream, whose table is there.
+        place: partition and sequence of the message.
+        now_ns: the clock, which decides whether grace is over.
+
+    Raises:
+        MissingMessageError: no record names it; the sentence says what that means, and what it does not.
+        RefusedError, DamagedError: the table or a record cannot be read.
+    """
+    history, position = history_of(opened.warehouse, opened.name), locate(opened)
+    removals = list(removals_of(opened, list(history.outcomes())))
+    epoch = position.snapshot.counters.epoch
+    counting = {known for known in _epochs(removals) if history.continuing(known)[-1] == epoch}
+    here = [removal for removal in removals if removal.epoch in counting]
+    undone: list[Removal] = []
+    for taken in _taken(here, place):
+        if taken.removal.undone_by is None:
+            return _explained(taken, place, now_ns)
+        undone.append(taken.removal)
+    next_seq = position.tail(place[0]).next_seq
+    if place[1] < next_seq:
+        for removal in here:
+            if removal.undone_by is None and _may_have_taken(removal, place):
+                return _perhaps(removal, place, now_ns)
+        raise MissingMessageError(_unrecorded(opened, position, place, undone))
+    before = [removal for removal in removals if removal.epoch not in counting]
+    earlier = next((hit for hit in _taken(before, place) if hit.removal.undone_by is None), None)
+    if earlier is not None:
+        return _explained(earlier, place, now_ns, _of_epoch(history, earlier.removal))
+    raise MissingMessageError(
+        f"{_named(opened, place)} was never stored: the next message gets {next_seq:,}; `retention state` tells where "
+        "the stream begins and ends"
+    )
+
+
+def _epochs(removals: Sequence[Removal]) -> set[int]:
+    return {removal.epoch for removal in removals}
+
+
+def _taken(removals: Sequence[Removal], place: Place) -> Iterator[_Taken]:
+    for removal in removals:
+        ranges = removal.ranges()
+        row = None if ranges is None else row_of(ranges, *place)
+        if row is not None:
+            yield _Taken(removal, row)
+
+
+def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> Explanation:
+    removal, rules = taken.removal, taken.row["rules"]
+    message = _message(taken, place[1])
+    recovery = removal.recovery(now_ns)
+    named = _named(removal.opened, place, message)
+    reasons = [removal.reason(rule) for rule in rules]
+    by = f"by {' or '.join(reasons)}" if reasons else f"by no rule: {_what(removal)}"
+    return Explanation(
+        removal.opened.name,
+        *place,
+        subject=message.get("subject"),
+        ts_ns=message.get("ts_ns"),
+        size=message.get("size"),
+        goes=False,
+        rule=rules[0] if len(rules) == 1 else None,
+        sentence=f"{named} is gone{of_epoch}: {_by_run(removal)} took it, {by}; {recovery.sentence}.",
+        arithmetic=tuple(_lines(taken, message)),
+        removed=_as_json(removal, rules, now_ns, certain=removal.outcome["status"] == "done"),
+    )
+
+
+def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
+    """Explain a message that was in the range of a file which a run of an earlier version took."""
+    rules = [rule for rule in RULES if rule in (removal.outcome.get("by_rule") or {})]
+    return Explanation(
+        removal.opened.name,
+        *place,
+        subject=None,
+        ts_ns=None,
+        size=None,
+        goes=False,
+        rule=None,
+        sentence=(
+            f"{_named(removal.opened, place)} is gone: {_by_run(removal)} may have taken it; an earlier version of "
+            "this program recorded which files a run removed, not which messages, and one of them reaches across it; "
+            f"{removal.recovery(now_ns).sentence}, if so."
+        ),
+        arithmetic=(*(removal.reason(rule) for rule in rules), removal.who()),
+        removed=_as_json(removal, rules, now_ns, certain=False),
+    )
+
+
+def _may_have_taken(removal: Removal, place: Place) -> bool:
+    """Whether a run without a record of its ranges removed a file in whose range a message lies."""
+    if removal.ranges() is not None:
+        return False
+    try:
+        removed = read_record(removal.opened, removal.run, "removed")
+    except RetentionError:
+        return False
+    partition, seq = place
+    reaches = pc.and_(
+        pc.less_equal(removed["min_seq"], seq), pc.greater_equal(removed["max_seq"], seq)
+    )
+    across = pc.and_(reaches, pc.equal(removed["partition"], partition))
+    return bool(pc.any(across, min_count=0).as_py())
+
+
+def _unrecorded(
+    opened: OpenedStream, position: Position, place: Place, undone: Sequence[Removal]
+) -> str:
+    """The words for a message that was given out, is not there, and that no run in force is known to have taken."""
+    named = _named(opened, place)
+    if undone:
+        removal = undone[0]
+        return (
+            f"{named} is not there, and no run that is in force took it: run {removal.run} did, run "
+            f"{removal.undone_by} brought it back, and what took it since is not in the run history: "
+            "another program, or a copy that was put back"
+        )
+    highest = position.inventory.counters.removed.get(place[0])
+    expired = (
+        f"; the table says that removals reach up to {highest:,}, so a run may have taken it whose records are gone"
+        if highest is not None and place[1] <= highest
+        else ""
+    )
+    return (
+        f"{named} is not there, and no run that has a record took it{expired}. That does not say that it never was: "
+        "another program may have removed it, the server may have before it came here, or its number was given out and "
+        "nothing stored under it; `retention history` lists the runs"
+    )
+
+
+def _named(opened: OpenedStream, place: Place, message: dict[str, Any] | None = None) -> str:
+    partition = f" of partition {place[0]}" if opened.dialect.is_topic else ""
+    subject = f" ({message['subject']})" if message and not opened.dialect.is_topic else ""
+    return f"{opened.name} {place[1]:,}{partition}{subject}"
+
+
+def _by_run(removal: Removal) -> str:
+    known = (
+        ""
+        if removal.outcome["status"] == "done"
+        else ", of which nobody knows whether it committed,"
+    )
+    return f"run {removal.run}{known} of {format_instant(removal.removed_ns)}"
+
+
+def _what(removal: Removal) -> str:
+    kind = removal.outcome.get("repair")
+    if kind is not None:
+        return f"a repair ({kind}) removed it"
+    return "it was a marker, and undoing the run that wrote it removed it"
+
+
+def _of_epoch(history: History, removal: Removal) -> str:
+    """The words for a message whose offset belongs to an epoch that a purge ended."""
+    purges = (
+        record["run"]
+        for record in history.outcomes()
+        if record.get("ends_epoch") == removal.epoch and record.get("status") == "done"
+    )
+    return f" with the offsets that ended when run {next(purges, removal.run)} purged the topic"
+
+
+def _message(taken: _Taken, seq: int) -> dict[str, Any]:
+    """The narrow columns of the message, from the file that held it; nothing if that does not tell any more."""
+    rows = taken.removal.read(taken.row, RULE_COLUMNS)
+    messages = [] if rows is None else rows.filter(pc.equal(rows["seq"], seq)).to_pylist()
+    return dict(messages[0]) if messages else {}
+
+
+def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
+    row, outcome = taken.row, taken.removal.outcome
+    if message:
+        age = spell_age(outcome["as_of_ns"] - message["ts_ns"])
+        yield f"it was stored {format_instant(message['ts_ns'])}, and {age} old then; {message['size']:,} bytes"
+    if message and message["deadline_ns"] not in (None, NEVER):
+        yield f"its own TTL ended {format_instant(message['deadline_ns'])}"
+    yield f"the run was as of {format_instant(outcome['as_of_ns'])}"
+    if len(row["rules"]) > 1:
+        shares = zip(row["rules"], row["counts"], strict=True)
+        counted = ", ".join(f"{rule} {number:,}" for rule, number in shares)
+        yield (
+            f"of {row['messages']:,} messages in its range statistics told how many each rule takes ({counted}), and "
+            "not which"
+        )
+    yield f"it lay in segment {row['segment']} ({row['path']})"
+    yield f"run by {taken.removal.who()}"
+
+
+def _as_json(
+    removal: Removal, rules: Sequence[str], now_ns: int, *, certain: bool
+) -> dict[str, Any]:
+    outcome = removal.outcome
+    return {
+        "run": removal.run,
+        "kind": outcome["kind"],
+        "removed_ns": removal.removed_ns,
+        "as_of_ns": outcome["as_of_ns"],
+        "rules": list(rules),
+        "who": outcome.get("who"),
+        "spark_application": outcome.get("spark_application"),
+        "certain": certain,
+        "recovery": removal.recovery(now_ns).as_json(),
+    }
