@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
-from retention.apply.undo import undo_run
+from retention.apply.undo import show_undo, undo_run
 from retention.config import Config, StreamConfig
 from retention.config.discovery import find_config, unknown_stream_error
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
@@ -298,13 +298,26 @@ class Warehouse:
 
         Raises:
             UsageError: there is no such run.
-            RefusedError: a later run touched the same segments.
+            RefusedError: some of the messages are there again.
             VerificationError: a removed file is gone: its grace is over.
         """
+        opened = self._of_run(run)
+        with Engines(self.engine) as engines:
+            return undo_run(opened, run, engines)
+
+    def show_undo(self, run: str) -> dict[str, Any]:
+        """Show what `undo` would do, as `apply.undo.show_undo` has it; nothing is changed.
+
+        Raises:
+            UsageError, RefusedError, VerificationError: as `undo`.
+        """
+        return show_undo(self._of_run(run), run)
+
+    def _of_run(self, run: str) -> OpenedStream:
         for name in self.streams():
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
-                return undo_run(self._known(name), run)
+                return self._known(name)
         raise UsageError(
             f"{run}: no stream in {self.location} has such a run; `retention history` lists the runs"
         )

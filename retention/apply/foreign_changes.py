@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -82,6 +82,24 @@ class UndoCheck:
         """The stream's places."""
         return Layout(self.opened.root, self.opened.name)
 
+    @property
+    def markers(self) -> pa.Table:
+        """The files with delete markers that the run wrote: they lie behind everything that it removed."""
+        last = pc.max(self.removed["max_seq"]).as_py()
+        return self.added.filter(pc.greater(self.added["min_seq"], -1 if last is None else last))
+
+    def places_of(self, paths: Sequence[str]) -> list[str | None]:
+        """The place where each file lies now, be it live or removed; None: nowhere."""
+        found: list[str | None] = [None] * len(paths)
+        for directory in (self.layout.messages, self.layout.engine_path("trash")):
+            places = [files.join(directory, path) for path in paths]
+            lengths = files.lengths(places)
+            found = [
+                known or (place if length is not None else None)
+                for known, place, length in zip(found, places, lengths, strict=True)
+            ]
+        return found
+
     def places(self, table: pa.Table) -> dict[str, str | None]:
         """Path → where that very file lies now; None: nowhere."""
         paths, wanted = table["path"].to_pylist(), table["file_bytes"].to_pylist()
@@ -156,17 +174,30 @@ def refuse_put_back(opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[s
         )
 
 
-def refuse_changed(undoing: UndoCheck) -> None:
-    """Refuse to undo a run of which others have rewritten, put back or deleted files.
+def changed_since(undoing: UndoCheck) -> RefusedError | None:
+    """The error of a run whose copies were rewritten, or whose removed files were put back; None: neither was."""
+    if undoing.rewritten or undoing.back:
+        return RefusedError(_sentence(undoing))
+    return None
+
+
+def refuse_lost(undoing: UndoCheck) -> None:
+    """Refuse to undo a run of which removed files are gone.
 
     Raises:
-        RefusedError: the messages are back, or would be there twice.
-        VerificationError: files that it removed are gone.
+        VerificationError: they are.
     """
-    if undoing.rewritten or undoing.back:
-        raise RefusedError(_sentence(undoing))
     if undoing.lost:
         raise VerificationError(_sentence(undoing))
+
+
+def files_lost(undoing: UndoCheck, lost: int, of: int) -> VerificationError:
+    """The error where files that held what would come back are gone."""
+    return VerificationError(
+        f"{undoing.opened.name}: run {undoing.run} cannot be undone: {lost} of the {of} files that held what it "
+        "removed are gone (VACUUM or reclaim deletes them once grace is over, or somebody emptied the trash); "
+        f"nothing was changed; {_remedies(undoing)}"
+    )
 
 
 def back_under_other_names(undoing: UndoCheck) -> RefusedError:

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.bring_back import (
+    ComingBack,
+    Findings,
+    bring_back,
+    find_removed,
+    home_of,
+)
 from retention.apply.foreign_changes import (
     UndoCheck,
-    back_under_other_names,
-    refuse_changed,
+    changed_since,
+    refuse_lost,
     refuse_put_back,
 )
+from retention.apply.put_back import compare_rows, put_back, recorded_anew
 from retention.apply.recover import basis, settle_interrupted
-from retention.apply.undo_records import is_in_force, keep_for_undo, read_record, undo_location
+from retention.apply.undo_records import (
+    find_ranges,
+    is_in_force,
+    keep_for_undo,
+    read_ranges,
+    read_record,
+    undo_location,
+)
 from retention.context.context import OpenedStream
 from retention.context.topic import has_data
-from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, RowsCompared
-from retention.core.table_updates import set_epoch, set_removed, set_row_tombstones
-from retention.errors import ForeignRowsError, RefusedError, UsageError
+from retention.core.table_requirements import AssertEpoch
+from retention.core.table_updates import set_epoch, set_removed
+from retention.engines.select import Engines
+from retention.errors import CommitUnknownError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import lower_watermarks
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
-from retention.stores.checks import duplicates, inventory
-from retention.stores.checks import swap as swaps
-from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from schemas.files import LOGGED_FILES, TOMBSTONED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
 
 RESTORE = "restore"
 """The run history's kind of a run that brings messages back from an archive."""
@@ -38,63 +52,137 @@ _COUNTING = frozenset({"done", UNKNOWN})
 """The statuses of runs that have, or may have, changed the table."""
 
 
-def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
+def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> dict[str, Any]:
     """Bring back what a run removed, as one commit; sequences and counters stay as they are.
+
+    The files that it removed are put back; where others have rewritten what it left, exactly its messages are written
+    anew, in the segments where they belong now.
 
     Args:
         opened: the stream.
         run: the run to undo.
+        engines: where rows are copied; None: in this process.
 
     Returns:
         The record of the undoing run.
 
     Raises:
         UsageError: the stream has no such run, it changed nothing, or it was undone already.
-        RefusedError: a later run touched the same segments; or a topic was purged since, or written to since it was.
+        RefusedError: some of the messages are there again; or a topic was purged since, or written to since it was.
         VerificationError: a removed file is gone or changed: the grace period is over.
     """
     history = history_of(opened.warehouse, opened.name)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        outcome = _undoable(opened, history, run)
+        undoing = _check_undoing(opened, history, run)
+        outcome = undoing.outcome
         undo = history.name_run(opened.clock())
-        snapshot = opened.store.snapshot()
-        refuse_put_back(opened, snapshot, outcome)
-        removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
-        _check_untouched(opened, history, run, removed)
-        _check_in_force(opened, outcome, added)
-        undoing = UndoCheck(opened, snapshot, outcome, removed, added)
-        refuse_changed(undoing)
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
-            lower_watermarks(opened, removed, history.continuing(outcome.get("epoch", 0))[-1])
-            snapshot = opened.store.snapshot()
-        epochs = _epochs(opened, history, outcome, snapshot)
-        compared = _compared(undoing)
-        record = {
-            "kind": "undo",
-            "undoes": run,
-            "as_of_ns": outcome["as_of_ns"],
-            "restored_messages": outcome["removed_messages"],
-            "restored_bytes": outcome["removed_bytes"],
-        } | ({"epoch": epochs[1]} if epochs[1] else {})
-        released = _record_before(opened, snapshot, outcome)
-        gone = _gone_with_undo(removed, added)
-        keep_for_undo(opened, undo, added, removed, gone)
-        history.begin(undo, record | basis(snapshot) | {"status": "begun"})
-        swap = Swap(
-            remove=added.select(LOGGED_FILES.names),
-            add=removed,
-            metadata={"run": undo, "undoes": run},
-            requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(released[0]), *compared],
-            updates=[
-                *set_removed(highest_removed(gone)),
-                *set_row_tombstones(*released),
-                *set_epoch(*epochs),
-            ],
-        )
-        version = opened.store.commit(swap, snapshot)
-        history.finish(undo, record | {"status": "done", "version_after": version})
-    return {"run": undo, "stream": opened.name, **record, "version_after": version}
+            continuing = history.continuing(outcome.get("epoch", 0))[-1]
+            lower_watermarks(opened, undoing.removed, continuing)
+            undoing = replace(undoing, snapshot=opened.store.snapshot())
+        epochs = _epochs(opened, history, outcome, undoing.snapshot)
+        found = _rows_to_find(undoing, history)
+        local = Engines("local")
+        back = put_back(undoing) if found is None else bring_back(undoing, found, engines or local)
+        try:
+            record = _commit(undoing, back, history, undo, epochs)
+        except CommitUnknownError:
+            raise
+        except BaseException:
+            opened.store.discard(back.added["path"].to_pylist())
+            raise
+    return {"run": undo, "stream": opened.name, **record}
+
+
+def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
+    """Show what undoing a run would do; nothing is changed.
+
+    Returns:
+        `stream`, `undoes`, `restored_messages`, `restored_bytes`, the number of `files` that come back, and whether
+        they are `rewritten`: then messages are written anew, for others have rewritten what the run left.
+
+    Raises:
+        UsageError, RefusedError, VerificationError: as `undo_run`.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    undoing = _check_undoing(opened, history, run)
+    outcome = undoing.outcome
+    _epochs(opened, history, outcome, undoing.snapshot)
+    found = _rows_to_find(undoing, history)
+    if found is None:
+        compare_rows(undoing)
+    return {
+        "stream": opened.name,
+        "undoes": run,
+        "restored_messages": outcome["removed_messages"],
+        "restored_bytes": outcome["removed_bytes"],
+        "files": undoing.removed.num_rows if found is None else len(found.taken),
+        "rewritten": found is not None,
+    }
+
+
+def _check_undoing(opened: OpenedStream, history: History, run: str) -> UndoCheck:
+    """Read what there is of a run that can be undone.
+
+    Raises:
+        UsageError, RefusedError, DamagedError: it cannot, whatever the table holds; or its records are gone.
+    """
+    outcome = _undoable(opened, history, run)
+    snapshot = opened.store.snapshot()
+    refuse_put_back(opened, snapshot, outcome)
+    removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
+    _refuse_undone(opened, history, run)
+    _check_in_force(opened, outcome, added)
+    return UndoCheck(opened, snapshot, outcome, removed, added)
+
+
+def _rows_to_find(undoing: UndoCheck, history: History) -> Findings | None:
+    """The messages to write anew; None where the files that the run removed can be put back as they were.
+
+    Raises:
+        RefusedError: neither can be done.
+        VerificationError: files are gone.
+    """
+    in_the_way = (
+        _touched_since(undoing, history) or changed_since(undoing) or _merged_since(undoing)
+    )
+    if in_the_way is None:
+        refuse_lost(undoing)
+        return None
+    ranges = None if "ends_epoch" in undoing.outcome else find_ranges(undoing.opened, undoing.run)
+    if ranges is None:
+        raise in_the_way
+    return find_removed(undoing, ranges, in_the_way)
+
+
+def _commit(
+    undoing: UndoCheck, back: ComingBack, history: History, undo: str, epochs: tuple[int, int]
+) -> dict[str, Any]:
+    opened, outcome = undoing.opened, undoing.outcome
+    record: dict[str, Any] = {
+        "kind": "undo",
+        "undoes": undoing.run,
+        "as_of_ns": outcome["as_of_ns"],
+        "restored_messages": outcome["removed_messages"],
+        "restored_bytes": outcome["removed_bytes"],
+    }
+    record |= {"epoch": epochs[1]} if epochs[1] else {}
+    record |= {"rewritten": True} if back.is_rewritten else {}
+    # Undoing takes the delete markers that the run wrote, by no rule.
+    gone = ranges_of_files(undoing.markers, {}, [], TOMBSTONED_FILES.empty_table())
+    keep_for_undo(opened, undo, back.removed, back.added, gone)
+    history.begin(undo, record | basis(undoing.snapshot) | {"status": "begun"})
+    swap = Swap(
+        remove=back.removed.select(LOGGED_FILES.names),
+        add=back.added.select(FILE_STATS.names),
+        metadata={"run": undo, "undoes": undoing.run},
+        requirements=[AssertEpoch(epochs[0]), *back.requirements],
+        updates=[*set_removed(highest_removed(gone)), *back.updates, *set_epoch(*epochs)],
+    )
+    version = opened.store.commit(swap, undoing.snapshot)
+    history.finish(undo, record | {"status": "done", "version_after": version})
+    return record | {"version_after": version}
 
 
 def _undoable(opened: OpenedStream, history: History, run: str) -> dict[str, Any]:
@@ -148,36 +236,76 @@ def _check_in_force(opened: OpenedStream, outcome: Mapping[str, Any], added: pa.
         )
 
 
-def _check_untouched(opened: OpenedStream, history: History, run: str, removed: pa.Table) -> None:
-    """Refuse if `run` was undone already, or a run after it removed files of the same segments and still counts."""
-    later = [record for record in history.since(run) if _may_be_in_force(opened, record)]
+def _later(opened: OpenedStream, history: History, run: str) -> list[dict[str, Any]]:
+    """The runs after another one that have, or may have, changed the table, newest first."""
+    return [record for record in history.since(run) if _may_be_in_force(opened, record)]
+
+
+def _refuse_undone(opened: OpenedStream, history: History, run: str) -> None:
+    """Refuse if a run was undone already, or the topic was purged after it.
+
+    Raises:
+        UsageError: it was undone.
+        RefusedError: the topic was purged.
+    """
+    later = _later(opened, history, run)
     undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
     if run in undone:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
-    segments = _segments(removed) | _segments(_recorded_anew(opened, history.done(run) or {}))
     for record in later:
-        counts = record.get("kind") != "undo" and record.get("repair") != "returned"
-        counts = counts and record["run"] not in undone
-        if counts and _purged(record):
+        if _purged(record) and record["run"] not in undone:
             raise RefusedError(
                 f"{opened.name}: run {record['run']} purged the topic after run {run}; undo that one first"
             )
+
+
+def _touched_since(undoing: UndoCheck, history: History) -> RefusedError | None:
+    """The error of a run after this one that removed messages of the same segments, or brought some there; or None."""
+    opened, run = undoing.opened, undoing.run
+    later = _later(opened, history, run)
+    undone = {record["undoes"] for record in later if record.get("kind") == "undo"}
+    segments = _segments(undoing.removed) | _segments(recorded_anew(opened, undoing.outcome))
+    for record in later:
         if record.get("kind") == RESTORE:
-            back = _segments(read_record(opened, record["run"], "added"))
-            if segments & back:
-                raise RefusedError(
+            if segments & _segments(read_record(opened, record["run"], "added")):
+                return RefusedError(
                     f"{opened.name}: run {record['run']} brought messages of the same segments back from an archive "
                     f"after run {run}, so that they would be there twice; nothing was changed; bring back the others "
                     "from the archive as well"
                 )
-        if not counts or not record["removed_messages"]:
+            continue
+        if record.get("rewritten") and segments & _segments(read_ranges(opened, record["undoes"])):
+            return RefusedError(
+                f"{opened.name}: run {record['run']} wrote messages of the same segments anew after run {run}, which "
+                "was made by a version of this program that recorded whole files alone; nothing was changed; bring "
+                "messages back from an archive or a backup"
+            )
+        counts = record.get("kind") != "undo" and record.get("repair") != "returned"
+        if not counts or record["run"] in undone or not record["removed_messages"]:
             continue
         theirs = _segments(read_record(opened, record["run"], "removed"))
-        if segments & (theirs | _segments(_recorded_anew(opened, record))):
-            raise RefusedError(
+        if segments & (theirs | _segments(recorded_anew(opened, record))):
+            return RefusedError(
                 f"{opened.name}: run {record['run']} removed messages of the same segments after run {run}; undo "
                 "that one first"
             )
+    return None
+
+
+def _merged_since(undoing: UndoCheck) -> RefusedError | None:
+    """The error of a run whose segments were merged into others, or whose files with hidden rows were; or None."""
+    opened, live = undoing.opened, undoing.snapshot.files
+    hidden = recorded_anew(opened, undoing.outcome)["path"]
+    known = pa.chunked_array([*live["path"].chunks, *undoing.removed["path"].chunks], pa.string())
+    places = _segments(undoing.removed)
+    is_merged = any(home_of(live, partition, base) != base for partition, base in places)
+    if is_merged or not pc.all(pc.is_in(hidden, known.combine_chunks()), min_count=0).as_py():
+        return RefusedError(
+            f"{opened.name}: the segments of run {undoing.run} have been compacted since, and it was made by a version "
+            "of this program that recorded whole files alone; nothing was changed; bring messages back from an "
+            "archive or a backup"
+        )
+    return None
 
 
 def _purged(record: Mapping[str, Any]) -> bool:
@@ -202,82 +330,6 @@ def _epochs(
             "that it removed; nothing was changed; the run cannot be undone any more"
         )
     return here, outcome["ends_epoch"]
-
-
-def _recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:
-    """The rows of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_FILES`."""
-    if "released" not in outcome:
-        return TOMBSTONED_FILES.empty_table()
-    before, after = (opened.store.released(number) for number in outcome["released"])
-    return pa.concat_tables([_without(before, after), _without(after, before)])
-
-
-def _without(record: pa.Table, other: pa.Table) -> pa.Table:
-    """The rows of a record that the other does not have."""
-    columns = ["path", "messages"]
-    both = [pc.binary_join_element_wise(*_texts(table, columns), "/") for table in (record, other)]
-    return record.filter(pc.invert(pc.is_in(both[0], value_set=both[1].combine_chunks())))
-
-
-def _texts(record: pa.Table, columns: list[str]) -> list[pa.ChunkedArray]:
-    return [record[name].cast(pa.string()) for name in columns]
-
-
-def _record_before(
-    opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[str, Any]
-) -> tuple[int, int]:
-    """The numbers of the record of released ranges as it is, and of one that hides what it hid before the run."""
-    number = snapshot.counters.released
-    touched = _recorded_anew(opened, outcome)["path"].combine_chunks()
-    if not len(touched):
-        return number, number
-    now, before = opened.store.released(number), opened.store.released(outcome["released"][0])
-    others = now.filter(pc.invert(pc.is_in(now["path"], value_set=touched)))
-    again = before.filter(pc.is_in(before["path"], value_set=touched))
-    return number, opened.store.keep_released(pa.concat_tables([others, again]))
-
-
-def _compared(undoing: UndoCheck) -> list[RowsCompared]:
-    """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
-
-    Returns:
-        The files whose rows were compared with what comes back; nothing if there was nothing to compare.
-
-    Raises:
-        RefusedError: a message that would come back is there again.
-    """
-    opened, snapshot, removed = undoing.opened, undoing.snapshot, undoing.removed
-    added = undoing.added
-    stays = pc.invert(pc.is_in(snapshot.files["path"], value_set=added["path"].combine_chunks()))
-    rest = snapshot.files.filter(stays)
-    partitions = removed["partition"].unique().to_pylist()
-    if not any(_meets(removed, rest, partition) for partition in partitions):
-        return []
-    live = opened.store.inventory(snapshot).files
-    live = live.filter(pc.is_in(live["path"], value_set=rest["path"].combine_chunks()))
-    together = inventory.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
-    overlaps = inventory.refuse_overlaps(opened.name, together)
-    layout = Layout(opened.root, opened.name)
-    try:
-        duplicates.refuse_duplicates(layout, overlaps, opened.store.data_files)
-    except ForeignRowsError as error:
-        # The table itself was held against the rules by its inventory: what stands twice is what would come back.
-        raise back_under_other_names(undoing) from error
-    return [RowsCompared(live["path"].combine_chunks())]
-
-
-def _meets(removed: pa.Table, rest: pa.Table, partition: int) -> bool:
-    back, there = (
-        table.filter(pc.equal(table["partition"], partition)) for table in (removed, rest)
-    )
-    return any(True for _ in swaps.overlapping(back, there, back.slice(0, 0)))
-
-
-def _gone_with_undo(removed: pa.Table, added: pa.Table) -> pa.Table:
-    """The messages that undoing a run takes, by no rule: the markers that it wrote, behind all that it removed."""
-    last = pc.max(removed["max_seq"]).as_py()
-    markers = added.filter(pc.greater(added["min_seq"], -1 if last is None else last))
-    return ranges_of_files(markers, {}, [], TOMBSTONED_FILES.empty_table())
 
 
 def _segments(files_of_run: pa.Table) -> set[tuple[int, int]]:

@@ -106,6 +106,17 @@ def read_ranges(opened: OpenedStream, run: str) -> pa.Table:
     )
 
 
+def find_ranges(opened: OpenedStream, run: str) -> pa.Table | None:
+    """The messages that a run took, as `read_ranges` has them; None: the run kept no record of them, or it is gone.
+
+    Raises:
+        DamagedError: the record is not what was written.
+    """
+    with suppress(RefusedError):
+        return read_ranges(opened, run)
+    return None
+
+
 def _decoded(
     location: str, run: str, content: bytes, check: Callable[[pa.Table], None]
 ) -> pa.Table:

@@ -90,11 +90,17 @@ def apply(
 def undo(
     ctx: typer.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="As `history` names it.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")
+    ] = False,
 ) -> None:
     """Bring back what a run removed, while its files are still there."""
     from retention.views.wording import count
 
     settings = settings_of(ctx)
+    if dry_run:
+        _show_undo(settings, run)
+        return
     record = settings.open().undo(run)
     if settings.format == "table":
         back = count(record["restored_messages"], "message") + (
@@ -103,6 +109,18 @@ def undo(
         put_lines([f"{record['stream']}: {back} back (run {record['run']})"])
     else:
         put_json(settings, record, [record])
+
+
+def _show_undo(settings: Settings, run: str) -> None:
+    from retention.views.wording import count
+
+    shown = settings.open().show_undo(run)
+    if settings.format != "table":
+        put_json(settings, shown, [shown])
+        return
+    how = "written anew from" if shown["rewritten"] else "put back with"
+    messages, files = count(shown["restored_messages"], "message"), count(shown["files"], "file")
+    put_lines([f"{shown['stream']}: {messages} would be {how} {files}"])
 
 
 def can_ask() -> bool:

@@ -1,0 +1,297 @@
+"""Bringing back what a run removed as files of their own, where others have rewritten its files since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.foreign_changes import UndoCheck, files_lost
+from retention.apply.unhide import record_without
+from retention.context.context import OpenedStream
+from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.seq_ranges import in_ranges
+from retention.core.spans import Array
+from retention.core.table_requirements import (
+    AssertRowTombstones,
+    AssertSegmentOrder,
+    RowsCompared,
+    TableRequirement,
+)
+from retention.core.table_updates import TableUpdate, set_row_tombstones
+from retention.datafile.parquet import read_columns, stats_table
+from retention.datafile.rewrite import RewriteTask, copy_remaining
+from retention.engines.select import Engines
+from retention.errors import RefusedError, VerificationError
+from retention.stores.checks import inventory
+from schemas.bounds import MAX_SEQ
+
+
+@dataclass(frozen=True)
+class TakenOfFile:
+    """The messages that a run took of one file."""
+
+    path: str
+    partition: int
+    segment: int
+    """The file's, at the time."""
+    messages: int
+    ranges: Array
+    """The sequences that come back, as ascending ranges, both ends inclusive; shape (n, 2)."""
+
+    @property
+    def others(self) -> Array:
+        """Ranges of all other sequences that a message can have; shape (n, 2)."""
+        firsts, lasts = self.ranges.T
+        ends = np.stack([np.append(0, lasts + 1), np.append(firsts - 1, MAX_SEQ)], axis=1)
+        return ends[ends[:, 0] <= ends[:, 1]]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that is to be known before removed messages are written anew."""
+
+    live: pa.Table
+    """The files of the table, shape `FILE_STATS`."""
+    taken: Sequence[TakenOfFile]
+    sources: Sequence[DataFile]
+    """The files that held the messages, each at the place where it is now."""
+    compared: pa.Array
+    """Paths of live files whose rows were compared with what comes back, because their ranges meet."""
+    marked: Sequence[TakenOfFile]
+    """The live files with delete markers of the run, and how many of their messages are others."""
+
+
+@dataclass(frozen=True)
+class ComingBack:
+    """Files that bring removed messages back into a table, and what has to hold for them."""
+
+    added: pa.Table
+    """The files that come, shape `FILE_STATS`."""
+    removed: pa.Table
+    """The files that go, likewise."""
+    requirements: Sequence[TableRequirement]
+    updates: Sequence[TableUpdate] = ()
+    is_rewritten: bool = False
+    """Whether messages come back in files of their own, or one by one; else the files that a run removed do."""
+
+
+def find_removed(undoing: UndoCheck, ranges: pa.Table, there: RefusedError) -> Findings:
+    """Find the files that held what a run removed, and make sure that none of it is in the table; nothing is written.
+
+    Args:
+        undoing: the run, and the table as it is.
+        ranges: the messages that it took, shape `RUN_RANGES`.
+        there: the error to raise where one of them is in the table.
+
+    Raises:
+        RefusedError: one is.
+        VerificationError: a file that held one is gone.
+    """
+    live = undoing.opened.store.inventory(undoing.snapshot).files
+    taken = list(taken_of_files(ranges))
+    sources = _sources(undoing, taken)
+    # Ranges of commits are held against those of whole files, with what is hidden in them.
+    compared = _compared(undoing, undoing.opened.store.stored(live), taken, sources)
+    if compared is None:
+        raise there
+    return Findings(live, taken, sources, compared, list(_marked(undoing, live)))
+
+
+def bring_back(undoing: UndoCheck, found: Findings, engines: Engines) -> ComingBack:
+    """Stage exactly the messages that a run removed, each once, in the segments where they belong now.
+
+    Raises:
+        VerificationError: a file that held some is not what it was; nothing was changed.
+    """
+    opened, live = undoing.opened, found.live
+    here = set(live["path"].to_pylist())
+    copies = [
+        *(
+            _Copy(RewriteTask(source, (_target(opened, live, part),), part.others), part.messages)
+            for part, source in zip(found.taken, found.sources, strict=True)
+            if part.path not in here
+        ),
+        *(_without_markers(opened, live, file) for file in found.marked if file.messages),
+    ]
+    goes = pc.is_in(live["path"], pa.array([file.path for file in found.marked], pa.string()))
+    added = _staged(opened, copies, live.filter(pc.invert(goes)), engines)
+    hiding = undoing.snapshot.counters.released
+    shown = {part.path: part.ranges for part in found.taken if part.path in here}
+    shows = record_without(opened, live, shown) if shown else hiding
+    requirements: list[TableRequirement] = [
+        AssertRowTombstones(hiding),
+        AssertSegmentOrder(added),
+        RowsCompared(found.compared),
+    ]
+    updates = set_row_tombstones(hiding, shows)
+    return ComingBack(added, live.filter(goes), requirements, updates, is_rewritten=True)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A copy to be made, and the messages that it must have."""
+
+    task: RewriteTask
+    messages: int
+
+
+def _staged(
+    opened: OpenedStream, copies: Sequence[_Copy], stays: pa.Table, engines: Engines
+) -> pa.Table:
+    """Make the copies, shape `FILE_STATS`; if anything is wrong with them, nothing of them stays."""
+    weights = [copy.messages for copy in copies]
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    try:
+        written = engine.map(copy_remaining, [copy.task for copy in copies], weights)
+        for copy, result in zip(copies, written, strict=True):
+            _check_count(opened, copy, result.total("messages"))
+        added = stats_table([row for result in written for row in result.stats])
+        together = inventory.in_order(pa.concat_tables([stays, added.cast(stays.schema)]))
+        inventory.refuse_overlaps(opened.name, together)
+    except BaseException:
+        opened.store.discard([target.path for copy in copies for target in copy.task.targets])
+        raise
+    return added
+
+
+def taken_of_files(ranges: pa.Table) -> Iterator[TakenOfFile]:
+    """What a run took of each file, of `RUN_RANGES` rows."""
+    order = ranges.sort_by([("path", "ascending"), ("first_seq", "ascending")]).to_pylist()
+    by_path: dict[str, list[dict[str, Any]]] = {}
+    for row in order:
+        by_path.setdefault(row["path"], []).append(row)
+    for path, rows in by_path.items():
+        yield TakenOfFile(
+            path,
+            rows[0]["partition"],
+            rows[0]["segment"],
+            sum(row["messages"] for row in rows),
+            np.array([piece for row in rows for piece in _pieces(row)], dtype=np.int64),
+        )
+
+
+def _pieces(row: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """A range without its exceptions: 1 to 9 except 3 to 4 is 1 to 2 and 5 to 9."""
+    first = row["first_seq"]
+    for low, high in zip(row["except_firsts"], row["except_lasts"], strict=True):
+        if first < low:
+            yield first, low - 1
+        first = high + 1
+    if first <= row["last_seq"]:
+        yield first, row["last_seq"]
+
+
+def home_of(live: pa.Table, partition: int, base: int) -> int:
+    """The segment in which messages of a segment belong now: another one, where that has been merged into it.
+
+    Args:
+        live: the files of a table; `partition`, `segment` and `max_seq`.
+        partition: of the messages.
+        base: the segment's base, which no segment that begins later lies below.
+    """
+    below = live.filter(
+        pc.and_(pc.equal(live["partition"], partition), pc.less(live["segment"], base))
+    )
+    reaching = below.filter(pc.greater_equal(below["max_seq"], base))
+    return int(pc.max(reaching["segment"]).as_py()) if reaching.num_rows else base
+
+
+def _target(opened: OpenedStream, live: pa.Table, of_file: TakenOfFile) -> DataFile:
+    home = home_of(live, of_file.partition, of_file.segment)
+    return opened.store.stage(of_file.partition, home)
+
+
+def _sources(undoing: UndoCheck, taken: Sequence[TakenOfFile]) -> list[DataFile]:
+    """The files that held the messages, at the places where they are now.
+
+    Raises:
+        VerificationError: some are gone.
+    """
+    places = undoing.places_of([of_file.path for of_file in taken])
+    if None in places:
+        raise files_lost(undoing, places.count(None), len(places))
+    return [
+        DataFile(of_file.path, of_file.partition, of_file.segment, str(place), "")
+        for of_file, place in zip(taken, places, strict=True)
+    ]
+
+
+def _compared(
+    undoing: UndoCheck, live: pa.Table, taken: Sequence[TakenOfFile], sources: Sequence[DataFile]
+) -> pa.Array | None:
+    """Paths of the files whose ranges meet that of what comes back; None: one has a message that would come back."""
+    compared: set[str] = set()
+    for of_file, source in zip(taken, sources, strict=True):
+        first, last = int(of_file.ranges[0, 0]), int(of_file.ranges[-1, 1])
+        there = _within(live, of_file.partition, first, last)
+        if not there.num_rows:
+            continue
+        seqs = _seqs(source)
+        comes = seqs[in_ranges(seqs, of_file.ranges)]
+        for file in undoing.opened.store.data_files(there):
+            if np.isin(comes, _seqs(file)).any():
+                return None
+        compared.update(there["path"].to_pylist())
+    return pa.array(sorted(compared), pa.string())
+
+
+def _seqs(file: DataFile) -> Array:
+    seqs: Array = read_columns(file, ("seq",))[0]["seq"].to_numpy()
+    return seqs
+
+
+def _check_count(opened: OpenedStream, copy: _Copy, messages: int) -> None:
+    if messages != copy.messages:
+        raise VerificationError(
+            f"{opened.name}: {copy.task.source.location} has {messages:,} of the {copy.messages:,} messages that are "
+            "to be copied of it: it is not the file that it was; nothing was changed; bring messages back from an "
+            "archive or a backup"
+        )
+
+
+def _marked(undoing: UndoCheck, live: pa.Table) -> Iterator[TakenOfFile]:
+    """The live files with delete markers of the run, and how many of their messages are others.
+
+    Raises:
+        VerificationError: where a file with markers has been merged, and is gone, nothing tells which they were.
+    """
+    for row in undoing.markers.to_pylist():
+        here = live.filter(pc.equal(live["path"], row["path"]))
+        if here.num_rows:
+            yield TakenOfFile(row["path"], row["partition"], row["segment"], 0, NO_RANGES)
+            continue
+        [place] = undoing.places_of([row["path"]])
+        if place is None:
+            raise files_lost(undoing, 1, undoing.markers.num_rows)
+        seqs = _seqs(DataFile(row["path"], row["partition"], row["segment"], place, ""))
+        for file, stats in _meeting_files(undoing.opened, live, row["partition"], seqs):
+            markers = seqs[np.isin(seqs, _seqs(file))]
+            if len(markers):
+                ranges = np.stack([markers, markers], axis=1)
+                left = stats["messages"] - len(markers)
+                yield TakenOfFile(file.path, file.partition, file.segment, left, ranges)
+
+
+def _meeting_files(
+    opened: OpenedStream, live: pa.Table, partition: int, seqs: Array
+) -> Iterator[tuple[DataFile, dict[str, Any]]]:
+    """The live files whose ranges meet that of some ascending sequences, with their statistics."""
+    there = _within(live, partition, int(seqs[0]), int(seqs[-1]))
+    yield from zip(opened.store.data_files(there), there.to_pylist(), strict=True)
+
+
+def _within(live: pa.Table, partition: int, first: int, last: int) -> pa.Table:
+    meets = pc.and_(pc.less_equal(live["min_seq"], last), pc.greater_equal(live["max_seq"], first))
+    return live.filter(pc.and_(pc.equal(live["partition"], partition), meets))
+
+
+def _without_markers(opened: OpenedStream, live: pa.Table, marked: TakenOfFile) -> _Copy:
+    [source] = opened.store.data_files(live.filter(pc.equal(live["path"], marked.path)))
+    return _Copy(
+        RewriteTask(source, (opened.store.stage_copy(source),), marked.ranges), marked.messages
+    )

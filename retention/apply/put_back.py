@@ -1,0 +1,102 @@
+"""Putting the files that a run removed back as they were: for the copies that it left, and with what it hid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.bring_back import ComingBack
+from retention.apply.foreign_changes import UndoCheck, back_under_other_names
+from retention.context.context import OpenedStream
+from retention.core.table_requirements import AssertRowTombstones, RowsCompared
+from retention.core.table_updates import set_row_tombstones
+from retention.errors import ForeignRowsError
+from retention.ports import Snapshot
+from retention.stores.checks import duplicates, inventory
+from retention.stores.checks import swap as swaps
+from retention.stores.layout import Layout
+from schemas.files import TOMBSTONED_FILES
+
+
+def put_back(undoing: UndoCheck) -> ComingBack:
+    """The files that a run removed, for the copies that it left; what it hid is hidden no more."""
+    compared = compare_rows(undoing)
+    released = _record_before(undoing.opened, undoing.snapshot, undoing.outcome)
+    return ComingBack(
+        undoing.removed,
+        undoing.added,
+        [AssertRowTombstones(released[0]), *compared],
+        set_row_tombstones(*released),
+    )
+
+
+def recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:
+    """The rows of both records of released ranges in which a run changed what is hidden, shape `TOMBSTONED_FILES`."""
+    if "released" not in outcome:
+        return TOMBSTONED_FILES.empty_table()
+    before, after = (opened.store.released(number) for number in outcome["released"])
+    return pa.concat_tables([_without(before, after), _without(after, before)])
+
+
+def _without(record: pa.Table, other: pa.Table) -> pa.Table:
+    """The rows of a record that the other does not have."""
+    columns = ["path", "messages"]
+    both = [pc.binary_join_element_wise(*_texts(table, columns), "/") for table in (record, other)]
+    return record.filter(pc.invert(pc.is_in(both[0], value_set=both[1].combine_chunks())))
+
+
+def _texts(record: pa.Table, columns: list[str]) -> list[pa.ChunkedArray]:
+    return [record[name].cast(pa.string()) for name in columns]
+
+
+def _record_before(
+    opened: OpenedStream, snapshot: Snapshot, outcome: Mapping[str, Any]
+) -> tuple[int, int]:
+    """The numbers of the record of released ranges as it is, and of one that hides what it hid before the run."""
+    number = snapshot.counters.released
+    touched = recorded_anew(opened, outcome)["path"].combine_chunks()
+    if not len(touched):
+        return number, number
+    now, before = opened.store.released(number), opened.store.released(outcome["released"][0])
+    others = now.filter(pc.invert(pc.is_in(now["path"], value_set=touched)))
+    again = before.filter(pc.is_in(before["path"], value_set=touched))
+    return number, opened.store.keep_released(pa.concat_tables([others, again]))
+
+
+def compare_rows(undoing: UndoCheck) -> list[RowsCompared]:
+    """Compare rows where ranges of files that come back meet files that stay, as those of one shuffle do.
+
+    Returns:
+        The files whose rows were compared with what comes back; nothing if there was nothing to compare.
+
+    Raises:
+        RefusedError: a message that would come back is there again.
+    """
+    opened, snapshot, removed = undoing.opened, undoing.snapshot, undoing.removed
+    added = undoing.added
+    stays = pc.invert(pc.is_in(snapshot.files["path"], value_set=added["path"].combine_chunks()))
+    rest = snapshot.files.filter(stays)
+    partitions = removed["partition"].unique().to_pylist()
+    if not any(_meets(removed, rest, partition) for partition in partitions):
+        return []
+    live = opened.store.inventory(snapshot).files
+    live = live.filter(pc.is_in(live["path"], value_set=rest["path"].combine_chunks()))
+    together = inventory.in_order(pa.concat_tables([live, removed.cast(live.schema)]))
+    overlaps = inventory.refuse_overlaps(opened.name, together)
+    layout = Layout(opened.root, opened.name)
+    try:
+        duplicates.refuse_duplicates(layout, overlaps, opened.store.data_files)
+    except ForeignRowsError as error:
+        # The table itself was held against the rules by its inventory: what stands twice is what would come back.
+        raise back_under_other_names(undoing) from error
+    return [RowsCompared(live["path"].combine_chunks())]
+
+
+def _meets(removed: pa.Table, rest: pa.Table, partition: int) -> bool:
+    back, there = (
+        table.filter(pc.equal(table["partition"], partition)) for table in (removed, rest)
+    )
+    return any(True for _ in swaps.overlapping(back, there, back.slice(0, 0)))

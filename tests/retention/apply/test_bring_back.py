@@ -1,0 +1,196 @@
+"""Undoing runs whose files were rewritten since: exactly what they removed comes back, each sequence once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from retention.api.stream import Stream
+from retention.apply.bring_back import TakenOfFile, home_of, taken_of_files
+from retention.apply.undo import show_undo, undo_run
+from retention.errors import RefusedError, UsageError, VerificationError
+from schemas.runs import RUN_RANGES
+from tests.retention.planners.test_interest import progress, stand
+from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
+
+NOW = START + 1_000 * SECOND
+EAGER = {"min_files": 2, "dead_share": "1%"}
+Make = Callable[..., Stream]
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """A stream of four segments of ten messages, which merges whatever it can."""
+
+    def made(files: list[File] | None = None, **settings: Any) -> Stream:
+        wanted = {"compact": EAGER, "segment_span": "off"} | settings
+        stream = warehouse_with(tmp_path, request.param, NOW, **wanted).stream("ORDERS")
+        if not stream.opened.store.exists():
+            lay(stream.opened, files or even_segments(4, 10))
+        return stream
+
+    return made
+
+
+def content(stream: Stream) -> pa.Table:
+    return pa.concat_tables(stream.messages()).drop_columns(["segment"])
+
+
+def seqs(stream: Stream) -> list[int]:
+    found: list[int] = content(stream)["seq"].to_pylist()
+    return found
+
+
+def last_run(stream: Stream) -> str:
+    return str(stream.history()[0]["run"])
+
+
+def removed(stream: Stream, *gone: int) -> str:
+    stream.delete(*gone).apply()
+    return last_run(stream)
+
+
+def test_a_compaction_over_a_mistake_is_no_end_of_it(make: Make) -> None:
+    stream = make()
+    before = content(stream)
+    run = removed(stream, *range(3, 11), *range(13, 21), *range(23, 28))
+    assert stream.compact().files_before == 3
+    stream.publish([json.dumps({"subject": "s.1", "data": "x"})])
+    assert show_undo(stream.opened, run)["rewritten"]
+    assert undo_run(stream.opened, run)["restored_messages"] == 21
+    assert content(stream).slice(0, 40).equals(before)
+    assert seqs(make()) == list(range(1, 42))
+    assert stream.compact().merges
+    assert seqs(make()) == list(range(1, 42))
+    with pytest.raises(UsageError, match="undone already"):
+        undo_run(stream.opened, run)
+
+
+def test_segments_that_went_whole_come_back_between_merged_ones(make: Make) -> None:
+    stream = make()
+    run = removed(stream, *range(11, 21))
+    removed(stream, *range(3, 11), *range(23, 31))
+    assert stream.compact().merges == 1
+    undo_run(stream.opened, run)
+    assert seqs(make()) == [1, 2, *range(11, 23), *range(31, 41)]
+    stream.publish([json.dumps({"subject": "s.1", "data": "x"})])
+    assert seqs(make())[-1] == 41
+
+
+def test_what_was_released_before_a_run_stays_away(make: Make) -> None:
+    """Removed files minus copies would bring the released ones back as well."""
+    stream = make(retention="interest", release_share="90%")
+    stand(stream.opened, "billing", progress(5, 5))
+    stream.plan().apply()
+    released = last_run(stream)
+    run = removed(stream, 6, 7)
+    stream.compact()
+    removed(stream, 8)
+    undo_run(stream.opened, run)
+    assert seqs(make()) == [6, 7, *range(9, 41)]
+    undo_run(stream.opened, released)
+    assert seqs(make()) == [*range(1, 8), *range(9, 41)]
+
+
+def test_rows_that_were_hidden_and_then_merged_away_come_back(make: Make) -> None:
+    stream = make(retention="interest", release_share="90%")
+    stand(stream.opened, "billing", progress(4, 4))
+    stream.plan().apply()
+    run = last_run(stream)
+    assert stream.compact().dead_bytes
+    undo_run(stream.opened, run)
+    assert seqs(make()) == list(range(1, 41))
+
+
+def test_markers_of_the_run_go_wherever_they_were_merged(make: Make) -> None:
+    soon = [Laid(seq, f"s.{seq}", headers=b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n") for seq in (1, 2)]
+    settings = {"allow_msg_ttl": True, "subject_delete_marker_ttl": "1h"}
+    stream = make([File(1, soon), File(1, [Laid(3)])], **settings)
+    stream.plan().apply()
+    run = last_run(stream)
+    assert seqs(stream) == [3, 4, 5]
+    stream.publish([json.dumps({"subject": "s.9", "data": "x"})])
+    assert stream.compact().merges
+    undo_run(stream.opened, run)
+    assert seqs(make(**settings)) == [1, 2, 3, 6]
+
+
+def test_messages_that_are_there_again_are_not_brought_twice(make: Make, tmp_path: Path) -> None:
+    stream = make(archive=str(tmp_path / "archive"))
+    run = removed(stream, *range(3, 9))
+    stream.compact()
+    removed(stream, 9)
+    stream.restore()
+    before = content(stream)
+    with pytest.raises(RefusedError):
+        undo_run(stream.opened, run)
+    assert content(stream).equals(before)
+
+
+def test_files_that_are_gone_are_said(make: Make) -> None:
+    stream = make()
+    run = removed(stream, 3, 4)
+    stream.compact()
+    removed(stream, 5)
+    before = content(stream)
+    for path in Path(stream.opened.root).rglob("*.parquet"):
+        live = stream.opened.store.snapshot().files["path"].to_pylist()
+        if not any(str(path).endswith(name) for name in live):
+            path.unlink()
+    for act in (show_undo, undo_run):
+        with pytest.raises(VerificationError, match=r"1 of the 1 files .* are gone"):
+            act(stream.opened, run)
+    assert content(stream).equals(before)
+
+
+def test_what_a_dry_run_says_is_what_happens(make: Make) -> None:
+    stream = make()
+    run = removed(stream, *range(1, 11), 12)
+    before = content(stream)
+    told = show_undo(stream.opened, run)
+    assert told == {
+        "stream": "ORDERS",
+        "undoes": run,
+        "restored_messages": 11,
+        "restored_bytes": told["restored_bytes"],
+        "files": 2,
+        "rewritten": False,
+    }
+    assert content(stream).equals(before)
+    assert undo_run(stream.opened, run)["restored_bytes"] == told["restored_bytes"]
+
+
+def taken(*rows: dict[str, Any]) -> list[TakenOfFile]:
+    shape: dict[str, Any] = {"partition": 0, "segment": 1, "rules": [], "counts": []}
+    nothing: dict[str, Any] = {"except_firsts": [], "except_lasts": [], "bytes": None}
+    table = [shape | nothing | {"path": "a", "messages": 1} | row for row in rows]
+    return list(taken_of_files(pa.Table.from_pylist(table, schema=RUN_RANGES)))
+
+
+def test_the_ranges_of_a_file_and_all_others() -> None:
+    [one] = taken(
+        {"first_seq": 9, "last_seq": 9},
+        {
+            "first_seq": 1,
+            "last_seq": 7,
+            "except_firsts": [3, 7],
+            "except_lasts": [4, 7],
+            "messages": 4,
+        },
+    )
+    assert one.ranges.tolist() == [[1, 2], [5, 6], [9, 9]]
+    assert one.messages == 5
+    assert one.others[:3].tolist() == [[0, 0], [3, 4], [7, 8]]
+    assert np.all(one.others[-1, 0] == 10)
+
+
+def test_rows_belong_where_their_segment_has_been_merged_to() -> None:
+    live = pa.table({"partition": [0, 0, 1], "segment": [1, 31, 1], "max_seq": [25, 40, 99]})
+    homes = {base: home_of(live, 0, base) for base in (1, 11, 21, 26, 31)}
+    assert homes == {1: 1, 11: 1, 21: 1, 26: 26, 31: 31}
