@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from retention.delivery.consumer import BatchConsumer
     from retention.history.compaction_report import CompactionReport
     from retention.ingest.mirror.run import Mirrored
+    from retention.inspect.run_details import RunDetails
     from retention.plan.compaction import CompactionPlan
     from retention.views.notebook import ShownStats
 
@@ -313,7 +314,18 @@ class Warehouse:
         """
         return show_undo(self._of_run(run), run)
 
+    def run(self, run: str) -> RunDetails:
+        """One run in detail: what it took by segment and rule, who ran it, and whether it can come back.
+
+        Raises:
+            UsageError: there is no such run, or it has no outcome yet.
+        """
+        from retention.inspect.run_details import run_details
+
+        return run_details(self._of_run(run), run, self.clock())
+
     def _of_run(self, run: str) -> OpenedStream:
+        """The stream whose run it is."""
         for name in self.streams():
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:

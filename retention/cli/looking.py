@@ -1,9 +1,9 @@
-"""Commands that look: validate, explain, messages, state, stats, history."""
+"""Commands that look: validate, explain, messages, state, stats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,7 +34,7 @@ _SHOWN = ["seq", "subject", "ts_ns", "size", "headers", "payload"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    for command in (explain, messages, state, stats, history):
+    for command in (explain, messages, state, stats):
         app.command()(command)
 
 
@@ -181,41 +181,6 @@ def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
 
     log = warehouse.log(stream)
     return log.consumers.list() if isinstance(log, Stream) else []
-
-
-def history(ctx: typer.Context, streams: Streams = None) -> None:
-    """List the runs, newest first."""
-    settings = settings_of(ctx)
-    records = settings.open().history(streams or ())
-    if settings.format != "table":
-        put_json(settings, records, records)
-    elif records:
-        head = ("RUN", "STREAM", "WHAT", "AS OF", "MESSAGES", "SIZE", "RULES")
-        put_table(head, map(_run_row, records), ("MESSAGES", "SIZE"))
-    else:
-        say("no run has finished yet")
-
-
-def _run_row(record: dict[str, Any]) -> tuple[str, ...]:
-    from retention.views.wording import brief_instant
-
-    undone = record["kind"] in {"undo", "restore"}
-    messages, size = (
-        record["restored_messages" if undone else "removed_messages"],
-        record["restored_bytes" if undone else "removed_bytes"],
-    )
-    what = f"{record['kind']} {record['repair']}" if "repair" in record else str(record["kind"])
-    what = f"undo of {record['undoes']}" if "undoes" in record else what
-    rules = ", ".join(f"{rule} {number:,}" for rule, number in record.get("by_rule", {}).items())
-    return (
-        record["run"],
-        record["stream"],
-        what if record["status"] == "done" else f"{what}, {record['status']}",
-        brief_instant(record["as_of_ns"]),
-        f"{messages if undone else -messages:+,}" if messages else "0",
-        format_size(size),
-        rules,
-    )
 
 
 def _put_states(states: Sequence[State]) -> None:

@@ -24,6 +24,7 @@ from retention.cli import (
     removing,
     repairing,
     restoring,
+    runs,
     sandbox,
     writing,
 )
@@ -91,6 +92,7 @@ for group in (
     consumers,
     offsets,
     looking,
+    runs,
     doctor,
 ):
     group.register(app)

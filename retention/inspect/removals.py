@@ -216,11 +216,17 @@ def removals_of(opened: OpenedStream, outcomes: Sequence[Mapping[str, Any]]) -> 
     undone = {
         record["undoes"]: str(record["run"])
         for record in outcomes
-        if record.get("kind") == "undo" and record.get("status") == "done"
+        if is_undoing(record, record.get("undoes"))
     }
     for record in outcomes:
         if record.get("status") in {"done", UNKNOWN} and record.get("kind") != RESTORE:
             yield Removal(opened, record, undone.get(record["run"]))
+
+
+def is_undoing(record: Mapping[str, Any], run: str | None) -> bool:
+    """Whether a record is that of a run which undid another."""
+    undid = record.get("kind") == "undo" and record.get("status") == "done"
+    return undid and record["undoes"] == run
 
 
 def row_of(ranges: pa.Table, partition: int, seq: int) -> dict[str, Any] | None:

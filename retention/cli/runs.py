@@ -1,0 +1,157 @@
+"""The command `history`: the runs of streams, and one of them in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retention.cli.arguments import complete_stream
+from retention.cli.output import (
+    put_json,
+    put_json_lines,
+    put_lines,
+    put_report,
+    put_table,
+    say,
+)
+from retention.cli.settings import Settings, settings_of
+from retention.core.run_names import parse_run_name
+from retention.core.units import format_instant, format_size
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.inspect.run_details import RunDetails
+
+_SHOW = "show"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(history)
+
+
+def history(
+    ctx: typer.Context,
+    streams: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STREAM]... | show RUN",
+            show_default=False,
+            help="All if none is named; or one run in detail.",
+            autocompletion=complete_stream,
+        ),
+    ] = None,
+    messages: Annotated[  # noqa: FBT002  (typer makes an option of it)
+        bool,
+        typer.Option("--messages", help="With show: also every message that the run removed."),
+    ] = False,
+) -> None:
+    """List the runs, newest first; or show one: what it removed, by which rule, who ran it."""
+    settings, names = settings_of(ctx), streams or []
+    if _names_a_run(settings, names):
+        _show(settings, names[1], messages=messages)
+        return
+    if messages:
+        raise UsageError("--messages is of one run: say `retention history show RUN --messages`")
+    records = settings.open().history(names)
+    if settings.format != "table":
+        put_json(settings, records, records)
+    elif records:
+        head = ("RUN", "STREAM", "WHAT", "AS OF", "MESSAGES", "SIZE", "RULES")
+        put_table(head, map(_run_row, records), ("MESSAGES", "SIZE"))
+    else:
+        say("no run has finished yet")
+
+
+def _names_a_run(settings: Settings, names: list[str]) -> bool:
+    """Whether the words are `show RUN`, and not the names of two streams."""
+    if len(names) != 2 or names[0] != _SHOW:  # noqa: PLR2004
+        return False
+    return parse_run_name(names[1]) is not None or _SHOW not in settings.open().streams()
+
+
+def _show(settings: Settings, run: str, *, messages: bool) -> None:
+    details = settings.open().run(run)
+    if settings.format == "table":
+        _show_table(details)
+        if messages:
+            put_lines(_message_lines(details))
+    elif settings.format == "jsonl" and messages:
+        from json import dumps
+
+        put_json_lines(dumps(message, ensure_ascii=False) for message in details.messages())
+    else:
+        more = {"messages": list(details.messages())} if messages else {}
+        put_json(settings, details.as_json() | more, [details.as_json()])
+
+
+def _show_table(details: RunDetails) -> None:
+    outcome = details.outcome
+    messages, size = _amount(outcome)
+    put_report(
+        [
+            f"{outcome['run']}: {_what(outcome)}, stream {details.removal.opened.name}, {messages:+,} messages "
+            f"({format_size(size)})",
+            *(f"  {note}" for note in details.notes()),
+        ]
+    )
+    rows = [
+        (
+            f"{loss.partition}",
+            f"{loss.segment}",
+            f"{loss.files:,}",
+            f"{loss.messages:,}",
+            "" if loss.bytes is None else format_size(loss.bytes),
+            ", ".join(f"{rule} {number:,}" for rule, number in (loss.by_rule or {}).items()),
+        )
+        for loss in details.segments()
+    ]
+    if rows:
+        numbers = ("PARTITION", "SEGMENT", "FILES", "MESSAGES", "SIZE")
+        put_table((*numbers, "RULES"), rows, numbers)
+
+
+def _message_lines(details: RunDetails) -> Iterator[str]:
+    for message in details.messages():
+        rules = " or ".join(message["rules"]) or "no rule"
+        partition = f"{message['partition']}: " if message["partition"] else ""
+        if "seq" not in message:
+            first, last = message["first_seq"], message["last_seq"]
+            count = f"{message['messages']:,} messages"
+            yield f"{partition}{first:,} to {last:,}  {count}, whose file is gone  {rules}"
+            continue
+        time = format_instant(message["ts_ns"])
+        about = f"{message['subject']}  {message['size']:,} B  {rules}"
+        yield f"{partition}{message['seq']:>10,}  {time:<30}  {about}"
+
+
+def _run_row(record: Mapping[str, Any]) -> tuple[str, ...]:
+    from retention.views.wording import brief_instant
+
+    rules = ", ".join(f"{rule} {number:,}" for rule, number in record.get("by_rule", {}).items())
+    messages, size = _amount(record)
+    return (
+        record["run"],
+        record["stream"],
+        _what(record),
+        brief_instant(record["as_of_ns"]),
+        f"{messages:+,}" if messages else "0",
+        format_size(size),
+        rules,
+    )
+
+
+def _what(record: Mapping[str, Any]) -> str:
+    """The kind of a run and, unless it is done, what became of it."""
+    what = f"{record['kind']} {record['repair']}" if "repair" in record else str(record["kind"])
+    what = f"undo of {record['undoes']}" if "undoes" in record else what
+    return what if record["status"] == "done" else f"{what}, {record['status']}"
+
+
+def _amount(record: Mapping[str, Any]) -> tuple[int, int]:
+    """Messages that a run brought back, or took (negative), and their bytes."""
+    if record["kind"] in {"undo", "restore"}:
+        return record["restored_messages"], record["restored_bytes"]
+    return -record["removed_messages"], record["removed_bytes"]

@@ -1,0 +1,202 @@
+"""One run in detail: what it took by segment and rule, who ran it, and the messages, while files or records tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.undo_records import read_record
+from retention.context.context import OpenedStream
+from retention.core.units import format_instant
+from retention.errors import RetentionError, UsageError
+from retention.history.runs import history_of
+from retention.inspect.removals import Removal, is_undoing
+
+_SHOWN = ("seq", "subject", "ts_ns", "size")
+_OF_SEGMENT = ["partition", "segment"]
+
+
+@dataclass(frozen=True)
+class SegmentLoss:
+    """The messages that a run took of one segment."""
+
+    partition: int
+    segment: int
+    files: int
+    messages: int
+    bytes: int | None
+    """Bytes by the broker's accounting; None where nobody counted them."""
+    by_rule: Mapping[str, int] | None
+    """Rule → messages; empty for a repair, None where an earlier version of this program recorded no rules."""
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    """A run of a stream, as far as its records and files tell."""
+
+    removal: Removal
+    now_ns: int
+    """The clock, which decides whether grace is over."""
+
+    @property
+    def outcome(self) -> Mapping[str, Any]:
+        """The run's record in the run history."""
+        return self.removal.outcome
+
+    @property
+    def has_removed(self) -> bool:
+        """Whether the run may have taken messages, so that there is something to bring back."""
+        return bool(self.outcome.get("removed_messages")) or "ends_epoch" in self.outcome
+
+    def segments(self) -> list[SegmentLoss]:
+        """Segments that lost messages, in order."""
+        ranges = self.removal.ranges()
+        return _of_files(self.removal) if ranges is None else _of_ranges(ranges)
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Every message that went, a range after the other; of a file that is gone, the range alone.
+
+        A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range of which no file
+        tells any more has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
+        """
+        ranges = self.removal.ranges()
+        for row in [] if ranges is None else ranges.to_pylist():
+            place = {name: row[name] for name in _OF_SEGMENT}
+            rows = self.removal.read(row, _SHOWN)
+            if rows is None:
+                kept = {name: row[name] for name in ("first_seq", "last_seq", "messages", "rules")}
+                yield place | kept
+                continue
+            yield from (
+                place | message | {"rules": row["rules"]}
+                for batch in rows.to_batches()
+                for message in batch.to_pylist()
+            )
+
+    def notes(self) -> list[str]:
+        """Everything about the run that is no number, a line each."""
+        outcome, removal = self.outcome, self.removal
+        lines = [
+            f"began {format_instant(removal.removed_ns)}, as of {format_instant(outcome['as_of_ns'])}",
+            f"run by {removal.who()}",
+        ]
+        lines += [removal.reason(rule) for rule in outcome.get("by_rule") or {}]
+        if "undoes" in outcome:
+            lines.append(f"undid run {outcome['undoes']}")
+        if self.has_removed:
+            lines.append(removal.recovery(self.now_ns).sentence)
+            if removal.ranges() is None:
+                lines.append(
+                    "which messages went is not on record: an earlier version of this program recorded whole files, or "
+                    "the record is gone"
+                )
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The run as JSON values: the fields of its record, and what is known beside them."""
+        recovery = self.removal.recovery(self.now_ns).as_json() if self.has_removed else None
+        return {
+            **self.outcome,
+            "stream": self.removal.opened.name,
+            "began_ns": self.removal.removed_ns,
+            "recorded_ranges": self.removal.ranges() is not None,
+            "recovery": recovery,
+            "by_segment": [vars(loss) for loss in self.segments()],
+        }
+
+
+def run_details(opened: OpenedStream, run: str, now_ns: int) -> RunDetails:
+    """Look a run up in the history of its stream.
+
+    Args:
+        opened: the stream.
+        run: the run's name.
+        now_ns: the clock.
+
+    Raises:
+        UsageError: it has no outcome.
+        DamagedError: a record is not what was written.
+    """
+    history = history_of(opened.warehouse, opened.name)
+    outcome = history.done(run)
+    if outcome is None:
+        raise UsageError(
+            f"{opened.name}: run {run} has no outcome yet: it is at work, or was interrupted, and the next run of the "
+            "stream settles it"
+        )
+    undone_by = next((later["run"] for later in history.since(run) if is_undoing(later, run)), None)
+    return RunDetails(Removal(opened, outcome, undone_by), now_ns)
+
+
+def _of_ranges(ranges: pa.Table) -> list[SegmentLoss]:
+    """The losses of segments, from ranges; shape `RUN_RANGES`."""
+    at = pc.list_parent_indices(ranges["rules"])
+    by_rule: dict[tuple[int, int], dict[str, int]] = {}
+    flat = pa.table(
+        {
+            **{name: ranges[name].take(at) for name in _OF_SEGMENT},
+            "rule": pc.list_flatten(ranges["rules"]),
+            "count": pc.list_flatten(ranges["counts"]),
+        }
+    )
+    sums = flat.group_by([*_OF_SEGMENT, "rule"]).aggregate([("count", "sum")])
+    for row in sums.to_pylist():
+        if row["count_sum"]:
+            rules = by_rule.setdefault((row["partition"], row["segment"]), {})
+            rules[row["rule"]] = row["count_sum"]
+    losses = ranges.group_by(_OF_SEGMENT).aggregate(
+        [
+            ("path", "count_distinct"),
+            ("messages", "sum"),
+            ("bytes", "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
+        ]
+    )
+    return [
+        SegmentLoss(
+            row["partition"],
+            row["segment"],
+            row["path_count_distinct"],
+            row["messages_sum"],
+            row["bytes_sum"],
+            by_rule.get((row["partition"], row["segment"]), {}),
+        )
+        for row in losses.sort_by([(name, "ascending") for name in _OF_SEGMENT]).to_pylist()
+    ]
+
+
+def _of_files(removal: Removal) -> list[SegmentLoss]:
+    """The losses of segments, from the files that a run took and left: what an earlier version recorded."""
+    try:
+        removed, added = (
+            read_record(removal.opened, removal.run, name) for name in ("removed", "added")
+        )
+    except RetentionError:
+        return []
+    left = {(row["partition"], row["segment"]): row for row in _sums(added)}
+    nothing = {"messages_sum": 0, "bytes_sum": 0}
+    return [
+        SegmentLoss(
+            row["partition"],
+            row["segment"],
+            row["path_count"],
+            row["messages_sum"] - before["messages_sum"],
+            row["bytes_sum"] - before["bytes_sum"],
+            None,
+        )
+        for row in _sums(removed)
+        for before in [left.get((row["partition"], row["segment"]), nothing)]
+    ]
+
+
+def _sums(files: pa.Table) -> list[dict[str, Any]]:
+    """Files, messages and bytes of each segment, in order."""
+    wanted = [("path", "count"), ("messages", "sum"), ("bytes", "sum")]
+    sums = files.group_by(_OF_SEGMENT).aggregate(wanted)
+    rows: list[dict[str, Any]] = sums.sort_by(
+        [(name, "ascending") for name in _OF_SEGMENT]
+    ).to_pylist()
+    return rows
