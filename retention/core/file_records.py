@@ -99,9 +99,20 @@ def check_ranges(table: pa.Table, schema: pa.Schema) -> None:
         lengths = (pc.list_value_length(table[of]) for of in (name, other))
         if pc.any(pc.not_equal(*lengths)).as_py():
             raise ValueError(f"{name} and {other} are not as many")
-    firsts, lasts = (pc.list_flatten(table[f"except_{end}"]) for end in ("firsts", "lasts"))
-    if pc.any(pc.fill_null(pc.greater(firsts, lasts), True)).as_py():  # noqa: FBT003
-        raise ValueError("except_firsts and except_lasts are no ranges of sequences")
+        if any(pc.list_flatten(table[of]).null_count for of in (name, other)):
+            raise ValueError(f"{name} or {other} has a value missing")
+    if pc.any(pc.less(pc.list_flatten(table["counts"]), 0)).as_py():
+        raise ValueError("counts has a number below 0")
+    _refuse_unordered(table["except_firsts"], table["except_lasts"])
+
+
+def _refuse_unordered(firsts: pa.ChunkedArray, lasts: pa.ChunkedArray) -> None:
+    """Refuse lists of ranges, a list a row, that are none, or not ascending and disjoint."""
+    low, high = (pc.list_flatten(ends).to_numpy() for ends in (firsts, lasts))
+    row = pc.list_parent_indices(firsts).to_numpy()
+    follows = row[1:] == row[:-1]
+    if (low > high).any() or (follows & (low[1:] <= high[:-1])).any():
+        raise ValueError("except_firsts and except_lasts are no ascending ranges of sequences")
 
 
 def check_columns(table: pa.Table, schema: pa.Schema) -> None:

@@ -79,9 +79,11 @@ class Removal:
         if not isinstance(who, Mapping):
             return "nobody recorded who ran it"
         named = f"{who.get('program')} (process {who.get('pid')}) of {who.get('user')} on {who.get('host')}"
+        scheduler = who.get("scheduler")
         schedulers = [
-            f"{scheduler} {', '.join(f'{name} {value}' for name, value in dict(names).items())}"
-            for scheduler, names in dict(who.get("scheduler") or {}).items()
+            f"{name} {', '.join(f'{of} {value}' for of, value in names.items())}"
+            for name, names in (scheduler.items() if isinstance(scheduler, Mapping) else ())
+            if isinstance(names, Mapping)
         ]
         if "spark_application" in self.outcome:
             schedulers.append(f"Spark application {self.outcome['spark_application']}")

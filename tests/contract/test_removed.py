@@ -102,6 +102,16 @@ def test_it_outlives_checkpoints_and_lists(stage: Stage, store: Store) -> None:
     assert read_by_others(stage) == 10
 
 
+def test_a_table_that_is_restored_keeps_it(stage: Stage, store: Store) -> None:
+    if stage.format != "delta":
+        pytest.skip("only Delta tables are restored to a version")
+    append(store, range(1, 11))
+    remove_segment(store, {0: 10})
+    DeltaTable(stage.table).restore(1)
+    assert DeltaTable(stage.table).get_add_actions().num_rows == 1
+    assert read_by_others(stage) == 10
+
+
 def test_a_list_of_an_earlier_version_does_not_count(stage: Stage, store: Store) -> None:
     """It does not know what entries before it say, and would let the value fall."""
     if stage.format == "delta":

@@ -53,7 +53,7 @@ HOSTILE: dict[str, Any] = {
 }
 FEW = 4
 """In a quick run commands meet every so-manieth field, each with another hostile value; shapes meet all of them."""
-FREE = ("metadata", "policy", "held", "folded", "config", "archived", "changes")
+FREE = ("who", "metadata", "policy", "held", "folded", "config", "archived", "changes")
 """What is below is not for the engine, or judged by those who read it: what it must not do is lead anywhere."""
 OPTIONAL = {"none", "missing"}
 
@@ -311,6 +311,71 @@ def test_no_column_of_an_undo_record_is_believed(place: Path) -> None:
             if code not in ((6,) if not name.endswith("_ns") or hostile != "negative" else (0, 6)):
                 wrong.append((name, hostile, code, told))
     assert not wrong
+
+
+INSIDE: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "a list with nothing in it": lambda column: pa.array([[None]] * len(column), column.type),
+    "more values than the other": lambda column: pa.array([[]] * len(column), column.type),
+    "ranges that fall": lambda column: pa.array([[9, 3]] * len(column), column.type),
+    "numbers below 0": lambda column: pa.array([[-1]] * len(column), column.type),
+}
+"""Forgeries of a column of lists."""
+
+
+def test_no_column_of_a_record_of_ranges_is_believed(place: Path) -> None:
+    [file] = place.glob("w/streams/ORDERS/_retention/reports/*.ranges.arrow")
+    run = file.name.removesuffix(".ranges.arrow")
+    table = pa.ipc.open_file(pa.BufferReader(file.read_bytes()[:-32])).read_all()
+    forgeries = [
+        (name, hostile, forged)
+        for number, name in enumerate(table.column_names)
+        for hostile in (list(COLUMNS) if ALL else [list(COLUMNS)[number % len(COLUMNS)]])
+        if (forged := changed(table, name, hostile)) is not None
+        if not (hostile == "none" and table.schema.field(name).nullable)
+    ]
+    for name in ("rules", "counts", "except_firsts", "except_lasts"):
+        column = table[name].combine_chunks()
+        for hostile, forge in INSIDE.items():
+            if pa.types.is_string(column.type.value_type) and hostile not in list(INSIDE)[:2]:
+                continue
+            if name.startswith("except") and hostile == "more values than the other":
+                continue
+            at = table.schema.get_field_index(name)
+            forged = table.set_column(at, table.schema.field(name), forge(column))
+            forgeries.append((name, hostile, forged))
+    wrong = []
+    for name, hostile, forged in forgeries:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, forged.schema) as writer:
+            writer.write_table(forged)
+        content = sink.getvalue().to_pybytes()
+        file.write_bytes(content + hashlib.sha256(content).digest())
+        code, said = attempt(place, KINDS["run"], ("history", "show", run))
+        if code != 6 and not (name == "bytes" and hostile == "negative"):
+            wrong.append((name, hostile, code, said))
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        7,
+        "x",
+        [],
+        {},
+        {"user": "\x1b[2J", "scheduler": "x"},
+        {"scheduler": {"a": 7, "b": {"c": []}}},
+    ],
+)
+def test_who_ran_a_run_is_for_people_only(place: Path, who: object) -> None:
+    [file] = place.glob("w/runs/ORDERS/*.done.json")
+    record = json.loads(file.read_text())
+    record.pop("check")
+    file.write_text(json.dumps(with_checksum(record | {"who": who})))
+    done = Commands(place / "w").run("history", "show", record["run"])
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.output
+    assert Commands(place / "w").run("history").exit_code == 0
 
 
 def test_a_rule_that_was_edited_is_not_believed(place: Path) -> None:

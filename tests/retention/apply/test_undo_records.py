@@ -174,3 +174,16 @@ def test_a_damaged_record_is_named(make: Make) -> None:
     files.replace(place, bytes(content))
     with pytest.raises(DamagedError, match=r"ranges\.arrow.*is damaged"):
         read_ranges(opened, run)
+
+
+@pytest.mark.parametrize("who", [{"user": "night", "pid": 7}, None])
+def test_a_run_that_another_settles_is_still_of_who_began_it(make: Make, who: object) -> None:
+    opened = make(max_age="60s")
+    history = history_of(opened.warehouse, opened.name)
+    killed = history.name_run(NOW)
+    record = {"kind": "apply", "as_of_ns": AS_OF, "removed_messages": 3, "status": "begun"}
+    history.begin(killed, record | {"who": who})
+    passed(opened)
+    settled = history.done(killed)
+    assert settled is not None
+    assert (settled["status"], settled["who"]) == ("abandoned", who)
