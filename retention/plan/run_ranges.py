@@ -137,7 +137,8 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
 
 def _in_span(counts: Array, first_file: Array) -> Array:
     """The rules that take any message of each span, a mask; shape (spans, rules)."""
-    if not len(counts):
+    if len(counts) == len(first_file) - 1:
+        # Every span is one file: nothing is to be added up.
         return counts > 0
     return np.add.reduceat(counts, first_file[:-1]) > 0
 
