@@ -14,7 +14,7 @@ from retention.context.position import Position, locate
 from retention.core.units import format_instant
 from retention.errors import MissingMessageError, RetentionError
 from retention.history.runs import History, history_of
-from retention.inspect.removals import Removal, removals_of, row_of
+from retention.inspect.removals import Recovery, Removal, removals_of, row_of
 from retention.plan.explanation import Explanation
 from retention.rules import RULES
 from retention.rules.facts import spell_age
@@ -103,13 +103,14 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
         rule=rules[0] if len(rules) == 1 else None,
         sentence=f"{named} is gone{of_epoch}: {_by_run(removal)} took it, {by}; {recovery.sentence}.",
         arithmetic=tuple(_lines(taken, message)),
-        removed=_as_json(removal, rules, now_ns, certain=removal.outcome["status"] == "done"),
+        removed=_as_json(removal, rules, recovery, certain=removal.outcome["status"] == "done"),
     )
 
 
 def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
     """Explain a message that was in the range of a file which a run of an earlier version took."""
     rules = [rule for rule in RULES if rule in (removal.outcome.get("by_rule") or {})]
+    recovery = removal.recovery(now_ns)
     return Explanation(
         removal.opened.name,
         *place,
@@ -121,10 +122,10 @@ def _perhaps(removal: Removal, place: Place, now_ns: int) -> Explanation:
         sentence=(
             f"{_named(removal.opened, place)} is gone: {_by_run(removal)} may have taken it; an earlier version of "
             "this program recorded which files a run removed, not which messages, and one of them reaches across it; "
-            f"{removal.recovery(now_ns).sentence}, if so."
+            f"{recovery.sentence}, if so."
         ),
         arithmetic=(*(removal.reason(rule) for rule in rules), removal.who()),
-        removed=_as_json(removal, rules, now_ns, certain=False),
+        removed=_as_json(removal, rules, recovery, certain=False),
     )
 
 
@@ -228,7 +229,7 @@ def _lines(taken: _Taken, message: dict[str, Any]) -> Iterator[str]:
 
 
 def _as_json(
-    removal: Removal, rules: Sequence[str], now_ns: int, *, certain: bool
+    removal: Removal, rules: Sequence[str], recovery: Recovery, *, certain: bool
 ) -> dict[str, Any]:
     outcome = removal.outcome
     return {
@@ -240,5 +241,5 @@ def _as_json(
         "who": outcome.get("who"),
         "spark_application": outcome.get("spark_application"),
         "certain": certain,
-        "recovery": removal.recovery(now_ns).as_json(),
+        "recovery": recovery.as_json(),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -52,10 +53,14 @@ class RunDetails:
         """Whether the run may have taken messages, so that there is something to bring back."""
         return bool(self.outcome.get("removed_messages")) or "ends_epoch" in self.outcome
 
+    @cached_property
+    def ranges(self) -> pa.Table | None:
+        """The messages that the run took, as `Removal.ranges` has them."""
+        return self.removal.ranges()
+
     def segments(self) -> list[SegmentLoss]:
         """Segments that lost messages, in order."""
-        ranges = self.removal.ranges()
-        return _of_files(self.removal) if ranges is None else _of_ranges(ranges)
+        return _of_files(self.removal) if self.ranges is None else _of_ranges(self.ranges)
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message that went, a range after the other; of a file that is gone, the range alone.
@@ -63,8 +68,7 @@ class RunDetails:
         A message has `partition`, `segment`, `seq`, `subject`, `ts_ns`, `size` and `rules`; a range of which no file
         tells any more has `partition`, `segment`, `first_seq`, `last_seq`, `messages` and `rules`.
         """
-        ranges = self.removal.ranges()
-        for row in [] if ranges is None else ranges.to_pylist():
+        for row in [] if self.ranges is None else self.ranges.to_pylist():
             place = {name: row[name] for name in _OF_SEGMENT}
             rows = self.removal.read(row, _SHOWN)
             if rows is None:
@@ -89,7 +93,7 @@ class RunDetails:
             lines.append(f"undid run {outcome['undoes']}")
         if self.has_removed:
             lines.append(removal.recovery(self.now_ns).sentence)
-            if removal.ranges() is None:
+            if self.ranges is None:
                 lines.append(
                     "which messages went is not on record: an earlier version of this program recorded whole files, or "
                     "the record is gone"
@@ -103,7 +107,7 @@ class RunDetails:
             **self.outcome,
             "stream": self.removal.opened.name,
             "began_ns": self.removal.removed_ns,
-            "recorded_ranges": self.removal.ranges() is not None,
+            "recorded_ranges": self.ranges is not None,
             "recovery": recovery,
             "by_segment": [vars(loss) for loss in self.segments()],
         }
