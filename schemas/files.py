@@ -79,3 +79,12 @@ SUBJECT_COUNTS = pa.schema(
     ]
 )
 """The subject digest of one data file: of each subject in it the number of messages and the highest sequence."""
+
+DELETIONS = pa.schema(
+    [
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts_ns", pa.int64(), nullable=False),
+    ]
+)
+"""The messages of one data file that delete their subject (docs/semantics/key-values.md), ascending by sequence."""

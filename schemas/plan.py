@@ -20,7 +20,9 @@ RULE_NAMES = (
     "message_expiry",
     "max_topic_size",
     "delete_segments",
+    "delete_retention",
 )
+"""Every rule by name; saved plans hold indexes into this, so that a new name comes last."""
 
 PLANNED_FILES = pa.schema(
     [

@@ -9,6 +9,7 @@ from retention.config.stream import StreamConfig
 
 _OURS = {
     *StorageSettings.model_fields,
+    "delete_retention",
     "expiry",
     "whole_segments",
     "exclusive",

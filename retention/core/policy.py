@@ -32,7 +32,7 @@ class ConsumerProtection:
     """The newest so many bytes are held, older messages no longer; None: any number."""
 
 
-_RARE = ("archive", "hold", "topic", "release_share")
+_RARE = ("archive", "hold", "topic", "release_share", "delete_retention_ns")
 """The fields that are left out of the JSON where they are None."""
 
 
@@ -46,6 +46,8 @@ class Policy:
     max_msgs: int | None = None
     max_bytes: int | None = None
     max_msgs_per_subject: int | None = None
+    delete_retention_ns: int | None = None
+    """The age at which a deletion takes its subject along, where it is the last message on it."""
     discard: Discard = "old"
     whole_segments: bool = False
     retention: Retention = "limits"
@@ -94,6 +96,7 @@ class Policy:
             "max_msgs": self.max_msgs is not None and self.discard == "old",
             "max_bytes": self.max_bytes is not None and self.discard == "old",
             "max_msgs_per_subject": self.max_msgs_per_subject is not None,
+            "delete_retention": self.delete_retention_ns is not None,
             "max_age": self.max_age_ns is not None,
             "msg_ttl": self.allow_msg_ttl,
         }
@@ -165,6 +168,9 @@ def _removals(policy: Policy) -> str:
     if policy.max_msgs_per_subject is not None:
         newer = _count(policy.max_msgs_per_subject, "newer one")
         reasons.append(f"when {newer} on its subject {_exist(policy.max_msgs_per_subject)}")
+    if policy.delete_retention_ns is not None:
+        kept = spell_duration(policy.delete_retention_ns)
+        reasons.append(f"{kept} after a deletion that is the last message on its subject")
     if not reasons:
         return "no limit removes a message"
     if policy.whole_segments:

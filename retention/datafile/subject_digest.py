@@ -1,4 +1,4 @@
-"""The subject digest of a data file with its number of message ids: counted, packed into bytes, and unpacked."""
+"""The subject digest of a data file, with its number of message ids and its deletions: counted, packed, unpacked."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from retention.storage.crash_points import Step
 from retention.storage.sidecar import Label, Record, Sidecar
 from schemas.files import SUBJECT_COUNTS
 
-_IDS = b"retention.ids"
+_IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
 class SubjectDigest:
-    """The subjects and the number of ids in one data file."""
+    """The subjects, the number of ids and the deletions in one data file."""
 
     counts: pa.Table
     """Shape `SUBJECT_COUNTS`, sorted by subject."""
     ids: int | None = None
     """The number of messages of the file with an id, hidden ones too; None if not known."""
+    packed_deletions: bytes | None = None
+    """The deletions of the file as `pack_deletions` makes them, hidden ones too; None if nobody has looked."""
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:
@@ -44,13 +47,14 @@ def pack(digest: SubjectDigest) -> bytes:
 
     A flipped bit in a digest would become a wrong message that stays.
     """
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    ids = None if digest.ids is None else {_IDS: str(digest.ids)}
-    schema = SUBJECT_COUNTS.with_metadata(ids)
-    with pa.ipc.new_file(sink, schema, options=options) as writer:
-        writer.write_table(digest.counts.combine_chunks().replace_schema_metadata(schema.metadata))
-    return with_hash(sink.getvalue().to_pybytes())
+    beside: dict[bytes, str | bytes] = {}
+    if digest.ids is not None:
+        beside[_IDS] = str(digest.ids)
+    if digest.packed_deletions is not None:
+        beside[_DELETIONS] = digest.packed_deletions
+    schema = SUBJECT_COUNTS.with_metadata(beside or None)
+    counts = digest.counts.combine_chunks().replace_schema_metadata(schema.metadata)
+    return with_hash(_arrow_file(counts))
 
 
 def unpack(content: bytes) -> SubjectDigest:
@@ -61,9 +65,32 @@ def unpack(content: bytes) -> SubjectDigest:
     """
     body, _ = stripped(content)
     opened = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(body)))
-    ids = (opened.schema.metadata or {}).get(_IDS)
+    beside = opened.schema.metadata or {}
+    ids = beside.get(_IDS)
     counts = opened.read_all().replace_schema_metadata(None)
-    return SubjectDigest(counts, None if ids is None else int(ids))
+    return SubjectDigest(counts, None if ids is None else int(ids), beside.get(_DELETIONS))
+
+
+def pack_deletions(deletions: pa.Table) -> bytes:
+    """Deletions of shape `DELETIONS` as bytes."""
+    return _arrow_file(deletions.combine_chunks())
+
+
+def unpack_deletions(packed: bytes) -> pa.Table:
+    """The deletions that `pack_deletions` made these bytes of; shape `DELETIONS`.
+
+    Raises:
+        ValueError: they are anything else.
+    """
+    return pa.ipc.open_file(pa.BufferReader(packed)).read_all()
+
+
+def _arrow_file(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=_LZ4) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 class _DigestCodec:

@@ -81,7 +81,7 @@ def bounds_of(
     least, most = _reads(decided, policy, lost)
     if held is not None:
         # Once to learn what is held, and where there is not room for all, twice more.
-        most = least + 3 * np.repeat(held | decided.ask, np.diff(decided.spans.first_file))
+        most = most + 3 * np.repeat(held | decided.ask, np.diff(decided.spans.first_file))
     lengths = inventory.files["file_bytes"].to_numpy()
     return Estimate(
         stream=inventory.stream,
@@ -100,12 +100,20 @@ def bounds_of(
 
 
 def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Array]:
-    """Count how often planning opens each file, at least and at most: once to decide, once more for markers."""
+    """Count how often planning opens each file, at least and at most: once to decide, once more for markers.
+
+    Where an estimate has not looked for everything, planning opens files once before, and then perhaps no more.
+    """
     opened = decided.ask.astype(np.int64)
     if policy.whole_segments:
         opened[[answer.span for answer in unread_answers(decided)]] = 0
-    least = np.repeat(opened, np.diff(decided.spans.first_file))
-    return least, np.full_like(least, 2) if lost.announces else least
+    doubtful = np.zeros(len(opened), dtype=bool)
+    for decision in decided.decisions:
+        doubtful |= False if decision.doubtful is None else decision.doubtful
+    files = np.diff(decided.spans.first_file)
+    least = np.repeat(np.where(doubtful, 0, opened), files)
+    most = np.repeat(opened + doubtful, files)
+    return least, np.full_like(most, 2) + np.repeat(doubtful, files) if lost.announces else most
 
 
 def whole_only(inventory: Inventory, spans: Spans, removed: Range) -> Range:

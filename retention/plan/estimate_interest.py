@@ -41,9 +41,17 @@ def released_bounds(
     by_rule = {policy.retention: release} | dict.fromkeys(limits, rest)
     lengths = inventory.files["file_bytes"].to_numpy()
     opened = np.repeat(released.ask, np.diff(spans.first_file)).astype(np.int64)
-    # Limits may ask the same rows again, and delete markers once more.
+    # Limits may ask the same rows again, delete markers once more, and deletions are looked for.
     most = opened + len(
-        [reason for reason in (limits, policy.subject_delete_marker_ttl_ns) if reason]
+        [
+            reason
+            for reason in (
+                limits,
+                policy.subject_delete_marker_ttl_ns,
+                policy.delete_retention_ns,
+            )
+            if reason
+        ]
     )
     return Estimate(
         stream=inventory.stream,

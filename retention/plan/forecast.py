@@ -18,7 +18,7 @@ from retention.rules.jetstream.evaluate import expires
 from retention.rules.jetstream.next_due import next_due
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.jetstream.split_spans import decide_at
-from retention.rules.rule import ExpiryRule
+from retention.rules.rule import TimedRule
 from schemas.messages import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
@@ -122,6 +122,6 @@ def _next(
         instant = min(
             decision.rule.tail_due(decided.spans)
             for decision in decided.decisions
-            if isinstance(decision.rule, ExpiryRule)
+            if isinstance(decision.rule, TimedRule)
         )
     return None if instant >= NEVER else max(instant, as_of_ns)

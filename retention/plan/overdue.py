@@ -15,7 +15,7 @@ from retention.core.spans import Array
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.max_age_each import MaxAgeEach
 from retention.rules.row_verdicts import STAYS, Answer, settled, stop_of
-from retention.rules.rule import PriorRemovals, Scan
+from retention.rules.rule import NO_FACTS, PriorRemovals, Scan
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def overdue_of(
     Returns:
         None where no message stays for that reason.
     """
-    each = MaxAgeEach.of(replace(policy, expiry="each"), as_of_ns, None)
+    each = MaxAgeEach.of(replace(policy, expiry="each"), as_of_ns, NO_FACTS)
     scan = decided.scan
     if each is None or scan is None or not len(decided.spans):
         return None

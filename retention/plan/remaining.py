@@ -78,20 +78,27 @@ class RemainingMessages:
         return np.stack([ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()], axis=1)
 
     def subject_counts(
-        self, digests: SubjectDigests, first: RemainingRow = RemainingRow(0)
+        self,
+        digests: SubjectDigests,
+        first: RemainingRow = RemainingRow(0),
+        end: RemainingRow | None = None,
     ) -> pa.Table:
         """The subject digests of what is left, as `Store.subject_counts` has them.
 
         Args:
             digests: where they are kept.
             first: only those of this one of `files` and of later ones; it has number 0 then.
+            end: only those of files before this one; None: of all later ones.
         """
-        counts = digests.subject_counts(self.stored_part(first, RemainingRow(len(self.numbers))))
-        if not self.digests:
-            return counts
+        end = RemainingRow(len(self.numbers)) if end is None else end
+        counts = digests.subject_counts(self.stored_part(first, end))
         partial = {
-            number - first: digest for number, digest in self.digests.items() if number >= first
+            number - first: digest
+            for number, digest in self.digests.items()
+            if first <= number < end
         }
+        if not partial:
+            return counts
         changed = pc.is_in(counts["file"], value_set=pa.array(list(partial), pa.int64()))
         parts = [counts.filter(pc.invert(changed))]
         for number, digest in partial.items():

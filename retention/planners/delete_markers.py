@@ -36,6 +36,8 @@ from schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.expires))
 """The rules whose removals are announced, in the order of a pass, in which they stand behind all others."""
+_BEFORE = [RULES.index(rule.name) for rule in ORDER if not rule.expires]
+"""The rules before them."""
 
 
 @dataclass(frozen=True)
@@ -227,21 +229,21 @@ class _SpanLosses:
         spans = decided.spans
         stopped_at = stop_of(answers)
         by_rule = decided.by_rule(stopped_at)
-        whole_by_limits = by_rule[:, : _EXPIRY[0]].sum(axis=1) == spans.messages
+        whole_by_limits = by_rule[:, _BEFORE].sum(axis=1) == spans.messages
         heavy = np.where(whole_by_limits, spans.bytes, 0)
         for answer in answers:
             ranges = settled_ranges(answer, stopped_at)
             np.add.at(
                 by_rule[answer.span], ranges["rule"].to_numpy(), ranges["messages"].to_numpy()
             )
-            limits = ranges.filter(pc.less(ranges["rule"], _EXPIRY[0]))
+            limits = ranges.filter(pa.array(np.isin(ranges["rule"].to_numpy(), _BEFORE)))
             heavy[answer.span] += pc.sum(limits["bytes"], min_count=0).as_py()
         end = len(spans) if stopped_at is None else stopped_at + 1
         return cls(by_rule, heavy, np.arange(len(spans)) < end)
 
     def left_by_limits(self, decided: Evaluation) -> Totals:
         """Upper bounds on what is there when expiry begins."""
-        gone = int(self.by_rule[:, : _EXPIRY[0]].sum())
+        gone = int(self.by_rule[:, _BEFORE].sum())
         return Totals(
             int(decided.spans.messages.sum()) - gone,
             int(decided.spans.bytes.sum() - self.bytes_by_limits.sum()),

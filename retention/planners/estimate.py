@@ -15,7 +15,7 @@ from retention.plan.remaining import all_remaining
 from retention.planners.consumer_protection import protection_of
 from retention.planners.context import PlanningContext
 from retention.planners.interest import decide_release
-from retention.planners.probe import StoredRows
+from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.rows import StreamRows
 from retention.planners.table import gather
@@ -52,7 +52,7 @@ def estimate_pass(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> 
     """
     context = gather(opened, inventory, as_of_ns)
     with Engines("local") as engines:
-        return bounds(context, StoredRows(opened, engines))
+        return bounds(context, UnopenedRows(opened, engines))
 
 
 def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:

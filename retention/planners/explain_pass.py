@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core import kv
 from retention.plan.actions import DROP
 from retention.plan.explain_consumers import needs_line, protection_line
 from retention.plan.explain_rules import IN_KEPT_SEGMENT, rule_lines, rule_of, sentence
@@ -54,7 +55,13 @@ def explain_behind(plan: Plan, message: dict[str, Any], line: str) -> Explanatio
         message: its narrow columns.
         line: why nothing of its part of the stream goes.
     """
-    policy = replace(plan.policy, max_msgs=None, max_bytes=None, max_msgs_per_subject=None)
+    policy = replace(
+        plan.policy,
+        max_msgs=None,
+        max_bytes=None,
+        max_msgs_per_subject=None,
+        delete_retention_ns=None,
+    )
     lines = (line, *rule_lines(policy, _facts_of_message(plan, message)))
     named = f"{plan.stream} {message['seq']:,} ({message['subject']})"
     return explanation(plan.stream, message, None, f"{named} stays: {'; '.join(lines)}.", lines)
@@ -134,6 +141,7 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
         + size
         + tail.bytes,
         newer_on_subject=on_subject,
+        **_deletion(rows, message),
         needs=_needs(plan, message),
         **_held(plan, message),
     )
@@ -166,6 +174,16 @@ def _scan_end(rows: PlanRows, partition: int) -> int | None:
     if scan_end is None or policy.max_age_ns is None or not policy.whole_segments:
         return scan_end
     return rows.first_young(partition, scan_end, rows.plan.as_of_ns - policy.max_age_ns)
+
+
+def _deletion(rows: PlanRows, message: dict[str, Any]) -> dict[str, Any]:
+    """Fields of `Facts`: the last message on a message's subject, and when it was stored if it is a deletion."""
+    if rows.plan.policy.delete_retention_ns is None:
+        return {}
+    last = rows.last_on_subject(message)
+    [operation] = kv.operations(pa.array([last["headers"]], pa.binary())).to_pylist()
+    deletes = operation != kv.PUT
+    return {"last_on_subject": last["seq"], "deleted_ns": last["ts_ns"] if deletes else None}
 
 
 def _held(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:

@@ -69,9 +69,8 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
         return all_remaining(inventory)
     spans, interests = spans_of(inventory.files), context.consumers.interests
     decided = decide_release(context, spans, rows)
-    in_full = policy.allow_msg_ttl or not (
-        policy.max_age_ns is None and policy.max_msgs_per_subject is None
-    )
+    looks = (policy.max_age_ns, policy.max_msgs_per_subject, policy.delete_retention_ns)
+    in_full = policy.allow_msg_ttl or any(limit is not None for limit in looks)
     questions = [
         UnneededQuestion(
             span=int(span),

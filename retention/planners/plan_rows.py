@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -36,7 +36,7 @@ class FileRows(Protocol):
         ...
 
     def counts(self, files: pa.Table) -> pa.Table:
-        """Subject digests of `files`: columns `file`, `subject` and `messages`."""
+        """Subject digests of `files`: columns `file`, `subject`, `messages` and `last_seq`."""
         ...
 
 
@@ -159,10 +159,37 @@ class PlanRows:
             self._count_rows(number, subject) for number in numbers[differs].tolist()
         )
 
+    def last_on_subject(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """`seq`, `ts_ns` and `headers` of the last message on a message's subject that consumers leave.
+
+        Files are read from the newest on, as far as their digests name the subject: consumers may have let go of that.
+        """
+        files, subject = self.plan.cause.files, message["subject"]
+        above = pc.greater_equal(files["max_seq"], message["seq"])
+        numbers = np.flatnonzero(
+            pc.and_(self.plan.cause.in_partition(message["partition"]), above).to_numpy()
+        )
+        counts = self.files.counts(files.take(pa.array(numbers)))
+        named = counts.filter(pc.equal(counts["subject"], subject))
+        newest, holder = -1, 0
+        for entry in named.sort_by([("last_seq", "descending")]).to_pylist():
+            if entry["last_seq"] <= newest:
+                break
+            number = int(numbers[entry["file"]])
+            last = pc.max(self._on_subject(number, subject, message["seq"])["seq"]).as_py()
+            newest, holder = max((newest, holder), (-1 if last is None else last, number))
+        rows, _ = self.files.read(files.slice(holder, 1), ("seq", "ts_ns", "headers"))
+        [row] = rows.filter(pc.equal(rows["seq"], newest)).to_pylist()
+        return row
+
     def _count_rows(self, number: int, subject: str) -> int:
+        return int(self._on_subject(number, subject, None).num_rows)
+
+    def _on_subject(self, number: int, subject: str, seq: int | None) -> pa.Table:
+        """Rows on a subject that consumers leave of one file; the one with the sequence `seq` is there in any case."""
         rows, of_row = self.files.read(self.plan.cause.files.slice(number, 1), ("seq", "subject"))
-        rows = self._remaining(rows, of_row + number, None)
-        return int(pc.sum(pc.equal(rows["subject"], subject), min_count=0).as_py())
+        rows = self._remaining(rows, of_row + number, seq)
+        return rows.filter(pc.equal(rows["subject"], subject))
 
     def _stored(self, partition: int, first: int, last: int) -> tuple[pa.Table, Array]:
         """Rows of every file whose range meets `first` to `last`; for each row, its file's row number in the cause."""

@@ -16,7 +16,8 @@ from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow, visible_rows
-from retention.planners.rows import Asked, Rule, Told
+from retention.planners import deleted_subjects
+from retention.planners.rows import Asked, Deletions, Rule, Told
 from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
 from retention.rules.row_verdicts import SpanRows
 from retention.rules.rule import SubjectExcess
@@ -41,6 +42,19 @@ class StoredRows:
     def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
         """The messages of each span beyond a limit per subject: in this process, or by tasks if subjects are many."""
         return subject_excess(self.opened, remaining, spans, limit, self.engines)
+
+    def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
+        """The deletions in some files; those in which nobody has looked are read."""
+        return deleted_subjects.all_deletions(self.opened, remaining, wanted, self.engines)
+
+
+@dataclass(frozen=True)
+class UnopenedRows(StoredRows):
+    """The rows of a stored stream, of which no data file is opened but to answer questions."""
+
+    def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
+        """The deletions in some files, where somebody has looked before."""
+        return deleted_subjects.known_deletions(self.opened, remaining, wanted)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from retention.planners.consumer_protection import (
 )
 from retention.planners.context import NO_CONSUMERS, PlanningContext
 from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
+from retention.planners.deleted_subjects import deleted_subjects
 from retention.planners.interest import remaining_of
 from retention.planners.rows import StreamRows
 from retention.ports import TailTotals
@@ -31,6 +32,7 @@ from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.jetstream.split_spans import split_by_file
 from retention.rules.jetstream.whole_segments import unread_answers
 from retention.rules.row_verdicts import Answer, answer_question
+from retention.rules.rule import SubjectFacts
 
 _NO_TAIL = TailTotals()
 
@@ -113,10 +115,11 @@ def plan_prefix(context: PlanningContext, tail: TailTotals, rows: StreamRows) ->
 def decide(
     remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
 ) -> Evaluation:
-    """Decide a pass as far as metadata goes; subject digests are read only if the policy limits subjects."""
+    """Decide a pass as far as metadata goes; subject digests are read only if the policy has rules about subjects."""
     spans, limit = spans_of(remaining.files), policy.max_msgs_per_subject
     excess = None if limit is None else rows.excess(remaining, spans, limit)
-    decided = evaluate(spans, policy, as_of_ns, excess)
+    subjects = SubjectFacts(excess, deleted_subjects(remaining, policy, as_of_ns, rows))
+    decided = evaluate(spans, policy, as_of_ns, subjects)
     return split_by_file(decided, remaining.files, policy, as_of_ns)
 
 
@@ -161,7 +164,7 @@ def _conclude(
         answers = _answers(context, remaining, decided, rows)
     announced = _announced(context, remaining, rows, decided, answers)
     made = make_plan(remaining, policy, context.as_of_ns, announced.decided, announced.answers)
-    read = made.read + announced.read + _read_for(protection, answers)
+    read = made.read + announced.read + _read_for(protection, answers) + _read_before(decided)
     made = replace(
         made,
         header=replace(made.header, read=read),
@@ -193,6 +196,12 @@ def _read_for(protection: ProtectionOutcome | None, answers: list[Answer]) -> Re
         return ReadCount()
     beside = [] if protection.answers is answers else protection.answers
     return sum((answer.read for answer in beside), protection.read)
+
+
+def _read_before(decided: Evaluation) -> ReadCount:
+    """Reading that it cost to look for deletions, before anything was decided."""
+    deleted = decided.subjects.deleted
+    return ReadCount() if deleted is None else deleted.read
 
 
 def _announced(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from retention.core.inventory import ReadCount
 from retention.core.spans import Spans
-from retention.plan.remaining import RemainingMessages
+from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.rules.row_verdicts import SpanRows
 from retention.rules.rule import SubjectExcess
 
@@ -48,6 +50,17 @@ class SpanRowsReader(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Deletions:
+    """The deletions in some files of a stream."""
+
+    messages: pa.Table
+    """Shape `DELETIONS`, such among them as consumers have let go of."""
+    unseen: tuple[RemainingRow, ...] = ()
+    """The files among them in which nobody has looked for any."""
+    read: ReadCount = field(default_factory=ReadCount)
+
+
 class StreamRows(Protocol):
     """Everything that planning learns beside statistics: all of its reading goes through this."""
 
@@ -68,5 +81,13 @@ class StreamRows(Protocol):
 
         Raises:
             DamagedError: a data file whose digest is lost cannot be read.
+        """
+        ...
+
+    def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
+        """The deletions in `wanted`, some of the files of what consumers leave.
+
+        Raises:
+            DamagedError: a file cannot be read.
         """
         ...

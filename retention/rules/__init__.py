@@ -1,10 +1,11 @@
 """Retention rules: pure functions on statistics and Arrow tables, one module a rule, in the server's order.
 
 One pass first releases the messages that no consumer needs (docs/semantics/consumers-release.md). The rest it judges
-in the order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry. A
-message that several rules would remove belongs to the first of them. Behind them stand the removals that people ask for
-(delete, purge, rollup), which are no part of a pass, and the rules of topics, whose passes have no others: segments
-that people asked to remove by `delete_segments`, and that could not go at once, a later pass takes.
+in the order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, then the limit per subject, then expiry; between
+the latter two, deleted subjects go (docs/semantics/log-compaction.md). A message that several rules would remove
+belongs to the first of them. Beside them stand the removals that people ask for (delete, purge, rollup), which are no
+part of a pass, and the rules of topics, whose passes have no others: segments that people asked to remove by
+`delete_segments`, and that could not go at once, a later pass takes.
 """
 
 from __future__ import annotations
@@ -24,12 +25,7 @@ ROLLUP = "rollup"
 MESSAGE_EXPIRY = "message_expiry"
 MAX_TOPIC_SIZE = "max_topic_size"
 DELETE_SEGMENTS = "delete_segments"
+DELETE_RETENTION = "delete_retention"
 
 RULES = RULE_NAMES
-"""Every rule that can let a message go: first those of a pass, in the order in which it applies them."""
-
-PASS_RULES = RULES[: RULES.index(DELETE)]
-"""The rules of a pass."""
-
-LIMIT_RULES = PASS_RULES[PASS_RULES.index(MAX_MSGS) :]
-"""The rules of a pass that judge the messages which consumers leave."""
+"""Every rule that can let a message go."""

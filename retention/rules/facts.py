@@ -23,6 +23,10 @@ class Facts:
     as_of_ns: int
     scan_end: int | None
     """The message at which the age scan ends, if that comes before this one."""
+    last_on_subject: int | None = None
+    """The sequence of the last message on its subject; None: nobody asked, or it is this one."""
+    deleted_ns: int | None = None
+    """The time of that last message, if it is a deletion; None also where nobody asked."""
     marker: int | None = None
     """The sequence of the delete marker that announces that the message is gone."""
     refused: bool = False

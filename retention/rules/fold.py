@@ -10,7 +10,7 @@ import numpy as np
 from retention.core.spans import Array, Spans
 from retention.rules import RULES
 from retention.rules.row_verdicts import Question
-from retention.rules.rule import Decision, PriorRemovals, Rule, Scan, SubjectExcess
+from retention.rules.rule import NO_FACTS, Decision, PriorRemovals, Rule, Scan, SubjectFacts
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Evaluation:
     """Spans that go whole, whatever rows say; a mask."""
     ask: Array
     """Spans whose rows decide; a mask."""
-    surplus: SubjectExcess | None = None
-    """The excess by which the limit per subject was decided; None: the policy has none."""
+    subjects: SubjectFacts = NO_FACTS
+    """The facts by which rules about subjects were decided."""
     held: Array | None = None
     """Spans that stay whole although rules would take them; a mask; None: none does."""
 
@@ -70,13 +70,13 @@ class Evaluation:
         return counts
 
 
-def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectExcess | None) -> Evaluation:
+def fold(spans: Spans, rules: Sequence[Rule], subjects: SubjectFacts) -> Evaluation:
     """Decide a pass as far as statistics do: each rule sees what the rules before it leave.
 
     Args:
         spans: the stream.
         rules: in the order of the pass; at most one scans.
-        surplus: the excess that the limit per subject is decided by; None: the policy has none.
+        subjects: what is known of subjects, by which rules about them decide.
     """
     gone, some, unclear, rows = (np.zeros(len(spans), dtype=bool) for _ in range(4))
     decisions = []
@@ -88,4 +88,4 @@ def fold(spans: Spans, rules: Sequence[Rule], surplus: SubjectExcess | None) -> 
         some |= decision.counted > 0
         rows |= decision.rows
         decisions.append(decision)
-    return Evaluation(spans, tuple(decisions), gone, rows | (some & ~gone), surplus)
+    return Evaluation(spans, tuple(decisions), gone, rows | (some & ~gone), subjects)

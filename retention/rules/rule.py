@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
+from retention.rules.deleted_subjects import DeletedSubjects
 from retention.rules.facts import Facts
 from schemas.messages import NEVER
 
@@ -30,7 +31,7 @@ class RowRule(Protocol):
 
     @property
     def expires(self) -> bool:
-        """Whether time alone makes the rule take more: `Rule.expires`."""
+        """Whether the rule takes messages for their age: `Rule.expires`."""
         ...
 
     @property
@@ -62,6 +63,19 @@ class SubjectExcess(Protocol):
     def of_span(self, span: int) -> RowRule:
         """The row rule that takes these messages of one span."""
         ...
+
+
+@dataclass(frozen=True)
+class SubjectFacts:
+    """Facts about subjects throughout a stream, as far as a policy's rules look at them."""
+
+    excess: SubjectExcess | None = None
+    """The messages beyond the policy's limit per subject; None: it has none."""
+    deleted: DeletedSubjects | None = None
+    """The subjects whose last message is a deletion; None: nobody has looked."""
+
+
+NO_FACTS = SubjectFacts()
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,8 @@ class Decision(ABC):
     """Spans of which statistics do not tell how many of these messages a rule behind this one would take, too."""
     scan: Scan | None = None
     """None: the rule does not scan."""
+    doubtful: Array | None = None
+    """Spans about which the rule would have more of the stream read, as an estimate has not; a mask; None: none."""
 
     @abstractmethod
     def question(self, span: int) -> RowRule | None:
@@ -139,19 +155,19 @@ class Rule(ABC):
 
     name: ClassVar[str]
     expires: ClassVar[bool] = False
-    """Whether time alone makes it take more; a delete marker then takes the place of a subject's last message."""
+    """Whether it takes messages for their age, so that a delete marker takes the place of a subject's last one."""
     trims: ClassVar[bool] = False
     """Whether it acts after every message that is stored, so that delete markers make it take more."""
 
     @classmethod
     @abstractmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule at the instant `as_of_ns`; None: the policy lets it remove nothing.
 
         Args:
             policy: the stream's.
             as_of_ns: the pass's one instant, nanoseconds since the epoch.
-            surplus: the messages beyond the policy's limit per subject; None: it has none.
+            subjects: what is known of subjects, as far as the policy's rules look at them.
         """
 
     @classmethod
@@ -195,18 +211,8 @@ class Rule(ABC):
         """Decide what statistics can, behind other rules."""
 
 
-class ExpiryRule(Rule):
-    """A rule that time makes take more."""
-
-    expires: ClassVar[bool] = True
-
-    @abstractmethod
-    def everywhere(self) -> RowRule:
-        """The rule's question to rows to which it comes."""
-
-    @abstractmethod
-    def most(self, spans: Spans) -> Array:
-        """The most messages of each span that the rule can take, wherever a scan ends; int64."""
+class TimedRule(Rule):
+    """A rule that time alone makes take more."""
 
     @abstractmethod
     def first_due(self, spans: Spans) -> Array:
@@ -225,6 +231,20 @@ class ExpiryRule(Rule):
         """No instant before this one lets the rule take a message behind these spans, if it takes none of theirs."""
         del spans
         return NEVER
+
+
+class ExpiryRule(TimedRule):
+    """A rule that takes messages for their age, of which delete markers tell."""
+
+    expires: ClassVar[bool] = True
+
+    @abstractmethod
+    def everywhere(self) -> RowRule:
+        """The rule's question to rows to which it comes."""
+
+    @abstractmethod
+    def most(self, spans: Spans) -> Array:
+        """The most messages of each span that the rule can take, wherever a scan ends; int64."""
 
 
 def delayed(instants: Array, span_ns: int) -> Array:

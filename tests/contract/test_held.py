@@ -84,7 +84,9 @@ def check_held(
     data=st.data(),
     world=worlds.filter(lambda world: len(world.files) > 0),
     # Deadlines of these worlds are bare numbers that no header could give.
-    policy=policies.map(lambda policy: replace(scaled(policy), allow_msg_ttl=False)),
+    policy=policies.map(
+        lambda policy: replace(scaled(policy), delete_retention_ns=None, allow_msg_ttl=False)
+    ),
     instant=instants,
     rule=holds.rules.filter(lambda rule: rule.max_age_ns or rule.max_bytes),
 )

@@ -25,7 +25,7 @@ from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.interests import goes, interests_of, record_of
 from tests.support.laws import law_on_disk
-from tests.support.laying import NEVER_BLOCK, SECOND, START, File, Laid, held, lay, warehouse_with
+from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.marked import Server, marked_update, marking, marking_instants
 from tests.support.worlds import NEXT_SEQ, Message, World, instants, policies, update, worlds
 
@@ -36,22 +36,32 @@ PER_BYTE = 20
 """What a byte of a small world's limit stands for: real messages have headers and overhead."""
 
 
+def lasting(message: Message) -> bytes | None:
+    """The headers of a message that has no TTL of its own, or `never`."""
+    deletes = [(headers.KV_OPERATION, "DEL")] if message.deletes else []
+    never = [(headers.TTL, "never")] if message.never else []
+    return headers.build(deletes + never) if deletes or never else None
+
+
 def real(message: Message) -> Message:
     """The message with the time and the size that it has on a real store."""
-    headers = len(NEVER_BLOCK) + 4 if message.never else 0
-    size = OVERHEAD + len(message.subject) + headers + message.size
+    block = lasting(message)
+    size = OVERHEAD + len(message.subject) + message.size + (len(block) + 4 if block else 0)
     return replace(message, ts_ns=START + message.ts_ns * SECOND, size=size)
 
 
 def laid(message: Message) -> Laid:
     time = START + message.ts_ns * SECOND
-    return Laid(message.seq, message.subject, time, b"x" * message.size, message.never)
+    block = lasting(message)
+    return Laid(message.seq, message.subject, time, b"x" * message.size, headers=block)
 
 
 def scaled(policy: Policy) -> Policy:
+    deleted_ns = None if policy.whole_segments else policy.delete_retention_ns
     return replace(
         policy,
         max_age_ns=None if policy.max_age_ns is None else policy.max_age_ns * SECOND,
+        delete_retention_ns=None if deleted_ns is None else deleted_ns * SECOND,
         max_bytes=None if policy.max_bytes is None else policy.max_bytes * PER_BYTE,
     )
 
@@ -61,6 +71,7 @@ def limits_of(policy: Policy) -> dict[str, Any]:
         "max_msgs": policy.max_msgs,
         "max_bytes": policy.max_bytes,
         "max_msgs_per_subject": policy.max_msgs_per_subject,
+        "delete_retention": policy.delete_retention_ns,
         "max_age": policy.max_age_ns,
     }
     chosen: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
@@ -154,14 +165,20 @@ def check_laws(
     assert plan.segments.dropped == before.segments - after.segments
     assert after.last_seq == before.last_seq
     assert after.first_seq == min(all_seqs - gone, default=after.last_seq + 1)
-    assert stream.plan().plan.is_empty or policy.whole_segments
+    # Age may uncover a deletion, which the next pass takes.
+    uncovers = policy.delete_retention_ns is not None and policy.max_age_ns is not None
+    assert stream.plan().plan.is_empty or policy.whole_segments or uncovers
 
 
 def mortal(message: Message) -> Laid:
     """The message with what makes it die, and die silently, in its headers."""
     pairs = []
-    if message.silent:
-        pairs.append(("KV-Operation", "PURGE"))
+    if message.silent and message.deletes:
+        pairs.append((headers.KV_OPERATION, "PURGE"))
+    elif message.silent:
+        pairs.append((headers.MARKER_REASON, "of no operation"))
+    elif message.deletes:
+        pairs.append((headers.KV_OPERATION, "DEL"))
     if message.never:
         pairs.append((headers.TTL, "never"))
     elif message.deadline_ns is not None:
@@ -259,7 +276,9 @@ def test_what_expires_and_is_announced_is_what_the_server_leaves(
     world=worlds.filter(lambda world: len(world.files) > 0),
     policy=st.builds(
         # Deadlines of these worlds are bare numbers that no header could give.
-        lambda policy, whole: replace(scaled(policy), whole_segments=whole, allow_msg_ttl=False),
+        lambda policy, whole: replace(
+            scaled(replace(policy, whole_segments=whole)), allow_msg_ttl=False
+        ),
         policies,
         st.sampled_from([False, False, True]),
     ),
@@ -281,11 +300,10 @@ def test_explain_plan_apply_and_state_agree(
     world=worlds.filter(lambda world: len(world.files) > 0),
     policy=st.builds(
         lambda policy, kind, unmatched, whole: replace(
-            scaled(policy),
+            scaled(replace(policy, whole_segments=whole)),
             allow_msg_ttl=False,
             retention=kind,
             unmatched=unmatched,
-            whole_segments=whole,
         ),
         policies,
         st.sampled_from(["interest", "workqueue"]),

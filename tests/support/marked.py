@@ -80,6 +80,7 @@ def marked_update(world: World, policy: Policy, as_of_ns: int) -> Server:
         max_msgs=policy.max_msgs,
         max_bytes=policy.max_bytes,
         max_msgs_per_subject=policy.max_msgs_per_subject,
+        delete_retention_ns=policy.delete_retention_ns,
         discard=policy.discard,
     )
     gone = update(world.messages, limits, as_of_ns)
@@ -112,6 +113,7 @@ marking = st.builds(
     max_msgs=st.none() | st.integers(2, 6),
     max_bytes=st.sampled_from([None, None, None, 30, 120, 150, 260, 400]),
     max_msgs_per_subject=st.sampled_from([None, None, 1, 2]),
+    delete_retention_ns=st.sampled_from([None, None, 3, 8]),
     max_age_ns=st.none() | st.integers(3, 12),
     expiry=st.sampled_from(["head", "each"]),
     discard=st.sampled_from(["old", "old", "new"]),

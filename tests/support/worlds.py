@@ -12,26 +12,28 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from retention.core import headers
 from retention.core.inventory import Counters, Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Spans
 from retention.datafile.subject_digest import count_subjects
 from retention.plan.build import make_plan
 from retention.plan.plan import Plan
-from retention.plan.remaining import RemainingMessages, all_remaining
+from retention.plan.remaining import RemainingMessages, RemainingRow, all_remaining
 from retention.planners import retention
 from retention.planners.context import PlanningContext
 from retention.planners.delete_markers import MarkedPass, MarkerPlanner, without_markers
 from retention.planners.retention import plan
-from retention.planners.rows import Rule, SpanRowsReader, Told
+from retention.planners.rows import Deletions, Rule, SpanRowsReader, Told
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
 from retention.rules.rule import SubjectExcess
-from schemas.files import FILE_STATS, SUBJECT_COUNTS
+from schemas.files import DELETIONS, FILE_STATS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 
 NEXT_SEQ = 10_000
+DELETES = headers.build([(headers.KV_OPERATION, "DEL")])
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Message:
     deadline_ns: int | None = None
     """Of a message that does not say `never`."""
     silent: bool = False
+    deletes: bool = False
 
     @property
     def stored_deadline_ns(self) -> int | None:
@@ -90,6 +93,7 @@ def rows_of(messages: tuple[Message, ...]) -> pa.Table:
             "size": pa.array([m.size for m in ordered], pa.int64()),
             "marker": pa.array([m.silent for m in ordered], pa.bool_()),
             "deadline_ns": pa.array([m.stored_deadline_ns for m in ordered], pa.int64()),
+            "headers": pa.array([DELETES if m.deletes else None for m in ordered], pa.binary()),
         }
     )
 
@@ -123,7 +127,7 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
 
 def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
     """STREAM.UPDATE from an unlimited config, message by message: sequence → the rule that removes it."""
-    steps = (_trim_count, _trim_bytes, _trim_subjects, _expire, _pass_deadlines)
+    steps = (_trim_count, _trim_bytes, _trim_subjects, _purge, _expire, _pass_deadlines)
     gone: dict[int, str] = {}
     left = list(messages)
     for step in steps:
@@ -153,6 +157,17 @@ def _trim_subjects(left: list[Message], policy: Policy, _: int) -> tuple[list[Me
             held[message.subject] -= 1
             removed.append(message)
     return removed, "max_msgs_per_subject"
+
+
+def _purge(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Message], str]:
+    last = {m.subject: m for m in left}
+    gone = {
+        m.subject
+        for m in last.values()
+        if policy.delete_retention_ns is not None
+        if m.deletes and as_of_ns - m.ts_ns >= policy.delete_retention_ns
+    }
+    return [m for m in left if m.subject in gone], "delete_retention"
 
 
 def _expire(left: list[Message], policy: Policy, as_of_ns: int) -> tuple[list[Message], str]:
@@ -242,6 +257,16 @@ class WorldRows:
         assert files.equals(self.world.inventory.files)
         return digests(self.world, self.world.inventory)
 
+    def deletions(self, remaining: RemainingMessages, wanted: Sequence[RemainingRow]) -> Deletions:
+        paths = remaining.stored["path"].take(pa.array(wanted, pa.int64())).to_pylist()
+        found = [
+            {"subject": m.subject, "seq": m.seq, "ts_ns": m.ts_ns}
+            for path in paths
+            for m in self.world.files[int(path)][1]
+            if m.deletes
+        ]
+        return Deletions(pa.Table.from_pylist(found, schema=DELETIONS))
+
     def excess(self, remaining: RemainingMessages, spans: Spans, limit: int) -> SubjectExcess:
         counts = remaining.subject_counts(self)
         return surplus(limit, counts, spans.span_of_file, len(spans))
@@ -281,6 +306,7 @@ message_parts = st.tuples(
     st.sampled_from([False, False, False, True]),
     st.none() | st.integers(-3, 35),
     st.sampled_from([False, False, False, True]),
+    st.booleans(),
 )
 layouts = st.lists(
     st.tuples(
@@ -292,15 +318,15 @@ layouts = st.lists(
 
 
 def _world(
-    parts: list[tuple[int, str, int, int, bool, int | None, bool]],
+    parts: list[tuple[int, str, int, int, bool, int | None, bool, bool]],
     layout: list[tuple[int, str]],
     *,
     sealed: bool,
 ) -> World:
     seqs = itertools.accumulate(step for step, *_ in parts)
     messages = [
-        Message(seq, subject, ts_ns, size, never, deadline_ns, silent)
-        for seq, (_, subject, ts_ns, size, never, deadline_ns, silent) in zip(
+        Message(seq, subject, ts_ns, size, never, deadline_ns, silent, deletes)
+        for seq, (_, subject, ts_ns, size, never, deadline_ns, silent, deletes) in zip(
             seqs, parts, strict=True
         )
     ]
@@ -339,6 +365,7 @@ policies = st.builds(
     max_msgs=limit,
     max_bytes=st.none() | st.integers(1, 50),
     max_msgs_per_subject=st.none() | st.integers(1, 4),
+    delete_retention_ns=st.none() | st.none() | st.integers(1, 12),
     max_age_ns=st.none() | st.integers(1, 20),
     expiry=st.sampled_from(["head", "each"]),
     discard=st.sampled_from(["old", "old", "new"]),

@@ -236,8 +236,43 @@ def _ours(stream: StreamFields) -> Iterator[Refusal]:
             "with whole_segments no file is ever rewritten; remove one of the two",
             None,
         )
+    yield from _delete_retention(stream)
     if stream.hold_for_consumers is not None:
         yield from _hold(stream, stream.hold_for_consumers)
+
+
+def _delete_retention(stream: StreamFields) -> Iterator[Refusal]:
+    """The refusals of `delete_retention` beside settings under which subjects cannot go whole."""
+    if stream.delete_retention < 0:
+        yield refusal(
+            "delete_retention",
+            f"{format_duration(stream.delete_retention)} must not be negative; write how long deletions stay, or 0 for"
+            " as long as other messages",
+            None,
+        )
+    if stream.delete_retention <= 0:
+        return
+    denied = "sealed" if stream.sealed else "deny_purge" if stream.deny_purge else None
+    if denied is not None:
+        yield refusal(
+            f"delete_retention {denied}",
+            f"purges the subjects of old deletions, and {denied} forbids purging; remove one of the two",
+            None,
+        )
+    if stream.whole_segments:
+        yield refusal(
+            "delete_retention whole_segments",
+            "a deletion that went with its segment would bring back the value in an older segment that stays;"
+            " remove one of the two",
+            None,
+        )
+    if stream.hold_for_consumers is not None and stream.hold_for_consumers.action == "hold":
+        yield refusal(
+            "delete_retention hold_for_consumers",
+            "a deletion that went while a consumer held an older value of its subject would bring that value back;"
+            " remove one of the two, or write action: warn",
+            None,
+        )
 
 
 def _hold(stream: StreamFields, hold: ConsumerHold) -> Iterator[Refusal]:

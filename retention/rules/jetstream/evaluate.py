@@ -1,32 +1,39 @@
-"""The rules of a JetStream pass, in the server's order (NATS STREAM.UPDATE; docs/semantics/limits.md)."""
+"""The rules of a JetStream pass, in the server's order (NATS STREAM.UPDATE; docs/semantics/limits.md), and ours."""
 
 from __future__ import annotations
 
 from retention.core.policy import Policy
 from retention.core.spans import Spans
 from retention.rules.fold import Evaluation, fold
+from retention.rules.jetstream.delete_retention import DeleteRetention
 from retention.rules.jetstream.max_age import MaxAge
 from retention.rules.jetstream.max_age_each import MaxAgeEach
 from retention.rules.jetstream.max_bytes import MaxBytes
 from retention.rules.jetstream.max_msgs import MaxMsgs
 from retention.rules.jetstream.max_msgs_per_subject import MaxMsgsPerSubject
 from retention.rules.jetstream.msg_ttl import MsgTtl
-from retention.rules.rule import Rule, SubjectExcess
+from retention.rules.rule import NO_FACTS, Rule, SubjectFacts, TimedRule
 
-ORDER: tuple[type[Rule], ...] = (MaxMsgs, MaxBytes, MaxMsgsPerSubject, MaxAge, MaxAgeEach, MsgTtl)
+ORDER: tuple[type[Rule], ...] = (
+    MaxMsgs,
+    MaxBytes,
+    MaxMsgsPerSubject,
+    DeleteRetention,
+    MaxAge,
+    MaxAgeEach,
+    MsgTtl,
+)
 """A rule sees what those before it leave; a message belongs to the first that takes it."""
 
 
-def rules_of(
-    policy: Policy, as_of_ns: int, surplus: SubjectExcess | None = None
-) -> tuple[Rule, ...]:
+def rules_of(policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS) -> tuple[Rule, ...]:
     """The rules by which a policy removes messages, in the order of a pass; parameters as in `evaluate`."""
-    made = (rule.of(policy, as_of_ns, surplus) for rule in ORDER)
+    made = (rule.of(policy, as_of_ns, subjects) for rule in ORDER)
     return tuple(rule for rule in made if rule is not None)
 
 
 def evaluate(
-    spans: Spans, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None
+    spans: Spans, policy: Policy, as_of_ns: int, subjects: SubjectFacts = NO_FACTS
 ) -> Evaluation:
     """Decide what statistics can of a pass.
 
@@ -34,14 +41,14 @@ def evaluate(
         spans: the stream.
         policy: what lets messages go.
         as_of_ns: the pass's one instant.
-        surplus: the excess of each span over the limit per subject; None if the policy has none.
+        subjects: what is known of subjects, as far as the policy's rules look at them.
     """
-    return fold(spans, rules_of(policy, as_of_ns, surplus), surplus)
+    return fold(spans, rules_of(policy, as_of_ns, subjects), subjects)
 
 
 def expires(policy: Policy) -> bool:
     """Whether time alone lets messages go."""
-    return any(rule.expires for rule in rules_of(policy, 0))
+    return any(isinstance(rule, TimedRule) for rule in rules_of(policy, 0))
 
 
 def reaches_all(policy: Policy) -> bool:

@@ -20,7 +20,7 @@ from retention.rules.rule import (
     PriorRemovals,
     RowRule,
     Scan,
-    SubjectExcess,
+    SubjectFacts,
     delayed,
 )
 from schemas.messages import NEVER
@@ -42,9 +42,9 @@ class MaxAge(ExpiryRule):
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule at the instant; None where age is unlimited, or does not scan."""
-        del surplus
+        del subjects
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "head" else cls(age, as_of_ns - age)
 

@@ -18,7 +18,7 @@ from retention.rules.rule import (
     ExpiryRule,
     PriorRemovals,
     RowRule,
-    SubjectExcess,
+    SubjectFacts,
     delayed,
 )
 from schemas.messages import NEVER
@@ -34,9 +34,9 @@ class MaxAgeEach(ExpiryRule):
     """`as_of - max_age`: the youngest instant that expires, nanoseconds since the epoch."""
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule at the instant; None where age is unlimited, or a scan."""
-        del surplus
+        del subjects
         age = policy.max_age_ns
         return None if age is None or policy.expiry != "each" else cls(age, as_of_ns - age)
 

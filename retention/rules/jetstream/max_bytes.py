@@ -14,7 +14,7 @@ from retention.core.units import format_size
 from retention.rules import MAX_BYTES
 from retention.rules.facts import REFUSES, Facts
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut, lowest_until
-from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectExcess
+from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectFacts
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class MaxBytes(Rule):
     limit: int
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
-        del as_of_ns, surplus
+        del as_of_ns, subjects
         return cls(policy.max_bytes) if policy.max_bytes is not None and policy.trims_head else None
 
     @classmethod

@@ -13,7 +13,7 @@ from retention.core.spans import Array, Spans
 from retention.rules import MAX_MSGS
 from retention.rules.facts import REFUSES, Facts, messages_are
 from retention.rules.jetstream.head_trim import HeadTrim, cut_masks, head_cut
-from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectExcess
+from retention.rules.rule import PriorRemovals, RowRule, Rule, SubjectFacts
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class MaxMsgs(Rule):
     limit: int
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule of the policy's limit; None also where `discard: new` refuses new messages instead."""
-        del as_of_ns, surplus
+        del as_of_ns, subjects
         return cls(policy.max_msgs) if policy.max_msgs is not None and policy.trims_head else None
 
     @classmethod

@@ -16,7 +16,14 @@ from retention.core.spans import Array, Spans
 from retention.errors import DamagedError
 from retention.rules import MAX_MSGS_PER_SUBJECT
 from retention.rules.facts import Facts, messages_are
-from retention.rules.rule import Decision, PriorRemovals, RowRule, Rule, SubjectExcess
+from retention.rules.rule import (
+    Decision,
+    PriorRemovals,
+    RowRule,
+    Rule,
+    SubjectExcess,
+    SubjectFacts,
+)
 
 _RANGE_ROWS = 65_536
 """Subjects that are numbered at once: a table of so many stays in a processor's cache."""
@@ -33,10 +40,10 @@ class MaxMsgsPerSubject(Rule):
     surplus: SubjectExcess
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule of the policy's limit; None where subjects are unlimited."""
         del as_of_ns
-        limit = policy.max_msgs_per_subject
+        limit, surplus = policy.max_msgs_per_subject, subjects.excess
         return None if limit is None or surplus is None else cls(limit, surplus)
 
     @classmethod

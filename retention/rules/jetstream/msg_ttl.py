@@ -14,7 +14,7 @@ from retention.core.spans import Array, Spans
 from retention.core.units import format_instant
 from retention.rules import MSG_TTL
 from retention.rules.facts import Facts, spell_age
-from retention.rules.rule import Decision, ExpiryRule, PriorRemovals, RowRule, SubjectExcess
+from retention.rules.rule import Decision, ExpiryRule, PriorRemovals, RowRule, SubjectFacts
 from schemas.messages import NEVER
 
 
@@ -27,9 +27,9 @@ class MsgTtl(ExpiryRule):
     """The pass's instant, nanoseconds since the epoch."""
 
     @classmethod
-    def of(cls, policy: Policy, as_of_ns: int, surplus: SubjectExcess | None) -> Self | None:
+    def of(cls, policy: Policy, as_of_ns: int, subjects: SubjectFacts) -> Self | None:
         """The rule at the instant; None where deadlines are not looked at."""
-        del surplus
+        del subjects
         return cls(as_of_ns) if policy.allow_msg_ttl else None
 
     @classmethod

@@ -9,14 +9,14 @@ import numpy as np
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans, by_segment, joined
 from retention.rules.fold import Evaluation
-from retention.rules.rule import ExpiryRule
+from retention.rules.rule import TimedRule
 from schemas.messages import NEVER
 
 
 def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) -> int | None:
     """The earliest instant at which any rule could let anything go, given that the pass lets nothing go.
 
-    Time changes verdicts of the rules that expire messages only, and those in one direction: verdicts of the others
+    Time changes verdicts of timed rules only, and those in one direction: verdicts of the others
     change with a commit. Never later than the truth; it may be earlier.
 
     Args:
@@ -28,7 +28,7 @@ def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) 
         Nanoseconds since the epoch; `NEVER`: only a commit changes anything; None: metadata does not tell.
     """
     rules = [
-        decision.rule for decision in decided.decisions if isinstance(decision.rule, ExpiryRule)
+        decision.rule for decision in decided.decisions if isinstance(decision.rule, TimedRule)
     ]
     if not rules:
         return NEVER
@@ -43,12 +43,12 @@ def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) 
     return min(int(instants.min(initial=NEVER)), NEVER)
 
 
-def _messages_go(spans: Spans, rules: Sequence[ExpiryRule]) -> Array:
+def _messages_go(spans: Spans, rules: Sequence[TimedRule]) -> Array:
     """For each span: no instant before this one lets any of its messages go."""
     return np.minimum.reduce([rule.first_due(spans) for rule in rules])
 
 
-def _segments_go(spans: Spans, rules: Sequence[ExpiryRule], open_base: Mapping[int, int]) -> Array:
+def _segments_go(spans: Spans, rules: Sequence[TimedRule], open_base: Mapping[int, int]) -> Array:
     """For each sealed segment in which every message can expire: no instant before this one lets all of it go.
 
     Either the last rule takes every message of it, or another one takes at least one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +51,10 @@ def split_by_file(
         return decided
     spans = spans_of(files, apart[decided.spans.span_of_file])
     number = decided.spans.span_of_file[spans.first_file[:-1]]
-    beyond = None if decided.surplus is None else RegroupedExcess(decided.surplus, number)
-    return evaluate(spans, policy, as_of_ns, beyond)
+    subjects = decided.subjects
+    if subjects.excess is not None:
+        subjects = replace(subjects, excess=RegroupedExcess(subjects.excess, number))
+    return evaluate(spans, policy, as_of_ns, subjects)
 
 
 def decide_at(
@@ -66,10 +68,11 @@ def decide_at(
         policy: what lets messages go at the other instants, with the same limit per subject.
         instants: the other instants, nanoseconds since the epoch.
     """
-    spans, beyond = joined(decided.spans), decided.surplus
-    excess = beyond.excess if isinstance(beyond, RegroupedExcess) else beyond
+    spans, subjects = joined(decided.spans), decided.subjects
+    if isinstance(subjects.excess, RegroupedExcess):
+        subjects = replace(subjects, excess=subjects.excess.excess)
     for as_of_ns in instants:
-        whole = evaluate(spans, policy, as_of_ns, excess)
+        whole = evaluate(spans, policy, as_of_ns, subjects)
         yield split_by_file(whole, files, policy, as_of_ns)
 
 

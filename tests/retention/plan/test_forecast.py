@@ -33,7 +33,11 @@ def _slow(one: Message) -> Message:
 
 
 def slow_policy(policy: Policy) -> Policy:
-    return replace(policy, max_age_ns=policy.max_age_ns and policy.max_age_ns * UNIT)
+    return replace(
+        policy,
+        max_age_ns=policy.max_age_ns and policy.max_age_ns * UNIT,
+        delete_retention_ns=policy.delete_retention_ns and policy.delete_retention_ns * UNIT,
+    )
 
 
 def foretold(world: World, policy: Policy, as_of_ns: int) -> Forecast:
@@ -65,7 +69,7 @@ def test_a_forecast_contains_what_a_pass_takes_at_that_instant(
     policy = replace(slow_policy(policy), whole_segments=whole)
     world, as_of_ns = slow(world), as_of * UNIT
     ahead = foretold(world, policy, as_of_ns)
-    if policy.max_age_ns is None and not policy.allow_msg_ttl:
+    if not (policy.max_age_ns or policy.allow_msg_ttl or policy.delete_retention_ns):
         assert ahead == NOTHING_FORETOLD
         return
     assert [one.by_ns - as_of_ns for one in ahead.due] == [0, *HORIZONS_NS]
@@ -87,7 +91,11 @@ def test_a_forecast_from_the_oldest_segments_holds_for_the_whole_stream(
     world: World, policy: Policy, as_of: int, whole: bool, segments: int
 ) -> None:
     policy = replace(
-        slow_policy(policy), whole_segments=whole, max_msgs_per_subject=None, allow_msg_ttl=False
+        slow_policy(policy),
+        whole_segments=whole,
+        max_msgs_per_subject=None,
+        delete_retention_ns=None,
+        allow_msg_ttl=False,
     )
     policy = replace(policy, max_age_ns=policy.max_age_ns or 3 * UNIT)
     world, as_of_ns = slow(world), as_of * UNIT

@@ -54,9 +54,9 @@ def test_only_totals_by_span_come_back(folder: Path, monkeypatch: pytest.MonkeyP
     warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=1)
     with Engines("local") as engines:
         decided = plan_table(warehouse.stream("ORDERS").opened, NOW, engines).planning.decided
-        assert isinstance(decided.surplus, subject_shuffle.ShuffledExcess)
-        assert len(decided.surplus.messages) == len(decided.spans)
-        places = [Path(place) for place in decided.surplus.places]
+        assert isinstance(decided.subjects.excess, subject_shuffle.ShuffledExcess)
+        assert len(decided.subjects.excess.messages) == len(decided.spans)
+        places = [Path(place) for place in decided.subjects.excess.places]
         assert all(place.is_file() for place in places)
     assert not any(place.exists() for place in places)
 

@@ -67,7 +67,7 @@ def test_a_message_among_those_of_another_file_is_due_when_the_ones_before_it_ar
     laid = World(((1, lasting), (1, (Message(2, "a", 2, 1, never=False),))), open_base=1)
     policy, files = Policy(max_age_ns=10), laid.inventory.files
     for apart in (None, np.ones(2, dtype=bool)):
-        decided = evaluate(spans_of(files, apart), policy, 11, None)
+        decided = evaluate(spans_of(files, apart), policy, 11)
         instant = next_due(decided, policy, {0: 1})
         assert instant is not None
         assert instant <= 12

@@ -52,7 +52,7 @@ def head_of(spans: Spans, count: int) -> Spans:
 
 
 def verdicts(spans: Spans, policy: Policy) -> tuple[Array, Array]:
-    decided = evaluate(spans, policy, AS_OF, None)
+    decided = evaluate(spans, policy, AS_OF)
     return decided.whole(None), decided.ask
 
 
@@ -78,7 +78,7 @@ def test_a_head_decides_what_the_stream_decides(spans: Spans, share: int, policy
     if seen is None:
         assert whole[count - 1] or ask[count - 1]
         return
-    decided = evaluate(head, seen, AS_OF, None)
+    decided = evaluate(head, seen, AS_OF)
     if count < len(spans) and not ends_in_prefix(decided):
         return
     assert not whole[count:].any()

@@ -110,7 +110,7 @@ def test_deciding_by_file_asks_no_more_and_keeps_the_spans(
     assume(policy.max_msgs_per_subject is None)
     files = world.inventory.files
     spans = spans_of(files)
-    whole = evaluate(spans, policy, as_of, None)
+    whole = evaluate(spans, policy, as_of)
     divided = split_by_file(whole, files, policy, as_of)
     asked = divided.ask[divided.spans.span_of_file]
     assert not (asked & ~whole.ask[spans.span_of_file]).any()

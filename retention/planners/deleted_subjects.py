@@ -1,0 +1,110 @@
+"""Deleted subjects of a stored stream: deletions from the files that can hold old ones, and digests of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.context.context import OpenedStream
+from retention.core.inventory import DataFile, ReadCount
+from retention.core.policy import Policy
+from retention.engines.select import Engines
+from retention.plan.remaining import RemainingMessages, RemainingRow
+from retention.planners.rows import Deletions, StreamRows
+from retention.rules.deleted_subjects import DeletedSubjects, deleted_subjects_of
+from retention.storage.files import read_parallelism
+from retention.storage.parallel import in_threads
+from retention.stores.sidecar.deletions import find_deletions, kept_deletions
+from schemas.files import DELETIONS, SUBJECT_COUNTS
+from schemas.messages import NEVER
+
+_DIGESTS_AT_A_TIME = 64
+_COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
+
+
+def deleted_subjects(
+    remaining: RemainingMessages, policy: Policy, as_of_ns: int, rows: StreamRows
+) -> DeletedSubjects | None:
+    """Find the deleted subjects of a stream; None where nothing is old enough, or no rule asks for them.
+
+    Deletions are looked for in files alone of which a message is old enough, and digests are read only if some are
+    there; what is held is the digests of a few files, and the entries of subjects with a deletion.
+
+    Raises:
+        DamagedError: a file that had to be read is damaged.
+    """
+    if policy.delete_retention_ns is None:
+        return None
+    oldest_ns = remaining.files["min_ts_ns"].to_numpy()
+    old = np.flatnonzero(oldest_ns <= as_of_ns - policy.delete_retention_ns)
+    if not len(old):
+        return None
+    deletions = rows.deletions(remaining, [RemainingRow(row) for row in old.tolist()])
+    unseen_ns = oldest_ns.copy()
+    unseen_ns[np.setdiff1d(old, deletions.unseen)] = NEVER
+    counts = [_COUNTS.empty_table()]
+    if deletions.messages.num_rows:
+        subjects = pc.unique(deletions.messages["subject"])
+        counts += [
+            part.filter(pc.is_in(part["subject"], value_set=subjects))
+            for part in _digests(remaining, rows)
+        ]
+    deleted = deleted_subjects_of(
+        deletions.messages, pa.concat_tables(counts), policy.max_msgs_per_subject, unseen_ns
+    )
+    return replace(deleted, read=deletions.read)
+
+
+def _digests(remaining: RemainingMessages, rows: StreamRows) -> Iterator[pa.Table]:
+    """The subject digests of what is left, of a few files at a time, `file` being the row number among all."""
+    count = remaining.files.num_rows
+    for first in range(0, count, _DIGESTS_AT_A_TIME):
+        end = min(first + _DIGESTS_AT_A_TIME, count)
+        counts = remaining.subject_counts(rows, RemainingRow(first), RemainingRow(end))
+        yield counts.set_column(0, _COUNTS.field("file"), pc.add(counts["file"], first))
+
+
+def known_deletions(
+    opened: OpenedStream, remaining: RemainingMessages, wanted: Sequence[RemainingRow]
+) -> Deletions:
+    """The deletions of some files as far as somebody has looked for them; no data file is opened."""
+    files = _files(opened, remaining, wanted)
+    kept = list(in_threads(kept_deletions, files, read_parallelism(opened.root)))
+    return Deletions(
+        pa.concat_tables(
+            [DELETIONS.empty_table(), *(table for table in kept if table is not None)]
+        ),
+        tuple(row for row, table in zip(wanted, kept, strict=True) if table is None),
+    )
+
+
+def all_deletions(
+    opened: OpenedStream,
+    remaining: RemainingMessages,
+    wanted: Sequence[RemainingRow],
+    engines: Engines,
+) -> Deletions:
+    """The deletions of some files; those in which nobody has looked are read on the engine that fits.
+
+    Raises:
+        DamagedError: a file cannot be read.
+    """
+    known = known_deletions(opened, remaining, wanted)
+    if not known.unseen:
+        return known
+    lengths = remaining.files["file_bytes"].to_numpy()
+    weights = [int(lengths[row]) for row in known.unseen]
+    engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
+    answers = engine.map(find_deletions, _files(opened, remaining, known.unseen), weights)
+    tables, reads = zip(*answers, strict=True)
+    return Deletions(pa.concat_tables([known.messages, *tables]), (), sum(reads, ReadCount()))
+
+
+def _files(
+    opened: OpenedStream, remaining: RemainingMessages, wanted: Sequence[RemainingRow]
+) -> list[DataFile]:
+    return opened.store.data_files(remaining.stored.take(pa.array(wanted, pa.int64())))

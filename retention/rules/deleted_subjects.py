@@ -1,0 +1,112 @@
+"""Deleted subjects: those whose last message is a deletion, and what files hold of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.inventory import ReadCount
+from retention.core.spans import Array, Spans
+from schemas.messages import NEVER
+
+_HIGHEST = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True)
+class DeletedSubjects:
+    """The subjects whose last message is a deletion, as far as somebody has looked for deletions in files.
+
+    The messages of each subject in each file have one entry in `file`, `subject`, `stored` and `left`, ascending by
+    `file`.
+    """
+
+    names: pa.Array
+    """The subjects, string."""
+    deleted_ns: Array
+    """The time of the last message of each of them, nanoseconds since the epoch."""
+    file: Array
+    """The file's row number."""
+    subject: Array
+    """The subject's number in `names`."""
+    stored: Array
+    """The number of its messages in the file."""
+    left: Array
+    """Of these, the messages that a limit per subject leaves."""
+    unseen_ns: Array
+    """For each file in which nobody has looked for deletions: the time of its oldest message; `NEVER` for others."""
+    read: ReadCount = field(default_factory=ReadCount)
+    """The cost of looking."""
+
+    def until(self, cutoff_ns: int) -> Array:
+        """The entries of the subjects that were deleted by `cutoff_ns`; a mask."""
+        mask: Array = self.deleted_ns[self.subject] <= cutoff_ns
+        return mask
+
+    def names_in(self, spans: Spans, span: int, cutoff_ns: int) -> pa.Array:
+        """The subjects deleted by `cutoff_ns` of which a span holds messages, each once."""
+        first, end = np.searchsorted(self.file, spans.first_file[span : span + 2])
+        inside = self.subject[first:end][self.until(cutoff_ns)[first:end]]
+        return self.names.take(pa.array(np.unique(inside)))
+
+    def unseen_in(self, spans: Spans) -> Array:
+        """For each span: the time of the oldest message in files in which nobody has looked for deletions."""
+        return _least(self.unseen_ns, np.arange(len(self.unseen_ns)), spans)
+
+    def deleted_in(self, spans: Spans) -> Array:
+        """For each span: the time of the first deletion of a subject in it; `NEVER`: none is known."""
+        return _least(self.deleted_ns[self.subject], self.file, spans)
+
+
+def _least(values: Array, file: Array, spans: Spans) -> Array:
+    """The least of the values of each span's files; `NEVER` for a span without a value."""
+    least = np.full(len(spans), NEVER, dtype=np.int64)
+    np.minimum.at(least, spans.span_of_file[file], values)
+    return least
+
+
+def deleted_subjects_of(
+    deletions: pa.Table, counts: pa.Table, limit: int | None, unseen_ns: Array
+) -> DeletedSubjects:
+    """Find the deleted subjects: of those that a deletion names, the ones behind it have nothing newer.
+
+    Of a subject of which 1 message may stay, with a deletion as message 5:
+
+        file      0   1   1
+        seq       2   4   5
+        left      .   .   5      a message 6 without a deletion, and the subject would not be here
+
+    Args:
+        deletions: every deletion in some files: `subject` string, `seq` and `ts_ns` int64.
+        counts: subject digests of all files, at least as far as they name these subjects: `file` int64, ascending;
+            `subject`, once a file; `messages` and `last_seq`.
+        limit: messages that may stay per subject; None: any number.
+        unseen_ns: as `DeletedSubjects` has it.
+    """
+    named = counts.filter(pc.is_in(counts["subject"], value_set=pc.unique(deletions["subject"])))
+    last = named.group_by("subject").aggregate([("last_seq", "max")])
+    at = pc.index_in(last["last_seq_max"], value_set=deletions["seq"].combine_chunks())
+    dead = at.is_valid()
+    names = last["subject"].filter(dead).combine_chunks()
+    deleted_ns = deletions["ts_ns"].take(at.drop_null()).to_numpy()
+    number = pc.index_in(named["subject"], value_set=names)
+    entries = named.filter(number.is_valid())
+    file, stored = (entries[name].to_numpy() for name in ("file", "messages"))
+    subject = number.drop_null().to_numpy().astype(np.int64)
+    left = _left(subject, stored, _HIGHEST if limit is None else limit)
+    return DeletedSubjects(names, deleted_ns, file, subject, stored, left, unseen_ns)
+
+
+def _left(subject: Array, stored: Array, limit: int) -> Array:
+    """The messages of each entry that a limit per subject leaves: the newest of each subject stay."""
+    order = np.lexsort((-np.arange(len(subject)), subject))
+    counted = stored[order]
+    reached = np.cumsum(counted)
+    starts = np.flatnonzero(np.diff(subject[order], prepend=-1))
+    before = np.repeat(reached[starts] - counted[starts], np.diff(np.append(starts, len(order))))
+    newer = reached - counted - before
+    left = np.empty_like(stored)
+    left[order] = np.clip(limit - newer, 0, counted)
+    return left

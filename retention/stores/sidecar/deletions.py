@@ -1,0 +1,63 @@
+"""Deletions in data files: looked for once in a file's headers, and kept in its subject digest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core import kv
+from retention.core.inventory import NO_RANGES, DataFile, ExpectedStats, ReadCount
+from retention.datafile import parquet
+from retention.datafile.row_groups import rows_in_order
+from retention.datafile.subject_digest import digest_at, pack_deletions, unpack_deletions
+from retention.storage import files
+from schemas.files import DELETIONS
+
+_LOOKED_AT = ("subject", "seq", "ts_ns", "headers")
+
+
+def kept_deletions(file: DataFile) -> pa.Table | None:
+    """The deletions of a data file, shape `DELETIONS`, hidden ones too; None if nobody has looked for them yet."""
+    digest = digest_at(file.digest_location).load()
+    if digest is None or digest.packed_deletions is None:
+        return None
+    return unpack_deletions(digest.packed_deletions)
+
+
+def find_deletions(file: DataFile) -> tuple[pa.Table, ReadCount]:
+    """Look for the deletions of a data file, hidden ones too, and keep them: shape `DELETIONS`, and what was read.
+
+    A row group's headers are held at a time.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
+    whole = file
+    if len(file.hidden):
+        # Undone, a release shows them again.
+        whole = replace(file, hidden=NO_RANGES, claim=ExpectedStats())
+    groups = (_deleting(rows) for rows in rows_in_order(whole, _LOOKED_AT))
+    deletions = pa.concat_tables([DELETIONS.empty_table(), *groups])
+    with files.if_writable():
+        _keep(file, deletions)
+    read = parquet.compressed_bytes(parquet.open_messages(whole), _LOOKED_AT)
+    return deletions, ReadCount(1, read)
+
+
+def _deleting(rows: pa.Table) -> pa.Table:
+    """The rows that delete their subject; shape `DELETIONS`."""
+    rows = rows.filter(rows["headers"].is_valid())
+    deletes = pc.not_equal(kv.operations(rows["headers"]), kv.PUT)
+    return rows.filter(deletes).select(DELETIONS.names).cast(DELETIONS)
+
+
+def _keep(file: DataFile, deletions: pa.Table) -> None:
+    place = digest_at(file.digest_location)
+    digest = place.load()
+    if digest is None:
+        parquet.describe(file)
+        digest = place.load()
+    if digest is not None:
+        place.write(replace(digest, packed_deletions=pack_deletions(deletions)))
