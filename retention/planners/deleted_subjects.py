@@ -23,6 +23,7 @@ from schemas.files import DELETIONS, SUBJECT_COUNTS
 from schemas.messages import NEVER
 
 _DIGESTS_AT_A_TIME = 64
+_LEAST_FILTERED = 1 << 20
 _COUNTS = SUBJECT_COUNTS.insert(0, pa.field("file", pa.int64(), nullable=False))
 
 
@@ -46,17 +47,27 @@ def deleted_subjects(
     deletions = rows.deletions(remaining, [RemainingRow(row) for row in old.tolist()])
     unseen_ns = oldest_ns.copy()
     unseen_ns[np.setdiff1d(old, deletions.unseen)] = NEVER
-    counts = [_COUNTS.empty_table()]
-    if deletions.messages.num_rows:
-        subjects = pc.unique(deletions.messages["subject"])
-        counts += [
-            part.filter(pc.is_in(part["subject"], value_set=subjects))
-            for part in _digests(remaining, rows)
-        ]
-    deleted = deleted_subjects_of(
-        deletions.messages, pa.concat_tables(counts), policy.max_msgs_per_subject, unseen_ns
-    )
+    subjects = pc.unique(deletions.messages["subject"])
+    counts = _counts_of(subjects, remaining, rows) if len(subjects) else _COUNTS.empty_table()
+    limit = policy.max_msgs_per_subject
+    deleted = deleted_subjects_of(deletions.messages, counts, limit, unseen_ns)
     return replace(deleted, read=deletions.read)
+
+
+def _counts_of(subjects: pa.Array, remaining: RemainingMessages, rows: StreamRows) -> pa.Table:
+    """The subject digests of what is left, as far as they name some subjects."""
+    kept, pending = [_COUNTS.empty_table()], [_COUNTS.empty_table()]
+    for counts in _digests(remaining, rows):
+        pending.append(counts)
+        # The subjects are hashed anew for every look.
+        if sum(map(len, pending)) >= max(_LEAST_FILTERED, len(subjects)):
+            kept, pending = [*kept, _naming(subjects, pending)], []
+    return pa.concat_tables([*kept, _naming(subjects, [_COUNTS.empty_table(), *pending])])
+
+
+def _naming(subjects: pa.Array, counts: Sequence[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(counts)
+    return table.filter(pc.is_in(table["subject"], value_set=subjects))
 
 
 def _digests(remaining: RemainingMessages, rows: StreamRows) -> Iterator[pa.Table]:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
+from retention.core import headers
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
@@ -22,6 +23,7 @@ from tests.support.trees import scramble
 pytestmark = pytest.mark.spark
 
 EACH = 40
+DELETES = headers.build([(headers.KV_OPERATION, "DEL")])
 NOW = START + 1_000 * SECOND
 ENGINES: tuple[EngineName, ...] = ("local", "spark")
 PLAN_PARTS = ("", ".files.parquet", ".removed.parquet")
@@ -31,6 +33,11 @@ POLICIES: dict[str, dict[str, Any]] = {
     "age, with messages that never expire": {"max_age": "850s"},
     "each message of an age": {"max_age": "850s", "expiry": "each"},
     "surplus per subject": {"max_msgs_per_subject": 3},
+    "deleted subjects": {"delete_retention": "800s"},
+    "deleted subjects, and surplus of the others": {
+        "delete_retention": "800s",
+        "max_msgs_per_subject": 3,
+    },
     "everything at once": {
         "max_msgs": 203,
         "max_bytes": 12_000,
@@ -49,6 +56,7 @@ def segment(number: int) -> list[Laid]:
             ts_ns=START + (seq - 3 * (seq % 4)) * SECOND,
             payload=bytes([seq % 251]) * (seq % 37),
             never=seq % 17 == 0,
+            headers=DELETES if seq % 13 in {1, 6} else None,
         )
         for seq in range(first, first + EACH)
     ]

@@ -12,7 +12,7 @@ from tests.support.worlds import Message, World, plan_of, removed_by
 NOW = 100
 """The instant of every case."""
 _WORD = re.compile(
-    r"(?P<subject>[a-z])(@(?P<ts>\d+))?(\*(?P<size>\d+))?(~(?P<deadline>\d+))?(?P<never>!)?"
+    r"(?P<subject>[a-z])(?P<deletes>#)?(@(?P<ts>\d+))?(\*(?P<size>\d+))?(~(?P<deadline>\d+))?(?P<never>!)?"
 )
 
 
@@ -20,9 +20,9 @@ _WORD = re.compile(
 class Case:
     """What a pass at `NOW` does to a log.
 
-    A word of `log` is a message, by sequence: its subject, `@` its time, `*` its size, `~` its deadline, `!` where its
-    TTL is `never`. Without them it was stored at 90, has the size 1, and no TTL. A word of `fates` is the rule that
-    takes it, or `-` where it stays.
+    A word of `log` is a message, by sequence: its subject, `#` where it deletes that, `@` its time, `*` its size, `~`
+    its deadline, `!` where its TTL is `never`. Without them it was stored at 90, has the size 1, no TTL, and a value. A
+    word of `fates` is the rule that takes it, or `-` where it stays.
     """
 
     policy: Policy
@@ -71,4 +71,5 @@ def _message(seq: int, word: str) -> Message:
         size=int(found["size"] or 1),
         never=found["never"] is not None,
         deadline_ns=None if deadline is None else int(deadline),
+        deletes=found["deletes"] is not None,
     )

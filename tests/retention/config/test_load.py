@@ -251,6 +251,16 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
          "1: hold_for_consumers: stream A: interest keeps by itself what consumers need"),
         ("streams: [{name: A, expiry: each}]",
          "1: expiry: stream A: each says which old messages go, and without max_age none is too old"),
+        ("streams: [{name: A, delete_retention: -1d}]",
+         "1: delete_retention: stream A: -1d must not be negative; write how long deletions stay, or 0"),
+        ("streams: [{name: A, delete_retention: 1d, deny_purge: true}]",
+         "1: delete_retention: stream A: purges the subjects of old deletions, and deny_purge forbids purging"),
+        ("streams: [{name: A, delete_retention: 1d, sealed: true}]",
+         "1: delete_retention: stream A: purges the subjects of old deletions, and sealed forbids purging"),
+        ("streams: [{name: A, delete_retention: 1d, whole_segments: true}]",
+         "1: delete_retention: stream A: a deletion that went with its segment would bring back the value"),
+        ("streams: [{name: A, delete_retention: 1d, hold_for_consumers: {max_age: 1d}}]",
+         "1: delete_retention: stream A: a deletion that went while a consumer held an older value"),
         ("streams: [{name: A, release_share: 20%}]",
          "1: release_share: stream A: says when files are rewritten for what consumers release"),
         ("streams: [{name: A, retention: interest, whole_segments: true, release_share: 20}]",
@@ -394,6 +404,15 @@ def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
     ]
     (nothing,) = explain_config(load(tmp_path, ""))
     assert "no stream is listed" in nothing
+
+
+def test_a_table_of_keys_is_said_in_words(tmp_path: Path) -> None:
+    text = "streams: [{name: KV_users, max_msgs_per_subject: 1, delete_retention: 7d, deny_delete: true}]"
+    [words] = explain_config(load(tmp_path, text))
+    assert words.startswith(
+        "KV_users: a message goes when 1 newer one on its subject exists, or 7 days after a deletion that is the last"
+        " message on its subject; a later limit never brings it back."
+    )
 
 
 def test_reading_a_configuration_loads_no_table_library() -> None:
