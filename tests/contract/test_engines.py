@@ -33,9 +33,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "age, with messages that never expire": {"max_age": "850s"},
     "each message of an age": {"max_age": "850s", "expiry": "each"},
     "surplus per subject": {"max_msgs_per_subject": 3},
-    "deleted subjects": {"delete_retention": "800s"},
     "deleted subjects, and surplus of the others": {
-        "delete_retention": "800s",
+        "delete_retention": "700s",
         "max_msgs_per_subject": 3,
     },
     "everything at once": {

@@ -9,15 +9,17 @@ from ruamel.yaml import YAML
 from retention.config.stream import StreamConfig
 from retention.core.units import parse_duration
 from retention.plan.plan import Plan
+from retention.rules.jetstream.evaluate import ORDER
 from tests.support.worlds import Message, World, plan_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLE = re.compile(r"```yaml\n(?P<policy>[^`]*)```\n\n(?P<table>(?:\|.*\n)+)")
 NOW_NS = 10**18
+PAGES = ("limits.md", "ttl.md", "log-compaction.md")
 
 
 def examples() -> list[tuple[str, list[dict[str, str]]]]:
-    pages = [(DOCS / "semantics" / name).read_text() for name in ("limits.md", "ttl.md")]
+    pages = [(DOCS / "semantics" / name).read_text() for name in PAGES]
     found = [match for page in pages for match in EXAMPLE.finditer(page)]
     return [(match["policy"], rows(match["table"])) for match in found]
 
@@ -36,6 +38,7 @@ def message(row: dict[str, str]) -> Message:
         size=int(row.get("size", 100)),
         never=ttl == "never" or row.get("never") == "yes",
         deadline_ns=ts_ns + parse_duration(ttl) if ttl not in ("", "never") else None,
+        deletes=row.get("does") == "deletes",
     )
 
 
@@ -59,7 +62,7 @@ def test_the_worked_examples_come_out_as_the_page_says(
 
 def test_there_are_worked_examples_of_every_rule() -> None:
     told = {row["what happens"] for _, table in examples() for row in table}
-    rules = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age", "msg_ttl")
+    rules = {rule.name for rule in ORDER}
     assert told == {"stays", *(f"goes: {rule}" for rule in rules)}
 
 
