@@ -62,6 +62,9 @@ CASES = {
     "a head trim counts subjects that are about to go": Case(
         replace(TEN, max_msgs=2), "b a a#@5", f"max_msgs {GOES} {GOES}"
     ),
+    "of a file that goes whole each rule takes its own": Case(
+        replace(TEN, max_bytes=7), "a*5 a#@5*5", f"max_bytes {GOES}"
+    ),
     "it holds with discard new, too": Case(
         replace(TEN, max_msgs=9, discard="new"), "a a#@5", f"{GOES} {GOES}"
     ),
@@ -137,6 +140,15 @@ def test_where_nobody_has_looked_anything_below_may_go() -> None:
     rule = DeleteRetention.of(TEN, NOW, SubjectFacts())
     assert rule is not None
     assert rule.first_due(spans).tolist() == [90 + seq for seq in range(1, 21)]
+
+
+def test_a_file_in_which_nobody_has_looked_casts_doubt_on_all_below_it() -> None:
+    files = tuple(
+        (seq, (Message(seq, "a", ts_ns, 1, never=False),))
+        for seq, ts_ns in ((1, 95), (2, 96), (3, 5), (4, 97))
+    )
+    [decision] = evaluate(spans_of(World(files, 4).inventory.files), TEN, NOW).decisions
+    assert decision.rows.tolist() == [True, True, True, False]
 
 
 def test_a_known_deletion_says_when_its_subject_is_due() -> None:
