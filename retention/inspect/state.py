@@ -24,7 +24,7 @@ from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast
 from retention.plan.overdue import Overdue, overdue_of
 from retention.plan.remaining import all_remaining
 from retention.planners.estimate import estimate_pass
-from retention.planners.probe import StoredRows
+from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import plan_topic_table
 from schemas.files import FILE_STATS
@@ -197,7 +197,7 @@ def _behind_and_ahead(
     if policy.rests_on_consumers:
         return _behind_consumers(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
     with Engines("local") as engines:
-        rows = StoredRows(opened, engines)
+        rows = UnopenedRows(opened, engines)
         decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
     bounds = bounds_of(inventory, policy, as_of_ns, decided)
     overdue = overdue_of(inventory.files, policy, as_of_ns, decided)

@@ -48,8 +48,8 @@ class DeletedSubjects:
     def names_in(self, spans: Spans, span: int, cutoff_ns: int) -> pa.Array:
         """The subjects deleted by `cutoff_ns` of which a span holds messages, each once."""
         first, end = np.searchsorted(self.file, spans.first_file[span : span + 2])
-        inside = self.subject[first:end][self.until(cutoff_ns)[first:end]]
-        return self.names.take(pa.array(np.unique(inside)))
+        inside = np.unique(self.subject[first:end])
+        return self.names.take(pa.array(inside[self.deleted_ns[inside] <= cutoff_ns]))
 
     def unseen_in(self, spans: Spans) -> Array:
         """For each span: the time of the oldest message in files in which nobody has looked for deletions."""

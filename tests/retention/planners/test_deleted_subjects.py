@@ -17,6 +17,7 @@ from retention.plan.planfile import load_plans, save_plans
 from retention.planners import deleted_subjects
 from retention.planners.cached import plan_pass
 from retention.planners.estimate import estimate
+from retention.planners.explain import explain_by
 from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.file_store import FileStore
@@ -136,12 +137,14 @@ def test_an_estimate_opens_no_data_file_and_is_exact_once_somebody_has_looked(
     keys: Warehouse,
 ) -> None:
     opened = keys.stream("ORDERS").opened
-    before = estimate(opened, NOW)
+    before, due = estimate(opened, NOW), keys.stream("ORDERS").state().forecast.due[0]
     plan = keys.stream("ORDERS").plan().plan
     files = opened.store.data_files(opened.store.inventory(opened.store.snapshot()).files)
     for file in files:
         scramble(Path(file.location), np.random.default_rng(1))
     after = estimate(opened, NOW)
+    assert (due.messages_at_least, due.messages_at_most) == (0, 9)
+    assert keys.stream("ORDERS").state().lag.messages == 4
     assert before.removed_messages.lower == 0
     assert before.removed_messages.upper >= 4
     assert before.files_read.lower <= plan.read.files <= before.files_read.upper
@@ -192,6 +195,7 @@ def test_explain_names_the_deletion_and_when_its_key_goes(keys: Warehouse, tmp_p
     [saved] = load_plans(str(tmp_path / "saved"))
     assert saved.by_rule == {"delete_retention": 4}
     assert saved.plan_id == orders.plan().plan.plan_id
+    assert {seq: explain_by(orders.opened, saved, (0, seq)).sentence for seq in told} == told
 
 
 def test_what_is_put_while_a_pass_is_under_way_stays(keys: Warehouse) -> None:
