@@ -144,6 +144,7 @@ def check_laws(
     if compacted:
         compact(stream, all_seqs)
         before = replace(before, segments=stream.state().segments)
+    unlooked = estimate(stream.opened, as_of_ns)
     explained = {seq: stream.explain(seq) for seq in all_seqs}
     plan, bounds = stream.plan().plan, estimate(stream.opened, as_of_ns)
     [outcome] = warehouse.apply()
@@ -158,6 +159,7 @@ def check_laws(
         left = [real(message) for message in world.messages if message.seq not in released]
         expected = released | update(left, policy, as_of_ns)
         assert {seq: one.rule for seq, one in explained.items() if one.goes} == expected
+    check_bounds(unlooked, plan)
     check_bounds(bounds, plan)
     assert report.plan_id == plan.plan_id
     assert report.removed_messages == plan.removed_messages == before.messages - after.messages
