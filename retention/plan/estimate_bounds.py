@@ -107,9 +107,8 @@ def _reads(decided: Evaluation, policy: Policy, lost: Losses) -> tuple[Array, Ar
     opened = decided.ask.astype(np.int64)
     if policy.whole_segments:
         opened[[answer.span for answer in unread_answers(decided)]] = 0
-    doubtful = np.zeros(len(opened), dtype=bool)
-    for decision in decided.decisions:
-        doubtful |= False if decision.doubtful is None else decision.doubtful
+    doubts = [decision.doubtful for decision in decided.decisions if decision.doubtful is not None]
+    doubtful = np.any([np.zeros(len(opened), dtype=bool), *doubts], axis=0)
     files = np.diff(decided.spans.first_file)
     least = np.repeat(np.where(doubtful, 0, opened), files)
     most = np.repeat(opened + doubtful, files)

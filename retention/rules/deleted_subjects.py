@@ -70,13 +70,14 @@ def _least(values: Array, file: Array, spans: Spans) -> Array:
 def deleted_subjects_of(
     deletions: pa.Table, counts: pa.Table, limit: int | None, unseen_ns: Array
 ) -> DeletedSubjects:
-    """Find the deleted subjects: of those that a deletion names, the ones behind it have nothing newer.
+    """Find the subjects whose last message, by the digests of all files, is one of some deletions.
 
-    Of a subject of which 1 message may stay, with a deletion as message 5:
+    One subject with a deletion as its message 5, of which 2 may stay:
 
-        file      0   1   1
-        seq       2   4   5
-        left      .   .   5      a message 6 without a deletion, and the subject would not be here
+        file      0   1         a message 6 in any file, and it would be no deleted subject
+        stored    1   2
+        last_seq  2   5
+        left      0   2
 
     Args:
         deletions: every deletion in some files: `subject` string, `seq` and `ts_ns` int64.

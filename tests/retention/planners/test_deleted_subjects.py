@@ -144,7 +144,9 @@ def test_an_estimate_opens_no_data_file_and_is_exact_once_somebody_has_looked(
         scramble(Path(file.location), np.random.default_rng(1))
     after = estimate(opened, NOW)
     assert (due.messages_at_least, due.messages_at_most) == (0, 9)
-    assert keys.stream("ORDERS").state().lag.messages == 4
+    lag = keys.stream("ORDERS").state().lag
+    assert lag is not None
+    assert lag.messages == 4
     assert before.removed_messages.lower == 0
     assert before.removed_messages.upper >= 4
     assert before.files_read.lower <= plan.read.files <= before.files_read.upper
