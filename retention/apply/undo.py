@@ -15,7 +15,13 @@ from retention.apply.foreign_changes import (
     refuse_put_back,
 )
 from retention.apply.recover import basis, settle_interrupted
-from retention.apply.undo_records import is_in_force, keep_for_undo, read_record, undo_location
+from retention.apply.undo_records import (
+    is_in_force,
+    keep_for_undo,
+    read_record,
+    refuse_claimed,
+    undo_location,
+)
 from retention.context.context import OpenedStream
 from retention.context.topic import has_data
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, RowsCompared
@@ -76,6 +82,7 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             "restored_messages": outcome["removed_messages"],
             "restored_bytes": outcome["removed_bytes"],
         } | ({"epoch": epochs[1]} if epochs[1] else {})
+        unclaimed = refuse_claimed(opened, snapshot, removed)
         released = _record_before(opened, snapshot, outcome)
         keep_for_undo(opened, undo, added, removed)
         history.begin(undo, record | basis(snapshot) | {"status": "begun"})
@@ -83,7 +90,12 @@ def undo_run(opened: OpenedStream, run: str) -> dict[str, Any]:
             remove=added.select(LOGGED_FILES.names),
             add=removed,
             metadata={"run": undo, "undoes": run},
-            requirements=[AssertEpoch(epochs[0]), AssertRowTombstones(released[0]), *compared],
+            requirements=[
+                AssertEpoch(epochs[0]),
+                AssertRowTombstones(released[0]),
+                unclaimed,
+                *compared,
+            ],
             updates=[*set_row_tombstones(*released), *set_epoch(*epochs)],
         )
         version = opened.store.commit(swap, snapshot)

@@ -28,7 +28,7 @@ class Hindrance(StrEnum):
     RECENT = "recent"
     """A log entry that is younger than the grace names it: a version had it, or has taken it out."""
     GRACE = "grace"
-    """It is dead for a shorter time than the grace."""
+    """Dead for a shorter time than the grace."""
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,10 @@ class History:
         """The location of the record of a run's intent."""
         return files.join(self.directory, run + _BEGUN)
 
+    def done_location(self, run: str) -> str:
+        """The location of the record of a run's outcome."""
+        return files.join(self.directory, run + _DONE)
+
     def begun(self, run: str) -> dict[str, Any] | None:
         """A run's intent, None if there is no such run."""
         return self._read(run + _BEGUN)

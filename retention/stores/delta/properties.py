@@ -49,6 +49,11 @@ def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
     return changed
 
 
+def kept_ns(table: DeltaTable) -> int:
+    """The time that the table itself has removed files stay, nanoseconds."""
+    return _seconds({**_DELTAS_OWN, **table.metadata().configuration}[_REMOVED]) * 10**9
+
+
 def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
     """Whether a run has still something to set, or to say that it sets nothing."""
     changed = differing(table, grace_ns)

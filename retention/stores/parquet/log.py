@@ -182,6 +182,19 @@ class ParquetLog:
                     highest[partition] = max(value, highest.get(partition, 0))
         return highest
 
+    def times(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Version → when the storage wrote its entry, and when its full list; nanoseconds."""
+        at_ns: dict[str, dict[int, int]] = {"json": {}, "parquet": {}}
+        for name, at_ms in files.times(self._directory).items():
+            number, _, kind = name.partition(".")
+            if kind in at_ns and len(number) == _DIGITS and number.isdigit():
+                at_ns[kind][int(number)] = at_ms * 1_000_000
+        return at_ns["json"], at_ns["parquet"]
+
+    def written_ns(self, version: int) -> int:
+        """The time at which the storage wrote an entry that is there, nanoseconds since the epoch."""
+        return files.stat(self._place(version, "json"))[1] * 1_000_000
+
     def newest(self) -> int:
         """The newest version, -1 if there is none."""
         return max(self._versions()[0], default=-1)
