@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retention.apply.guards import Guards
+from retention.apply.reclaim.report import ReclaimReport
+from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
 from retention.apply.repair.returned import (
@@ -190,6 +192,24 @@ class Log:
             BusyError: another run is at work.
         """
         return repair_returned_messages(self.opened)
+
+    def find_reclaimable(self) -> ReclaimReport:
+        """Find what `reclaim` would delete by now, by reason; nothing is changed.
+
+        Raises:
+            RefusedError, DamagedError: as `reclaim`.
+        """
+        return plan_reclaim(self.opened)
+
+    def reclaim(self) -> ReclaimReport:
+        """Delete what is dead for longer than its grace; it cannot be undone.
+
+        Raises:
+            BusyError: another run is at work.
+            RefusedError: the storage's clock differs from this machine's.
+            DamagedError: a record of a run, or an entry of the log, cannot be read.
+        """
+        return reclaim_now(self.opened)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from retention.api.log import Instant, Log
     from retention.api.stream import Stream
     from retention.api.topic import Topic
+    from retention.apply.reclaim.report import ReclaimReport
     from retention.delivery.consumer import BatchConsumer
     from retention.ingest.mirror.run import Mirrored
     from retention.views.notebook import ShownStats
@@ -231,6 +232,28 @@ class Warehouse:
             return run_mirror(target, list(origins_of(target.config, self._known)), instant)
 
         return act_sequentially(in_order(self.config.streams, list(names)), act, self.clock, watch)
+
+    def find_reclaimable(
+        self, names: Iterable[str] = (), watch: Watch | None = None
+    ) -> list[Outcome[ReclaimReport]]:
+        """Find what `reclaim` would delete of streams (all, if none is named); nothing is changed."""
+        from retention.apply.reclaim.run import plan_reclaim
+
+        def act(name: str) -> ReclaimReport:
+            return plan_reclaim(self._known(name))
+
+        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+
+    def reclaim(
+        self, names: Iterable[str] = (), watch: Watch | None = None
+    ) -> list[Outcome[ReclaimReport]]:
+        """Delete what is dead for longer than its grace of streams (all, if none is named); it cannot be undone."""
+        from retention.apply.reclaim.run import reclaim_now
+
+        def act(name: str) -> ReclaimReport:
+            return reclaim_now(self._known(name))
+
+        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
 
     def history(self, names: Iterable[str] = ()) -> list[dict[str, Any]]:
         """The outcomes of runs over streams (all, if none is named), newest first.

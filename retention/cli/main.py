@@ -20,6 +20,7 @@ from retention.cli import (
     mirroring,
     offsets,
     planning,
+    reclaiming,
     removing,
     repairing,
     restoring,
@@ -36,7 +37,7 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "delete-segments", "undo", "restore", "repair"),
+    *("purge", "delete", "delete-segments", "undo", "restore", "repair", "reclaim"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
 )
 
@@ -86,6 +87,7 @@ for group in (
     removing,
     restoring,
     repairing,
+    reclaiming,
     consumers,
     offsets,
     looking,

@@ -15,7 +15,6 @@ from retention.ports import Snapshot, Store
 from retention.storage import files
 from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
-from retention.stores.delta.properties import kept_ns
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog
 from retention.stores.parquet.settle_files import Places
@@ -99,6 +98,9 @@ class DeltaDeadFiles:
 
     def kept_ns(self, snapshot: Snapshot) -> int:
         """The table's `delta.deletedFileRetentionDuration`, which VACUUM follows."""
+        # deltalake is loaded only where there is such a table.
+        from retention.stores.delta.properties import kept_ns
+
         return kept_ns(snapshot.handle.table)
 
     def commit_times(self, run: str, version: int | None, newest: int) -> CommitTimes:

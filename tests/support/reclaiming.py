@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from retention.api.warehouse import Warehouse, open_warehouse
+from retention.apply.reclaim.run import reclaim_now
+from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.errors import CommitUnknownError
+from retention.history.runs import history_of
+from retention.storage.crash_points import Step, watched_by
 from tests.support.laying import START, even_segments, lay, warehouse_with
 
 TICK_S = 0.02
@@ -27,6 +32,29 @@ def emptied(folder: Path, format_: str, segments: int = 4, **limits: Any) -> Ope
     lay(opened, even_segments(segments, 10))
     run_pass(folder)
     return opened
+
+
+def with_dead_files(folder: Path, format_: str) -> None:
+    """A stream with files that a pass has removed, and with those that a pass staged which died before its commit."""
+    emptied(folder, format_, max_msgs=25)
+    warehouse = real_warehouse(folder, format_, max_msgs=12)
+
+    def die(step: Step) -> None:
+        if step is Step.HISTORY_BEGUN:
+            raise CommitUnknownError("the process is gone")
+
+    with watched_by(die):
+        [outcome] = warehouse.apply()
+    assert isinstance(outcome.error, CommitUnknownError)
+    opened = real_warehouse(folder, format_, max_msgs=12).stream("ORDERS").opened
+    settle_interrupted(opened, history_of(opened.warehouse, opened.name))
+    time.sleep(TICK_S)
+
+
+def reclaim(folder: Path) -> None:
+    """Reclaim as a process of its own would."""
+    warehouse = open_warehouse(folder / "retention.yaml", engine="local")
+    reclaim_now(warehouse.stream("ORDERS").opened)
 
 
 def run_pass(folder: Path) -> str:
