@@ -23,7 +23,7 @@ class Hindrance(StrEnum):
     """The table has it: it came back."""
     UNFINISHED = "unfinished"
     """A run of which nobody knows the outcome names it."""
-    LOG = "log"
+    GAP = "gap"
     """The log has lost entries that are younger than the grace, which may name it."""
     RECENT = "recent"
     """A log entry that is younger than the grace names it: a version had it, or has taken it out."""
@@ -76,7 +76,7 @@ def hindrance(file: DeadFile, evidence: Evidence) -> Hindrance | None:
     if file.since_ns >= evidence.cutoff_ns:
         return Hindrance.GRACE
     if not evidence.is_whole:
-        return Hindrance.LOG
+        return Hindrance.GAP
     return Hindrance.RECENT if file.path in evidence.recent else None
 
 

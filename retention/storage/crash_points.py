@@ -80,6 +80,8 @@ class Step(StrEnum):
     """Some dead files that a claim names are deleted."""
     RECORDS_DELETED = "reclaim.records-deleted"
     """Records of runs whose files are gone for good are deleted."""
+    LOG_TRIMMED = "reclaim.log-trimmed"
+    """Entries of the log for which a checkpoint or a full list stands, and which are old, are deleted."""
     CLAIMS_DROPPED = "reclaim.claims-dropped"
     """Claims are deleted of which every file is gone."""
     RELEASED_KEPT = "run.released-kept"

@@ -27,7 +27,8 @@ _WORDS: Mapping[str, str] = {
     "abandoned": "staged by runs that committed nothing",
     "undo_records": "records of runs that cannot be undone any more",
     "unfinished": "named by runs of which nobody knows the outcome",
-    "log": "dead, and the log has lost entries that are younger than the grace",
+    "gap": "dead, and the log has lost entries that are younger than the grace",
+    "log": "log entries for which a checkpoint or a list stands",
     "recent": "in a version that is younger than the grace",
     "grace": "dead for a shorter time than the grace",
 }

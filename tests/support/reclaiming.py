@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.reclaim.run import reclaim_now
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.core.units import DAY
 from retention.errors import CommitUnknownError
 from retention.history.runs import history_of
+from retention.ports import Swap
 from retention.storage.crash_points import Step, watched_by
+from retention.stores.layout import Layout
+from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
+from schemas.files import FILE_STATS, LOGGED_FILES
 from tests.support.laying import START, even_segments, lay, warehouse_with
 
 TICK_S = 0.02
@@ -48,7 +54,33 @@ def with_dead_files(folder: Path, format_: str) -> None:
     assert isinstance(outcome.error, CommitUnknownError)
     opened = real_warehouse(folder, format_, max_msgs=12).stream("ORDERS").opened
     settle_interrupted(opened, history_of(opened.warehouse, opened.name))
+    lengthen_log(opened)
     time.sleep(TICK_S)
+
+
+def log_directory(opened: OpenedStream) -> Path:
+    """Where the log of a stream lies."""
+    kind = ("messages/_delta_log", "_retention/log")[opened.config.format == "parquet"]
+    return Path(opened.root, kind)
+
+
+def lengthen_log(opened: OpenedStream) -> None:
+    """Make many commits without a file, with checkpoints or lists among them, and have the whole log be a month old."""
+    if opened.config.format == "parquet":
+        log = ParquetLog(Layout(opened.root, opened.name))
+        for version in range(log.newest() + 1, 2 * LIST_EVERY + 21):
+            state = log.read()
+            if state.wants_list:
+                log.write_list(state)
+            log.append(Entry(version, 0), state)
+    else:
+        for _ in range(25):
+            nothing = Swap(LOGGED_FILES.empty_table(), FILE_STATS.empty_table(), {"run": "nothing"})
+            opened.store.commit(nothing, opened.store.snapshot())
+            opened.store.finish()
+    month_ago = opened.clock() - 30 * DAY
+    for path in log_directory(opened).iterdir():
+        os.utime(path, ns=(month_ago, month_ago))
 
 
 def reclaim(folder: Path) -> None:

@@ -23,6 +23,7 @@ from retention.storage.parallel import in_threads
 from retention.stores.claims import Claims
 from retention.stores.layout import Layout, note_claiming
 from retention.stores.lease import lease
+from retention.stores.old_log import old_entries, trim
 from retention.stores.storage_clock import agreed_now
 from schemas.files import FILE_STATS, LOGGED_FILES
 
@@ -30,6 +31,8 @@ KIND = "reclaim"
 """The run history's kind of a run that deletes dead files."""
 RECORDS = "undo_records"
 """The reason for which records of files that runs removed and added go: those files are gone for good."""
+LOG = "log"
+"""The reason for which log entries go: they are old, and a checkpoint or a full list stands for them."""
 _AT_A_TIME = 256
 
 
@@ -41,7 +44,10 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     """
     if not opened.store.exists():
         return ReclaimReport(opened.name, opened.config.grace_ns)
-    return _report(survey(opened, opened.clock()))
+    now_ns = opened.clock()
+    looked = survey(opened, now_ns)
+    going = _going(looked, Deletion()) | _old_log(looked, now_ns)
+    return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
 
 
 def reclaim_now(opened: OpenedStream) -> ReclaimReport:
@@ -65,11 +71,15 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         deletion = _deleted(looked, history) if looked.present else Deletion()
         _unlink([place for file in looked.absent for place in looked.dead_files.places(file)[1:]])
         _drop_spent(opened)
-        report = _report(looked, deletion, is_done=True)
+        going = _going(looked, deletion)
         files.delete(looked.records(deletion.spared))
         reached(Step.RECORDS_DELETED)
         opened.store.finish()
-    return report
+        going |= _old_log(looked, now_ns)
+        trim(layout, opened.config.format, looked.grace_ns, now_ns)
+    return ReclaimReport(
+        opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True
+    )
 
 
 @dataclass(frozen=True)
@@ -81,17 +91,22 @@ class Deletion:
     """Paths that were claimed, and stayed when they were looked at again."""
 
 
-def _report(
-    looked: Survey, deletion: Deletion | None = None, *, is_done: bool = False
-) -> ReclaimReport:
-    deletion = deletion or Deletion()
+def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
+    """Reason → the files that go, but for those that a deletion has spared."""
     going = _by_reason(file for file in looked.present if file.path not in deletion.spared)
-    records = files.lengths(looked.records(deletion.spared))
-    lengths = [length for length in records if length is not None]
-    if lengths:
-        going[RECORDS] = Amount(len(lengths), sum(lengths))
-    name, grace_ns = looked.opened.name, looked.grace_ns
-    return ReclaimReport(name, grace_ns, going, looked.staying(), deletion.run, is_done)
+    return going | _amount(RECORDS, looked.records(deletion.spared))
+
+
+def _old_log(looked: Survey, now_ns: int) -> dict[str, Amount]:
+    opened = looked.opened
+    layout = Layout(opened.root, opened.name)
+    return _amount(LOG, old_entries(layout, opened.config.format, looked.grace_ns, now_ns))
+
+
+def _amount(reason: str, locations: Sequence[str]) -> dict[str, Amount]:
+    """The amount of those files that are there, under their reason; nothing if none is."""
+    lengths = [length for length in files.lengths(locations) if length is not None]
+    return {reason: Amount(len(lengths), sum(lengths))} if lengths else {}
 
 
 def _by_reason(dead: Iterable[DeadFile]) -> dict[str, Amount]:

@@ -95,6 +95,14 @@ def log_times(table: str) -> tuple[dict[int, int], dict[int, int]]:
     return entries, checkpoints
 
 
+def log_places(table: str, before: int) -> list[str]:
+    """The places of the entries and checkpoints of all versions before one, the oldest first."""
+    names = (name for name in log_names(table) if name[:_DIGITS].isdigit())
+    return [
+        files.join(log_directory(table), name) for name in names if int(name[:_DIGITS]) < before
+    ]
+
+
 def paths_in(entry: bytes) -> set[str]:
     """Every path that an entry names, decoded, whatever it says of it: nothing else of the entry is taken apart."""
     return {

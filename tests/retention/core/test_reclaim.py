@@ -41,7 +41,7 @@ CASES = {
     ),
     "removed at the very cutoff": (replace(DEAD, since_ns=CUTOFF), SOUND, Hindrance.GRACE),
     "a young version has it": (DEAD, replace(SOUND, recent={DEAD.path}), Hindrance.RECENT),
-    "log cleaned up too early": (DEAD, replace(SOUND, is_whole=False), Hindrance.LOG),
+    "log cleaned up too early": (DEAD, replace(SOUND, is_whole=False), Hindrance.GAP),
     "others are live": (DEAD, replace(SOUND, live={"b"}, recent={"c"}, unfinished={"d"}), None),
 }
 
