@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retention.apply.guards import Guards
+from retention.apply.reclaim.leftovers import find_leftovers, reclaim_leftovers
 from retention.apply.reclaim.report import ReclaimReport
 from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
@@ -210,6 +211,22 @@ class Log:
             DamagedError: a record of a run, or an entry of the log, cannot be read.
         """
         return reclaim_now(self.opened)
+
+    def find_leftovers(self) -> ReclaimReport:
+        """Find what killed processes have left, and `reclaim_leftovers` would delete by now; nothing is changed.
+
+        Raises:
+            RefusedError, DamagedError: as `reclaim`.
+        """
+        return find_leftovers(self.opened)
+
+    def reclaim_leftovers(self) -> ReclaimReport:
+        """Delete what killed processes have left, once it was noted for the grace; every file is listed.
+
+        Raises:
+            BusyError, RefusedError, DamagedError: as `reclaim`.
+        """
+        return reclaim_leftovers(self.opened)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""

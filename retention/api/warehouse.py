@@ -233,6 +233,28 @@ class Warehouse:
 
         return act_sequentially(in_order(self.config.streams, list(names)), act, self.clock, watch)
 
+    def find_leftovers(
+        self, names: Iterable[str] = (), watch: Watch | None = None
+    ) -> list[Outcome[ReclaimReport]]:
+        """Find what `reclaim_leftovers` would delete of streams (all, if none is named); nothing is changed."""
+        from retention.apply.reclaim.leftovers import find_leftovers
+
+        def act(name: str) -> ReclaimReport:
+            return find_leftovers(self._known(name))
+
+        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+
+    def reclaim_leftovers(
+        self, names: Iterable[str] = (), watch: Watch | None = None
+    ) -> list[Outcome[ReclaimReport]]:
+        """Delete what killed processes left in streams (all, if none is named), once it was noted for the grace."""
+        from retention.apply.reclaim.leftovers import reclaim_leftovers
+
+        def act(name: str) -> ReclaimReport:
+            return reclaim_leftovers(self._known(name))
+
+        return act_sequentially(list(names) or self.streams(), act, self.clock, watch)
+
     def find_reclaimable(
         self, names: Iterable[str] = (), watch: Watch | None = None
     ) -> list[Outcome[ReclaimReport]]:

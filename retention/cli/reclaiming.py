@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from retention.apply.reclaim.report import ReclaimReport
 
 Yes = Annotated[bool, typer.Option("--yes", help="Delete it; else only tell what would go.")]
+Leftovers = Annotated[
+    bool,
+    typer.Option("--leftovers", help="Instead, what killed processes left; lists every file."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +27,9 @@ def register(app: typer.Typer) -> None:
     app.command()(reclaim)
 
 
-def reclaim(ctx: typer.Context, streams: Streams = None, yes: Yes = False) -> None:
+def reclaim(
+    ctx: typer.Context, streams: Streams = None, yes: Yes = False, leftovers: Leftovers = False
+) -> None:
     """Delete files that runs have removed, once their grace is over, and what is left over with them."""
     settings = settings_of(ctx)
     warehouse = settings.open()
@@ -32,8 +38,12 @@ def reclaim(ctx: typer.Context, streams: Streams = None, yes: Yes = False) -> No
     instant = warehouse.clock()
     names = streams or warehouse.streams()
     with progress(settings, "reclaiming", len(names), _went) as watch:
-        act = warehouse.reclaim if yes else warehouse.find_reclaimable
-        outcomes = act(names, watch)
+        acts = (
+            (warehouse.find_leftovers, warehouse.reclaim_leftovers)
+            if leftovers
+            else (warehouse.find_reclaimable, warehouse.reclaim)
+        )
+        outcomes = acts[yes](names, watch)
     put_outcomes(settings, outcomes, instant, reclaim_text, reclaim_entry)
     if not yes and any(outcome.value and outcome.value.going for outcome in outcomes):
         say("nothing was deleted; repeat it with --yes")

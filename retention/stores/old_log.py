@@ -103,7 +103,7 @@ def _old_of_delta(layout: Layout, grace_ns: int, now_ns: int) -> list[str]:
 
 
 def _old_of_parquet(log: ParquetLog, cutoff_ns: int) -> list[str]:
-    """Those before the newest list but one that can be read: a list that is damaged later loses nothing."""
+    """The files before the newest list but one that can be read: a list that is damaged later loses nothing."""
     entries, lists = log.times()
     if sum(1 for at_ns in entries.values() if at_ns < cutoff_ns) < WORTH_ENTRIES:
         return []

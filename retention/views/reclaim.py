@@ -26,6 +26,8 @@ _WORDS: Mapping[str, str] = {
     "removed": "removed by runs whose grace is over",
     "abandoned": "staged by runs that committed nothing",
     "undo_records": "records of runs that cannot be undone any more",
+    "leftovers": "left by killed processes, and noted for the grace",
+    "unmarked": "named by no commit, and nothing says that they are ours",
     "unfinished": "named by runs of which nobody knows the outcome",
     "gap": "dead, and the log has lost entries that are younger than the grace",
     "log": "log entries for which a checkpoint or a list stands",

@@ -70,7 +70,7 @@ from retention.stores.sidecar.versioned_document import KEPT
 from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
-from tests.support.reclaiming import reclaim, with_dead_files
+from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
@@ -552,6 +552,7 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["reclaim-leftovers"] = Scenario(with_leftovers, reclaim_left)
 SCENARIOS["reclaim"] = Scenario(with_dead_files, reclaim)
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
 SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)

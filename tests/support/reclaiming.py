@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from retention.api.warehouse import Warehouse, open_warehouse
+from retention.apply.reclaim.leftovers import reclaim_leftovers
 from retention.apply.reclaim.run import reclaim_now
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
@@ -58,6 +60,36 @@ def with_dead_files(folder: Path, format_: str) -> None:
     time.sleep(TICK_S)
 
 
+def with_leftovers(folder: Path, format_: str) -> None:
+    """A stream in which a publish has died before its commit, and another in the middle of a write; both are noted."""
+    leave(folder, format_)
+    reclaim_leftovers(again(folder))
+    time.sleep(TICK_S)
+
+
+def leave(folder: Path, format_: str) -> OpenedStream:
+    """The same, and nobody has noted them."""
+    opened = emptied(folder, format_)
+    committing = {"delta": Step.DELTA_COMMITTING, "parquet": Step.ENTRY_SYNCED}[format_]
+
+    def die(step: Step) -> None:
+        if step is committing:
+            raise CommitUnknownError("the process is gone")
+
+    stream = open_warehouse(folder / "retention.yaml", engine="local").stream("ORDERS")
+    with watched_by(die), suppress(CommitUnknownError):
+        stream.publish([b'{"subject": "a", "data": "x"}'])
+    Path(opened.root, "_retention", ".note.0.tmp").write_bytes(b"half")
+    reclaim_now(opened)
+    time.sleep(TICK_S)
+    return again(folder)
+
+
+def again(folder: Path) -> OpenedStream:
+    """The stream as another process would open it."""
+    return open_warehouse(folder / "retention.yaml", engine="local").stream("ORDERS").opened
+
+
 def log_directory(opened: OpenedStream) -> Path:
     """Where the log of a stream lies."""
     kind = ("messages/_delta_log", "_retention/log")[opened.config.format == "parquet"]
@@ -85,8 +117,12 @@ def lengthen_log(opened: OpenedStream) -> None:
 
 def reclaim(folder: Path) -> None:
     """Reclaim as a process of its own would."""
-    warehouse = open_warehouse(folder / "retention.yaml", engine="local")
-    reclaim_now(warehouse.stream("ORDERS").opened)
+    reclaim_now(again(folder))
+
+
+def reclaim_left(folder: Path) -> None:
+    """Reclaim leftovers as a process of its own would."""
+    reclaim_leftovers(again(folder))
 
 
 def run_pass(folder: Path) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from retention.api.warehouse import open_warehouse
 from retention.apply.reclaim.run import RECORDS, plan_reclaim, reclaim_now
+from retention.apply.recover import settle_interrupted
 from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
 from retention.core.reclaim import Hindrance, Reason
@@ -22,15 +23,9 @@ from retention.stores import storage_clock
 from retention.stores.claims import Claims
 from retention.stores.layout import Layout
 from tests.support.laying import even_segments, held, lay
-from tests.support.reclaiming import TICK_S, data_files, emptied, real_warehouse, run_pass
+from tests.support.reclaiming import TICK_S, again, data_files, emptied, real_warehouse, run_pass
 
 pytestmark = pytest.mark.parametrize("format_", ["delta", "parquet"])
-
-
-def again(folder: Path) -> OpenedStream:
-    """The stream as another process would open it."""
-    warehouse = open_warehouse(folder / "retention.yaml", engine="local")
-    return warehouse.stream("ORDERS").opened
 
 
 COMMITTED = {"delta": Step.DELTA_COMMITTED, "parquet": Step.MOVES_NOTED}
@@ -209,8 +204,8 @@ def test_files_of_an_abandoned_run_go_and_its_paused_writer_is_refused(
             time.sleep(TICK_S)
             lose_lease(tmp_path)
             other = again(tmp_path)
-            # The first takes the run for dead and settles it; the second comes after that run's grace.
-            reclaim_now(other)
+            # The run is taken for dead and settled; then its grace ends.
+            settle_interrupted(other, history_of(other.warehouse, "ORDERS"))
             time.sleep(TICK_S)
             with suppress(KilledError):
                 assert reclaim_now(other).going[Reason.ABANDONED].files == 1
