@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,6 +78,12 @@ class History:
     def done(self, run: str) -> dict[str, Any] | None:
         """A run's outcome, None if there is none."""
         return self._read(run + _DONE)
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """Delete the records of runs; intents first, so that no run looks interrupted after a kill."""
+        for run in runs:
+            files.delete([self.begun_location(run), self.done_location(run)])
+        reached(Step.HISTORY_FORGOTTEN)
 
     def unfinished(self) -> list[str]:
         """Runs that began and have no outcome, oldest first."""

@@ -82,6 +82,8 @@ class Step(StrEnum):
     """Records of runs whose files are gone for good are deleted."""
     LOG_TRIMMED = "reclaim.log-trimmed"
     """Entries of the log for which a checkpoint or a full list stands, and which are old, are deleted."""
+    HISTORY_FORGOTTEN = "reclaim.history-forgotten"
+    """Records of runs are deleted that are older than the configuration keeps them."""
     LEFTOVERS_NOTED = "reclaim.leftovers-noted"
     """A note records when each leftover of killed processes was first met; none is deleted yet."""
     CLAIMS_DROPPED = "reclaim.claims-dropped"

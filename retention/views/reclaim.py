@@ -26,6 +26,7 @@ _WORDS: Mapping[str, str] = {
     "removed": "removed by runs whose grace is over",
     "abandoned": "staged by runs that committed nothing",
     "undo_records": "records of runs that cannot be undone any more",
+    "history": "records of runs, older than the history is kept",
     "leftovers": "left by killed processes, and noted for the grace",
     "unmarked": "named by no commit, and nothing says that they are ours",
     "unfinished": "named by runs of which nobody knows the outcome",

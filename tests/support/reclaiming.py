@@ -45,7 +45,7 @@ def emptied(folder: Path, format_: str, segments: int = 4, **limits: Any) -> Ope
 def with_dead_files(folder: Path, format_: str) -> None:
     """A stream with files that a pass has removed, and with those that a pass staged which died before its commit."""
     emptied(folder, format_, max_msgs=25)
-    warehouse = real_warehouse(folder, format_, max_msgs=12)
+    warehouse = real_warehouse(folder, format_, max_msgs=12, history="0s")
 
     def die(step: Step) -> None:
         if step is Step.HISTORY_BEGUN:
@@ -54,7 +54,7 @@ def with_dead_files(folder: Path, format_: str) -> None:
     with watched_by(die):
         [outcome] = warehouse.apply()
     assert isinstance(outcome.error, CommitUnknownError)
-    opened = real_warehouse(folder, format_, max_msgs=12).stream("ORDERS").opened
+    opened = again(folder)
     settle_interrupted(opened, history_of(opened.warehouse, opened.name))
     lengthen_log(opened)
     time.sleep(TICK_S)

@@ -15,9 +15,12 @@ from retention.apply.reclaim.records import KeptRun
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
+from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream
 from retention.core.reclaim import DeadFile
+from retention.core.units import INT64_MAX
 from retention.history.runs import history_of
+from retention.history.spent import spent_runs
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
@@ -27,6 +30,8 @@ from retention.stores.storage_clock import agreed_now
 
 RECORDS = "undo_records"
 """The reason for which records of files that runs removed and added go: those files are gone for good."""
+HISTORY = "history"
+"""The reason for which records of the run history go: they are older than the configuration keeps them."""
 LOG = "log"
 """The reason for which log entries go: they are old, and a checkpoint or a full list stands for them."""
 
@@ -42,6 +47,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     now_ns = opened.clock()
     looked = survey(opened, now_ns)
     going = _going(looked, Deletion()) | _old_log(looked, now_ns)
+    going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
     return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
 
 
@@ -72,6 +78,9 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         opened.store.finish()
         going |= _old_log(looked, now_ns)
         trim(layout, opened.config.format, looked.grace_ns, now_ns)
+        spent = _spent(looked, now_ns)
+        going |= _amount(HISTORY, _records_of(opened, spent))
+        history.forget(spent)
     return ReclaimReport(
         opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True
     )
@@ -87,6 +96,22 @@ def _old_log(looked: Survey, now_ns: int) -> dict[str, Amount]:
     opened = looked.opened
     layout = Layout(opened.root, opened.name)
     return _amount(LOG, old_entries(layout, opened.config.format, looked.grace_ns, now_ns))
+
+
+def _spent(looked: Survey, now_ns: int) -> list[str]:
+    """The runs of which the history is older than the configuration keeps it, and that nothing can bring back."""
+    opened = looked.opened
+    kept_ns = max(opened.config.history, looked.grace_ns)
+    if kept_ns >= INT64_MAX:
+        return []
+    outcomes = history_of(opened.warehouse, opened.name).outcomes()
+    return spent_runs(outcomes, set(kept_runs(opened)), now_ns - kept_ns)
+
+
+def _records_of(opened: OpenedStream, runs: Sequence[str]) -> list[str]:
+    history = history_of(opened.warehouse, opened.name)
+    places = ((history.begun_location(run), history.done_location(run)) for run in runs)
+    return [place for both in places for place in both]
 
 
 def _amount(reason: str, locations: Sequence[str]) -> dict[str, Amount]:
