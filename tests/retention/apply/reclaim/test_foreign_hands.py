@@ -155,6 +155,15 @@ def test_a_table_put_back_from_a_copy_keeps_what_the_lost_runs_removed(tmp_path:
     assert held(open_warehouse(tmp_path)).num_rows == 41
 
 
+def test_a_table_put_back_to_its_beginning_keeps_every_file(tmp_path: Path) -> None:
+    opened = emptied(tmp_path, "delta")
+    for entry in sorted(log_directory(opened).glob("*.json"))[1:]:
+        entry.unlink()
+    # No file is live: whoever puts the right log back finds them all.
+    assert reclaim_now(again(tmp_path)).staying[Hindrance.UNFINISHED].files == 3
+    assert len(data_files(tmp_path)) == 5
+
+
 def test_paths_of_a_log_are_decoded() -> None:
     entry = b'{"remove":{"path":"a%20b/c%2525.parquet"}}\n{"add":{"path": "d\\/e\\u00e9.parquet"}}'
     assert paths_in(entry) == {"a b/c%25.parquet", "d/e\u00e9.parquet"}

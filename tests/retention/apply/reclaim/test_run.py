@@ -13,6 +13,7 @@ from retention.api.warehouse import open_warehouse
 from retention.apply.reclaim.run import RECORDS, plan_reclaim, reclaim_now
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo import undo_run
+from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.reclaim import Hindrance, Reason
 from retention.core.units import HOUR
@@ -154,6 +155,18 @@ def test_a_claim_loses_against_an_undo_that_came_first(
     else:
         assert "claimed" in str(acted[0])
         assert held(open_warehouse(tmp_path)).num_rows == 15
+
+
+def test_a_claim_stays_while_a_file_of_it_is_there(tmp_path: Path, format_: str) -> None:
+    """Whoever has made it may only stand still, and delete the file at any time."""
+    opened = emptied(tmp_path, format_, grace="1h")
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    removed = read_record(opened, run, "removed")["path"].to_pylist()
+    claims(opened).write("another-reclaim", removed[:1])
+    reclaim_now(again(tmp_path))
+    assert claims(opened).claimed() == set(removed[:1])
+    with pytest.raises(RefusedError, match="has claimed"):
+        undo_run(again(tmp_path), run)
 
 
 def test_files_that_somebody_deleted_are_no_reason_to_commit(tmp_path: Path, format_: str) -> None:
