@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from deltalake.exceptions import DeltaError
@@ -55,29 +55,30 @@ def old_entries(layout: Layout, format_: str, grace_ns: int, now_ns: int) -> lis
     return _old_of_parquet(ParquetLog(layout), now_ns - grace_ns - _WEEK_NS)
 
 
-def trim(layout: Layout, format_: str, grace_ns: int, now_ns: int) -> list[str]:
+def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> None:
     """Delete old entries of a log, under the maintenance lease and with every interrupted run settled.
 
-    Returns:
-        The locations of what was deleted.
+    Args:
+        layout: the stream's.
+        format_: the table's.
+        old: locations that `old_entries` has just returned.
+        cutoff_ns: what was written before that instant is past the grace, nanoseconds since the epoch.
 
     Raises:
         StorageError: the storage failed; what was not deleted stays.
         BusyError: another process moves files of a Parquet stream, and does not end.
     """
-    old = old_entries(layout, format_, grace_ns, now_ns)
     if not old:
-        return []
+        return
     if format_ == "delta":
         _clean_up(layout)
     else:
         with Places(layout, ParquetLog(layout)).at_rest() as state:
             _write_list(ParquetLog(layout), state)
-            _forget_unfinished(layout, now_ns - grace_ns - _WEEK_NS)
+            _forget_unfinished(layout, cutoff_ns - _WEEK_NS)
             # The oldest first: what a kill leaves has no hole.
             files.delete(old)
     reached(Step.LOG_TRIMMED)
-    return [place for place, length in zip(old, files.lengths(old), strict=True) if length is None]
 
 
 def _clean_up(layout: Layout) -> None:
@@ -92,11 +93,14 @@ def _clean_up(layout: Layout) -> None:
 
 
 def _old_of_delta(layout: Layout, grace_ns: int, now_ns: int) -> list[str]:
+    entries, states = internals.log_times(layout.messages)
+    if first_needed(entries, states, now_ns - grace_ns) is None:
+        # Not even within the grace: the table need not be opened to say how long it keeps them.
+        return []
     table = open_table(layout)
     kept_ns = log_kept_ns(table)
     if kept_ns is None or kept_ns < grace_ns:
         return []
-    entries, _ = internals.log_times(layout.messages)
     whole = [number for number, _ in internals.whole_checkpoints(layout.messages, table.version())]
     needed = first_needed(entries, whole, now_ns - kept_ns)
     return [] if needed is None else internals.log_places(layout.messages, needed)
