@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
+from retention.apply.reclaim.leftovers import find_leftovers, reclaim_leftovers
+from retention.apply.reclaim.report import ReclaimReport
+from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
 from retention.apply.repair.returned import (
@@ -226,6 +229,40 @@ class Log:
             BusyError: another run is at work.
         """
         return repair_returned_messages(self.opened)
+
+    def find_reclaimable(self) -> ReclaimReport:
+        """Find what `reclaim` would delete by now, by reason; nothing is changed.
+
+        Raises:
+            RefusedError, DamagedError: as `reclaim`.
+        """
+        return plan_reclaim(self.opened)
+
+    def reclaim(self) -> ReclaimReport:
+        """Delete what is dead for longer than its grace; it cannot be undone.
+
+        Raises:
+            BusyError: another run is at work.
+            RefusedError: the storage's clock differs from this machine's.
+            DamagedError: a record of a run, or an entry of the log, cannot be read.
+        """
+        return reclaim_now(self.opened)
+
+    def find_leftovers(self) -> ReclaimReport:
+        """Find what killed processes have left, and `reclaim_leftovers` would delete by now; nothing is changed.
+
+        Raises:
+            RefusedError, DamagedError: as `reclaim`.
+        """
+        return find_leftovers(self.opened)
+
+    def reclaim_leftovers(self) -> ReclaimReport:
+        """Delete what killed processes have left, once it was noted for the grace; every file is listed.
+
+        Raises:
+            BusyError, RefusedError, DamagedError: as `reclaim`.
+        """
+        return reclaim_leftovers(self.opened)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The live messages as a Spark DataFrame."""

@@ -11,6 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from retention.api.maintenance import Maintenance
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.apply.undo import show_undo, undo_run
@@ -40,16 +41,13 @@ if TYPE_CHECKING:
     from retention.api.log import Instant, Log
     from retention.api.stream import Stream
     from retention.api.topic import Topic
-    from retention.apply.compact import CompactionLimits
     from retention.delivery.consumer import BatchConsumer
-    from retention.history.compaction_report import CompactionReport
     from retention.ingest.mirror.run import Mirrored
     from retention.inspect.run_details import RunDetails
-    from retention.plan.compaction import CompactionPlan
     from retention.views.notebook import ShownStats
 
 
-class Warehouse:
+class Warehouse(Maintenance):
     """Streams below one directory or object-store prefix, and their configuration."""
 
     def __init__(
@@ -213,49 +211,6 @@ class Warehouse:
 
             return act_sequentially(by_name, act, self.clock, watch)
 
-    def plan_compaction(
-        self, names: Iterable[str] = (), max_bytes: int | None = None, watch: Watch | None = None
-    ) -> list[Outcome[CompactionPlan]]:
-        """Plan the compaction of streams (those with `compact` in their configuration, if none is named).
-
-        Args:
-            names: the streams; one without `compact` is planned by the defaults.
-            max_bytes: the most bytes to rewrite in each; None: no bound.
-            watch: gets every outcome as soon as it is there.
-        """
-        from retention.apply.compact import show_compaction
-
-        def act(name: str) -> CompactionPlan:
-            return show_compaction(self._known(name), max_bytes)
-
-        return act_sequentially(list(names) or self.compacted(), act, self.clock, watch)
-
-    def compact(
-        self,
-        names: Iterable[str] = (),
-        limits: CompactionLimits | None = None,
-        watch: Watch | None = None,
-    ) -> list[Outcome[CompactionReport]]:
-        """Compact streams (those with `compact` in their configuration, if none is named); no message changes.
-
-        Args:
-            names: the streams; one without `compact` is compacted by the defaults.
-            limits: bounds of the work, for all streams together.
-            watch: gets every outcome as soon as it is there.
-        """
-        from retention.apply.compact import CompactionLimits, compact_now
-
-        rest = limits or CompactionLimits()
-        with Engines(self.engine) as engines:
-
-            def act(name: str) -> CompactionReport:
-                nonlocal rest
-                report = compact_now(self._known(name), engines, rest)
-                rest = rest.without(report)
-                return report
-
-            return act_sequentially(list(names) or self.compacted(), act, self.clock, watch)
-
     def mirror(
         self, names: Iterable[str] = (), as_of: Instant = None, watch: Watch | None = None
     ) -> list[Outcome[Mirrored]]:
@@ -337,10 +292,6 @@ class Warehouse:
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None is the clock's."""
         return self.clock() if as_of is None else parse_instant(as_of)
-
-    def compacted(self) -> list[str]:
-        """The names of the streams with `compact` in their configuration."""
-        return [stream.name for stream in self.config.streams if stream.compact is not None]
 
     def _log(self, name: str) -> Log:
         # What people do with one stream is more than a scheduled pass needs, and takes its time to load.

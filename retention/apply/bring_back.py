@@ -102,31 +102,31 @@ def find_removed(undoing: UndoCheck, ranges: pa.Table, there: RefusedError) -> F
     return Findings(live, taken, sources, compared, list(_marked(undoing, live)))
 
 
-def bring_back(undoing: UndoCheck, found: Findings, engines: Engines) -> ComingBack:
+def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> ComingBack:
     """Stage exactly the messages that a run removed, each once, in the segments where they belong now.
 
     Raises:
         VerificationError: a file that held some is not what it was; nothing was changed.
     """
-    opened, live = undoing.opened, found.live
+    opened, live = undoing.opened, findings.live
     here = set(live["path"].to_pylist())
     copies = [
         *(
             _Copy(RewriteTask(source, (_target(opened, live, part),), part.others), part.messages)
-            for part, source in zip(found.taken, found.sources, strict=True)
+            for part, source in zip(findings.taken, findings.sources, strict=True)
             if part.path not in here
         ),
-        *(_without_markers(opened, live, file) for file in found.marked if file.messages),
+        *(_without_markers(opened, live, file) for file in findings.marked if file.messages),
     ]
-    goes = pc.is_in(live["path"], pa.array([file.path for file in found.marked], pa.string()))
+    goes = pc.is_in(live["path"], pa.array([file.path for file in findings.marked], pa.string()))
     added = _staged(opened, copies, live.filter(pc.invert(goes)), engines)
     hiding = undoing.snapshot.counters.released
-    shown = {part.path: part.ranges for part in found.taken if part.path in here}
+    shown = {part.path: part.ranges for part in findings.taken if part.path in here}
     shows = record_without(opened, live, shown) if shown else hiding
     requirements: list[TableRequirement] = [
         AssertRowTombstones(hiding),
         AssertSegmentOrder(added),
-        RowsCompared(found.compared),
+        RowsCompared(findings.compared),
     ]
     updates = set_row_tombstones(hiding, shows)
     return ComingBack(added, live.filter(goes), requirements, updates, is_rewritten=True)
@@ -160,7 +160,7 @@ def _staged(
 
 
 def taken_of_files(ranges: pa.Table) -> Iterator[TakenOfFile]:
-    """What a run took of each file, of `RUN_RANGES` rows."""
+    """The messages that a run took of each file, of `RUN_RANGES` rows."""
     order = ranges.sort_by([("path", "ascending"), ("first_seq", "ascending")]).to_pylist()
     by_path: dict[str, list[dict[str, Any]]] = {}
     for row in order:

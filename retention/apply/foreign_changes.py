@@ -90,15 +90,15 @@ class UndoCheck:
 
     def places_of(self, paths: Sequence[str]) -> list[str | None]:
         """The place where each file lies now, be it live or removed; None: nowhere."""
-        found: list[str | None] = [None] * len(paths)
+        located: list[str | None] = [None] * len(paths)
         for directory in (self.layout.messages, self.layout.engine_path("trash")):
             places = [files.join(directory, path) for path in paths]
             lengths = files.lengths(places)
-            found = [
+            located = [
                 known or (place if length is not None else None)
-                for known, place, length in zip(found, places, lengths, strict=True)
+                for known, place, length in zip(located, places, lengths, strict=True)
             ]
-        return found
+        return located
 
     def places(self, table: pa.Table) -> dict[str, str | None]:
         """Path → where that very file lies now; None: nowhere."""

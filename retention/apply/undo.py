@@ -30,6 +30,7 @@ from retention.apply.undo_records import (
     keep_for_undo,
     read_ranges,
     read_record,
+    refuse_claimed,
     undo_location,
 )
 from retention.context.context import OpenedStream
@@ -82,9 +83,13 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
             lower_watermarks(opened, undoing.removed, continuing)
             undoing = replace(undoing, snapshot=opened.store.snapshot())
         epochs = _epochs(opened, history, outcome, undoing.snapshot)
-        found = _rows_to_find(undoing, history)
+        findings = _rows_to_find(undoing, history)
         local = Engines("local")
-        back = put_back(undoing) if found is None else bring_back(undoing, found, engines or local)
+        back = (
+            put_back(undoing)
+            if findings is None
+            else bring_back(undoing, findings, engines or local)
+        )
         try:
             record = _commit(undoing, back, history, undo, epochs)
         except CommitUnknownError:
@@ -109,16 +114,16 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
     undoing = _check_undoing(opened, history, run)
     outcome = undoing.outcome
     _epochs(opened, history, outcome, undoing.snapshot)
-    found = _rows_to_find(undoing, history)
-    if found is None:
+    findings = _rows_to_find(undoing, history)
+    if findings is None:
         compare_rows(undoing)
     return {
         "stream": opened.name,
         "undoes": run,
         "restored_messages": outcome["removed_messages"],
         "restored_bytes": outcome["removed_bytes"],
-        "files": undoing.removed.num_rows if found is None else len(found.taken),
-        "rewritten": found is not None,
+        "files": undoing.removed.num_rows if findings is None else len(findings.taken),
+        "rewritten": findings is not None,
     }
 
 
@@ -171,13 +176,14 @@ def _commit(
     record |= {"rewritten": True} if back.is_rewritten else {}
     # Undoing takes the delete markers that the run wrote, by no rule.
     gone = ranges_of_files(undoing.markers, {}, [], TOMBSTONED_FILES.empty_table())
+    unclaimed = refuse_claimed(opened, undoing.snapshot, back.added)
     keep_for_undo(opened, undo, back.removed, back.added, gone)
     history.begin(undo, record | basis(undoing.snapshot) | {"status": "begun"})
     swap = Swap(
         remove=back.removed.select(LOGGED_FILES.names),
         add=back.added.select(FILE_STATS.names),
         metadata={"run": undo, "undoes": undoing.run},
-        requirements=[AssertEpoch(epochs[0]), *back.requirements],
+        requirements=[AssertEpoch(epochs[0]), unclaimed, *back.requirements],
         updates=[*set_removed(highest_removed(gone)), *back.updates, *set_epoch(*epochs)],
     )
     version = opened.store.commit(swap, undoing.snapshot)

@@ -11,15 +11,19 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.file_records import check_file_records, check_ranges
+from retention.core.table_requirements import AssertClaims
 from retention.errors import DamagedError, RefusedError
 from retention.history.runs import history_of
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.stores.claims import Claims
+from retention.stores.layout import Layout
 from schemas.files import FILE_STATS
 from schemas.runs import RUN_RANGES
 
 _RANGES = "ranges"
+_SUFFIX = ".arrow"
 _DIGEST_BYTES = 32
 """The SHA-256 at the end of a record of files: a flipped bit in it would become a wrong number in the table."""
 
@@ -38,14 +42,14 @@ def keep_for_undo(
     """
     store = opened.store
     records = {"removed": store.stored(removed), "added": store.stored(added), _RANGES: ranges}
-    contents = {f"{run}.{name}.arrow": _content(table) for name, table in records.items()}
+    contents = {f"{run}.{name}{_SUFFIX}": _content(table) for name, table in records.items()}
     files.replace_all(_directory(opened), contents)
     reached(Step.UNDO_KEPT)
 
 
 def undo_location(opened: OpenedStream, run: str, name: str) -> str:
     """The location of the record of a run's `removed` or `added` files, or of the `ranges` that it took."""
-    return files.join(_directory(opened), f"{run}.{name}.arrow")
+    return files.join(_directory(opened), f"{run}.{name}{_SUFFIX}")
 
 
 def _directory(opened: OpenedStream) -> str:
@@ -140,6 +144,37 @@ def _decoded(
             "be undone; nothing was changed; restore the record from a copy if there is one"
         ) from error
     return record
+
+
+def kept_runs(opened: OpenedStream) -> dict[str, list[str]]:
+    """Run → the names of its records of files that are there (`removed`, `added`); the oldest run first."""
+    runs: dict[str, list[str]] = {}
+    for file in files.names(_directory(opened)):
+        run, _, name = file.removesuffix(_SUFFIX).rpartition(".")
+        if file.endswith(_SUFFIX) and run:
+            runs.setdefault(run, []).append(name)
+    return runs
+
+
+def refuse_claimed(opened: OpenedStream, snapshot: Snapshot, back: pa.Table) -> AssertClaims:
+    """Refuse to bring files back that are being deleted; the requirement that none is claimed until the commit.
+
+    Args:
+        opened: the stream.
+        snapshot: the table on which the files are to be brought back; claims that it counts are read behind it.
+        back: the files, with a column `path`.
+
+    Raises:
+        RefusedError: a reclaim has claimed one of them.
+    """
+    claimed = Claims(Layout(opened.root, opened.name)).claimed()
+    taken = sorted(claimed.intersection(back["path"].to_pylist()))
+    if taken:
+        raise RefusedError(
+            f"{opened.name}: a reclaim has claimed {taken[0]} and deletes it, since its grace is over; nothing was "
+            "changed; bring messages back from an archive or a backup"
+        )
+    return AssertClaims(snapshot.counters.claims)
 
 
 def is_in_force(opened: OpenedStream, run: str, snapshot: Snapshot) -> bool | None:

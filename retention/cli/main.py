@@ -21,6 +21,7 @@ from retention.cli import (
     mirroring,
     offsets,
     planning,
+    reclaiming,
     removing,
     repairing,
     restoring,
@@ -38,7 +39,7 @@ _FLAGS = ("--debug",)
 _INTERRUPTED = 130
 _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
-    *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact"),
+    *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact", "reclaim"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
 )
 
@@ -89,6 +90,7 @@ for group in (
     restoring,
     repairing,
     compacting,
+    reclaiming,
     consumers,
     offsets,
     looking,

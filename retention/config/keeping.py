@@ -10,13 +10,14 @@ from retention.config.locations import Location
 from retention.config.types import (
     Budget,
     Grace,
+    Kept,
     Part,
     Several,
     Share,
     Size,
     Span,
 )
-from retention.core.units import DAY
+from retention.core.units import DAY, INT64_MAX
 
 if TYPE_CHECKING:
     pass
@@ -44,6 +45,8 @@ class KeepingSettings(Part):
 
     format: Literal["delta", "parquet"] = "delta"
     grace: Grace = 7 * DAY
+    history: Kept = INT64_MAX
+    """The time that records of runs stay, nanoseconds; the largest 64-bit integer: for ever."""
     engine: Literal["auto", "spark", "local"] = "auto"
     local_limit: Budget = 64 * 2**20
     archive: Location | None = None

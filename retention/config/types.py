@@ -140,6 +140,10 @@ def _parse_span(value: object) -> int:
     return 0 if value == "off" else parse_duration(value)  # type: ignore[arg-type]
 
 
+def _parse_kept(value: object) -> int:
+    return INT64_MAX if value == "forever" else parse_duration(value)  # type: ignore[arg-type]
+
+
 def _parse_share(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -167,12 +171,20 @@ _SPAN_SCHEMA = WithJsonSchema(
         "description": "a duration, or off",
     }
 )
+_KEPT_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [_INTEGER, {"type": "string", "pattern": f"^(forever|{DURATION_PATTERN})$"}],
+        "description": "a duration, or forever",
+    }
+)
 
 Flag = Annotated[bool, Strict()]
 Duration = Annotated[int, _reader(parse_duration, -INT64_MAX, INT64_MAX), _DURATION_SCHEMA]
 """Nanoseconds."""
 Grace = Annotated[int, _reader(parse_duration, 0, INT64_MAX), _DURATION_SCHEMA]
 """Nanoseconds, not negative."""
+Kept = Annotated[int, _reader(_parse_kept, 0, INT64_MAX), _KEPT_SCHEMA]
+"""Nanoseconds, not negative; the largest 64-bit integer means for ever."""
 Span = Annotated[int, _reader(_parse_span, 0, INT64_MAX), _SPAN_SCHEMA]
 """Nanoseconds; 0 means off."""
 Size = Annotated[int, _reader(parse_size, 1, INT64_MAX), _SIZE_SCHEMA]

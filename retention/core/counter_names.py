@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.core.inventory import (
+    CLAIMS,
+    CONSUMERS,
+    EPOCH,
+    RELEASED,
+    RUN,
+    STAGING_CLAIMS,
+    Counters,
+)
 
 NEXT_SEQ = "next_seq"
 OPEN_BASE = "open_base"
@@ -12,7 +20,7 @@ BATCH = "batch"
 REMOVED = "removed"
 IN_EPOCH = (NEXT_SEQ, OPEN_BASE, BATCH, REMOVED)
 """Kinds of which there is one counter for each partition or writer, and which begin anew with an epoch."""
-OF_TABLE = (CONSUMERS, RELEASED, EPOCH)
+OF_TABLE = (CONSUMERS, RELEASED, EPOCH, CLAIMS, STAGING_CLAIMS)
 """Counters of which a table has one, whatever the epoch; a new kind of these is one more name here.
 
 `RUN` is another of them: no update sets it, it follows from who commits.

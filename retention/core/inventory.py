@@ -17,6 +17,10 @@ EPOCH = "epoch"
 """The name under which logs keep the epoch of a topic's counters."""
 RUN = "run"
 """The name under which logs keep the start of the last recorded run that committed: it outlives the entry."""
+CLAIMS = "claims"
+"""The name under which logs keep the number of claims on dead files."""
+STAGING_CLAIMS = "staging_claims"
+"""The name under which logs keep the number of claims on files that were staged and never committed."""
 _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
@@ -38,7 +42,8 @@ class Counters:
     """Writer → the last batch number it wrote."""
     edits: Mapping[str, int] = field(default_factory=dict)
     """`CONSUMERS` → the number of times that a consumer was created, edited or deleted; `RELEASED` → the number of the
-    record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed."""
+    record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that committed; `CLAIMS` and
+    `STAGING_CLAIMS` → the numbers of claims on dead files, and on files that were staged and never committed."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that commits took out of the table; none in tables of earlier versions."""
@@ -52,6 +57,16 @@ class Counters:
     def released(self) -> int:
         """The number of the record of row tombstones (rows deleted and still in live files); 0: there is none."""
         return self.edits.get(RELEASED, 0)
+
+    @property
+    def claims(self) -> int:
+        """The number of claims on dead files that are about to be deleted (docs/decisions/reclaim.md)."""
+        return self.edits.get(CLAIMS, 0)
+
+    @property
+    def staging_claims(self) -> int:
+        """The number of those claims that name files which were staged and never committed."""
+        return self.edits.get(STAGING_CLAIMS, 0)
 
     @property
     def last_run_ns(self) -> int | None:

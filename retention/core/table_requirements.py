@@ -105,6 +105,43 @@ class AssertRowTombstones:
 
 
 @dataclass(frozen=True)
+class AssertClaims:
+    """Dead files were claimed this many times, and not once more: none that the commit brings back is being deleted."""
+
+    count: int
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table of which dead files were claimed since.
+
+        Raises:
+            StalePlanError: some were.
+        """
+        if state.counters.claims != self.count:
+            raise StalePlanError(
+                f"stream {state.stream}: dead files were claimed for deletion meanwhile; {PLAN_AGAIN}"
+            )
+
+
+@dataclass(frozen=True)
+class AssertStagingClaims:
+    """Staged files were claimed this many times when those of the commit were begun, and not once more."""
+
+    count: int
+
+    def check(self, state: TableState) -> None:
+        """Refuse to commit files that were staged before staged files were claimed: they may be deleted.
+
+        Raises:
+            StalePlanError: some were claimed since.
+        """
+        if state.counters.staging_claims != self.count:
+            raise StalePlanError(
+                f"stream {state.stream}: files that were staged and not committed were claimed for deletion meanwhile, "
+                f"and those of this commit may be among them; {PLAN_AGAIN}"
+            )
+
+
+@dataclass(frozen=True)
 class RowsCompared:
     """Rows of the added files were compared with those of some files, and no sequence stands in both.
 

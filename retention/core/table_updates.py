@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, name_of
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED
+from retention.core.inventory import CLAIMS, CONSUMERS, EPOCH, RELEASED, STAGING_CLAIMS
 from retention.core.table_requirements import PLAN_AGAIN, TableState
 from retention.errors import ConflictError, RefusedError, StalePlanError
 from schemas.bounds import MAX_SEQ
@@ -175,6 +175,24 @@ class SetRowTombstones:
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement says which record was in force."""
+
+
+@dataclass(frozen=True)
+class SetClaims:
+    """The numbers of claims on dead files, and of those on staged files; each goes with `AssertClaims`."""
+
+    count: int
+    staging: int
+    """The number of claims that name files which were staged and never committed."""
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counters that the update sets, by name."""
+        return {CLAIMS: self.count, STAGING_CLAIMS: self.staging}
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the requirement says what the numbers were."""
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,8 @@ def _leftovers(opened: OpenedStream) -> Iterator[Finding]:
         "leftovers",
         f"{len(leftovers):,} files that no commit accounts for ({young:,} of them younger than a day, perhaps of a run "
         f"under way), the oldest {oldest.location}: {oldest.what}, {format_instant(oldest.since_ns)}",
-        "they cost room and nothing else; delete those older than a day while nothing runs",
+        "they cost room and nothing else; `retention reclaim --leftovers --yes` notes them, and deletes them when they "
+        "have been noted for the grace",
         name,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,10 @@ class History:
         """The location of the record of a run's intent."""
         return files.join(self.directory, run + _BEGUN)
 
+    def done_location(self, run: str) -> str:
+        """The location of the record of a run's outcome."""
+        return files.join(self.directory, run + _DONE)
+
     def begun(self, run: str) -> dict[str, Any] | None:
         """A run's intent, None if there is no such run."""
         return self._read(run + _BEGUN)
@@ -78,6 +82,12 @@ class History:
     def done(self, run: str) -> dict[str, Any] | None:
         """A run's outcome, None if there is none."""
         return self._read(run + _DONE)
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """Delete the records of runs; intents first, so that no run looks interrupted after a kill."""
+        for run in runs:
+            files.delete([self.begun_location(run), self.done_location(run)])
+        reached(Step.HISTORY_FORGOTTEN)
 
     def unfinished(self) -> list[str]:
         """Runs that began and have no outcome, oldest first."""

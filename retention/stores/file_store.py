@@ -11,9 +11,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from retention.core.inventory import Counters, DataFile, slot_of
+from retention.core.table_requirements import AssertStagingClaims
 from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import CommitUnknownError, RetentionError, StorageError, UsageError
-from retention.ports import Returned, Snapshot
+from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks import duplicates, inventory
@@ -49,6 +50,7 @@ class FileStore(ABC):
         self._staged = _Staged()
         self._records = RowTombstoneRecords(layout)
         self._released = no_row_tombstones()
+        self._staging_claims = 0
 
     @property
     def stream(self) -> str:
@@ -125,7 +127,7 @@ class FileStore(ABC):
 
     def _new(self, path: str, partition: int, segment: int) -> DataFile:
         refuse_without_exclusion(self._layout.root)
-        location = self._place_of_new(self._staged.add(path))
+        location = self._place_of_new(self._staged.add(path, self._staging_claims))
         files.make_directory(location.rpartition("/")[0])
         return self._layout.data_file((path, partition, segment), location)
 
@@ -150,7 +152,8 @@ class FileStore(ABC):
         return self._records.write(record)
 
     def _follow(self, counters: Counters) -> None:
-        """Hide from now on the messages of the record that the log names."""
+        """Hide from now on the messages of the record that the log names; stage from now on under its claims."""
+        self._staging_claims = counters.staging_claims
         if counters.released != self._released.number:
             self._released = RowTombstones(counters.released, self._records.read(counters.released))
 
@@ -180,6 +183,16 @@ class FileStore(ABC):
         files.delete(self._place_of_new(path) for path in gone)
         files.delete(self._layout.engine_path("subjects", path) for path in gone)
         reached(Step.STAGED_DISCARDED)
+
+    def _unclaimed(self, swap: Swap) -> Swap:
+        """The swap with the requirement that no staged file was claimed since its own were handed out.
+
+        The store alone knows under which count it handed them out, and no writer can forget to ask.
+        """
+        count = self._staged.claims_of(swap.add["path"].to_pylist())
+        if count is None:
+            return swap
+        return replace(swap, requirements=[*swap.requirements, AssertStagingClaims(count)])
 
     def _written(self, slot: str) -> list[str]:
         directory, _, beginning = slot.rpartition("/")
@@ -233,11 +246,18 @@ class _Staged:
 
     def __init__(self) -> None:
         self._open: set[str] = set()
+        self._claims: dict[str, int] = {}
 
-    def add(self, path: str) -> str:
-        """Remember a path handed out."""
+    def add(self, path: str, claims: int) -> str:
+        """Remember a path handed out, and the number of claims on staged files by then."""
         self._open.add(slot_of(path))
+        self._claims[slot_of(path)] = claims
         return path
+
+    def claims_of(self, paths: Iterable[str]) -> int | None:
+        """The lowest number of claims under which any of these was handed out; None: none was handed out here."""
+        counts = (self._claims.get(slot_of(path)) for path in paths)
+        return min((count for count in counts if count is not None), default=None)
 
     @contextmanager
     def settling(self, paths: Iterable[str]) -> Iterator[None]:
@@ -251,9 +271,13 @@ class _Staged:
         except RetentionError:
             self._open |= named
             raise
+        for slot in named:
+            del self._claims[slot]
 
     def release(self, paths: Iterable[str]) -> list[str]:
         """Give up the slots of those paths whose files may be deleted now: staged here, and certainly in no commit."""
         gone = sorted(self._open.intersection(map(slot_of, paths)))
         self._open.difference_update(gone)
+        for slot in gone:
+            self._claims.pop(slot, None)
         return gone

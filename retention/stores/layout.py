@@ -23,8 +23,11 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.delta import internals
 
-FORMAT_VERSION = 1
-"""The version of this layout; a directory that names a higher one is refused."""
+FORMAT_VERSION = 2
+"""The highest version of this layout that is known; a directory that names a higher one is refused."""
+_FIRST_VERSION = 1
+_CLAIMING_VERSION = 2
+"""From the first reclaim on: whoever does not know claims could commit files that are being deleted."""
 
 leaving = file_records.outside_mask
 
@@ -263,8 +266,18 @@ def note_made(layout: Layout, format_: str) -> None:
     reached(Step.MADE_NOTED)
 
 
+def note_claiming(layout: Layout, format_: str) -> None:
+    """Record in the stream's directory that dead files are claimed and deleted: earlier releases refuse it then."""
+    content = files.read_bytes(layout.engine_path("format.json")) or b"{}"
+    if parse_json(content).get("format_version", 0) < _CLAIMING_VERSION:
+        _write_format(
+            layout, {"format": format_, "made": True, "format_version": _CLAIMING_VERSION}
+        )
+        reached(Step.CLAIMING_NOTED)
+
+
 def _write_format(layout: Layout, content: dict[str, object]) -> None:
-    content = {"format_version": FORMAT_VERSION, "stream": layout.stream, **content}
+    content = {"format_version": _FIRST_VERSION, "stream": layout.stream, **content}
     files.replace(layout.engine_path("format.json"), json.dumps(content).encode())
 
 

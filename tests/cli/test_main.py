@@ -22,6 +22,7 @@ COMMANDS = [
         "undo",
         "restore",
         "repair",
+        "reclaim",
         "explain",
         "messages",
         "state",
@@ -30,7 +31,7 @@ COMMANDS = [
     ),
     *("stats", "history", "doctor"),
 ]
-NOT_BUILT = ("reclaim", "compact", "verify", "iggy")
+NOT_BUILT = ("compact", "verify", "iggy")
 
 
 def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -101,7 +102,7 @@ def test_warehouse_and_config_exclude_each_other(tmp_path: Path) -> None:
 def test_an_unknown_option_is_a_usage_error() -> None:
     assert CliRunner().invoke(app, ["plan", "--oops"]).exit_code == 2
     assert CliRunner().invoke(app, ["--engine", "abacus", "plan"]).exit_code == 2
-    assert CliRunner().invoke(app, ["reclaim"]).exit_code == 2
+    assert CliRunner().invoke(app, ["verify"]).exit_code == 2
 
 
 def test_mistakes_of_the_configuration_end_with_two(tmp_path: Path) -> None:

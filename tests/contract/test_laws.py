@@ -124,6 +124,14 @@ def check_bounds(bounds: Estimate, plan: Plan) -> None:
     assert bounds.files_read.lower <= plan.read.files <= bounds.files_read.upper
 
 
+def lay_world(stream: Stream, world: World, interests: Sequence[Interest]) -> None:
+    """Put a world on the disk, and consumers beside it."""
+    files = [File(base, [laid(message) for message in part]) for base, part in world.files]
+    lay(stream.opened, files, sealed=world.open_base > max(base for base, _ in world.files))
+    for one in interests:
+        ConsumerTable(stream.opened.root).update(one.consumer, partial(given_back, record_of(one)))
+
+
 def check_laws(
     folder: Path,
     format_: str,
@@ -136,10 +144,7 @@ def check_laws(
 ) -> None:
     warehouse = warehouse_with(folder, format_, as_of_ns, **limits_of(policy))
     stream = warehouse.stream("ORDERS")
-    files = [File(base, [laid(message) for message in part]) for base, part in world.files]
-    lay(stream.opened, files, sealed=world.open_base > max(base for base, _ in world.files))
-    for one in interests:
-        ConsumerTable(stream.opened.root).update(one.consumer, partial(given_back, record_of(one)))
+    lay_world(stream, world, interests)
     before, all_seqs = stream.state(), seqs(warehouse)
     if compacted:
         compact(stream, all_seqs)

@@ -19,6 +19,7 @@ from retention.core.table_requirements import (
 )
 from retention.core.table_updates import (
     SetBatch,
+    SetClaims,
     SetConsumerEdits,
     SetEpoch,
     SetNextSeq,
@@ -205,3 +206,26 @@ _OF_PARQUET = {
         "run": "removal",
     },
 }
+
+
+def test_files_staged_before_a_claim_on_staged_files_are_refused(
+    stage: Stage, store: Store
+) -> None:
+    """No writer has to ask: the store knows under which count of claims it handed a file out."""
+    append(store, range(1, 11))
+    other = stage.open()
+
+    def replace_by(seqs: range, claim: SetClaims) -> None:
+        snapshot, files = latest(store)
+        copy = staged(store, rows(seqs))
+        other.commit(replace(EMPTY, updates=[claim]), other.snapshot())
+        store.commit(replace(removing(files), add=copy), snapshot)
+
+    # Claims on removed files alone are nothing to those that are staged.
+    replace_by(range(1, 10), SetClaims(1, 0))
+    with pytest.raises(StalePlanError, match="staged and not committed were claimed"):
+        replace_by(range(1, 9), SetClaims(2, 1))
+    assert sequences(store) == list(range(1, 10))
+    replace_by(range(1, 8), SetClaims(3, 1))
+    assert sequences(store) == list(range(1, 8))
+    assert stage.open().snapshot().counters.claims == 3

@@ -57,6 +57,7 @@ from retention.rules.requests import Delete, Purge
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.archive_manifest import read_manifests
+from retention.stores.claims import Claims
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from retention.stores.delta import incremental, returned
 from retention.stores.kept_ids import RemovedIds
@@ -69,6 +70,7 @@ from retention.stores.sidecar.versioned_document import KEPT
 from schemas.files import KEPT_IDS, LOGGED_FILES
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
+from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
@@ -564,6 +566,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["reclaim-leftovers"] = Scenario(with_leftovers, reclaim_left)
+SCENARIOS["reclaim"] = Scenario(with_dead_files, reclaim)
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
 SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
 SCENARIOS["delete-segments"] = Scenario(with_topic, delete_segments, TOPIC)
@@ -616,6 +620,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "barriers": list(offsets.barriers.items()),
         "asked": list(offsets.watermarks.items()),
         "unfinished": history.unfinished(),
+        "claimed": sorted(Claims(Layout(opened.root, opened.name)).claimed()),
         "removed": sum(record.get("removed_messages", 0) for record in ended),
         "restored": sum(record.get("restored_messages", 0) for record in ended),
         "kept": _kept(folder, opened.name),

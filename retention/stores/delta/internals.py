@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _DIRECTORY = "_delta_log"
 _DIGITS = 20
 _TXN = "txn"
+_PATHS = re.compile(rb'"path"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _OF_SEVERAL = re.compile(r"\d+\.checkpoint\.\d+\.(\d+)\.parquet")
 
 
@@ -76,6 +78,37 @@ def is_checkpoint(table: str, place: str) -> bool:
 def log_names(table: str) -> list[str]:
     """The names of all files of a table's log, sorted; none if there is no table."""
     return files.names(log_directory(table))
+
+
+def log_times(table: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Version → when the storage wrote its entry, and when the last part of its checkpoint; nanoseconds."""
+    entries: dict[int, int] = {}
+    checkpoints: dict[int, int] = {}
+    for name, at_ms in files.times(log_directory(table)).items():
+        number, _, kind = name.partition(".")
+        if len(number) == _DIGITS and number.isdigit():
+            if kind == "json":
+                entries[int(number)] = at_ms * 1_000_000
+            elif kind.startswith("checkpoint."):
+                version = int(number)
+                checkpoints[version] = max(at_ms * 1_000_000, checkpoints.get(version, 0))
+    return entries, checkpoints
+
+
+def log_places(table: str, before: int) -> list[str]:
+    """The places of the entries and checkpoints of all versions before one, the oldest first."""
+    names = (name for name in log_names(table) if name[:_DIGITS].isdigit())
+    return [
+        files.join(log_directory(table), name) for name in names if int(name[:_DIGITS]) < before
+    ]
+
+
+def paths_in(entry: bytes) -> set[str]:
+    """Every path that an entry names, decoded, whatever it says of it: nothing else of the entry is taken apart."""
+    return {
+        unquote(json.loads(b'"' + text + b'"') if b"\\" in text else text.decode())
+        for text in _PATHS.findall(entry)
+    }
 
 
 def log_files(table: str) -> tuple[list[int], dict[int, list[str]]]:

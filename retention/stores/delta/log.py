@@ -74,12 +74,12 @@ def find_run(layout: Layout, run: str, after: int) -> int | None:
     """The newest version later than `after` that a run committed; None: no entry that is still there says so."""
     later = (version for version in reversed(versions(layout)[0]) if version > after)
     for version in later:
-        if _run(read_entry(layout, version) or b"") == run:
+        if run_of(read_entry(layout, version) or b"") == run:
             return version
     return None
 
 
-def _run(entry: bytes) -> object:
+def run_of(entry: bytes) -> object:
     """The run that an entry says has made it; None if another program did, with whatever text of its own."""
     text = internals.commit_info(entry).get("userMetadata") or "{}"
     try:

@@ -49,6 +49,19 @@ def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
     return changed
 
 
+def kept_ns(table: DeltaTable) -> int:
+    """The time that the table itself has removed files stay, nanoseconds."""
+    return _seconds({**_DELTAS_OWN, **table.metadata().configuration}[_REMOVED]) * 10**9
+
+
+def log_kept_ns(table: DeltaTable) -> int | None:
+    """The time that the table has entries of its log stay, nanoseconds; None: its owner has them stay for good."""
+    properties = {**_DELTAS_OWN, **table.metadata().configuration}
+    if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+        return None
+    return _seconds(properties[_VERSIONS]) * 10**9
+
+
 def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
     """Whether a run has still something to set, or to say that it sets nothing."""
     changed = differing(table, grace_ns)

@@ -170,6 +170,7 @@ class DeltaStore(FileStore):
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
             # Which sequence is next rests on every file: those that no log describes are read now.
             self.inventory(snapshot)
+        swap = self._unclaimed(swap)
         self._cache.add(swap.add)
         with self._staged.settling(swap.add["path"].to_pylist()):
             return self._commit(swap, snapshot.handle, snapshot.files)

@@ -147,9 +147,8 @@ class ParquetLog:
             raise UsageError(
                 f"{self._layout.root}: there is no log; write to stream {self._layout.stream} first"
             )
-        newest = max((version for version in lists if version <= entries[-1]), default=-1)
-        state = self._read_list(newest) if newest >= 0 else None
-        start = 0 if state is None else newest + 1
+        state = self._newest_list(lists, entries)
+        start = 0 if state is None else state.version + 1
         later = [self._content(version) for version in range(start, entries[-1] + 1)]
         parsed = [self._parsed(start + at, content) for at, content in enumerate(later)]
         return _replay(state, parsed, seal_of(later[-1])) if state is None or later else state
@@ -199,6 +198,19 @@ class ParquetLog:
                     highest[partition] = max(value, highest.get(partition, 0))
         return highest
 
+    def times(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Version → when the storage wrote its entry, and when its full list; nanoseconds."""
+        at_ns: dict[str, dict[int, int]] = {"json": {}, "parquet": {}}
+        for name, at_ms in files.times(self._directory).items():
+            number, _, kind = name.partition(".")
+            if kind in at_ns and len(number) == _DIGITS and number.isdigit():
+                at_ns[kind][int(number)] = at_ms * 1_000_000
+        return at_ns["json"], at_ns["parquet"]
+
+    def written_ns(self, version: int) -> int:
+        """The time at which the storage wrote an entry that is there, nanoseconds since the epoch."""
+        return files.stat(self._place(version, "json"))[1] * 1_000_000
+
     def newest(self) -> int:
         """The newest version, -1 if there is none."""
         return max(self._versions()[0], default=-1)
@@ -234,6 +246,25 @@ class ParquetLog:
         with files.create(self._place(state.version, "parquet")) as sink:
             pq.write_table(table, sink, write_page_checksum=True)
         reached(Step.LIST_WRITTEN)
+
+    def has_list(self, version: int) -> bool:
+        """Whether there is a list of a version that can be read."""
+        return self._read_list(version) is not None
+
+    def places_before(self, version: int) -> list[str]:
+        """The places of the entries and lists of all versions before one, the oldest first."""
+        names = (name for name in files.names(self._directory) if name[:_DIGITS].isdigit())
+        return [
+            files.join(self._directory, name) for name in names if int(name[:_DIGITS]) < version
+        ]
+
+    def _newest_list(self, lists: Sequence[int], entries: Sequence[int]) -> State | None:
+        """The state of the newest list that can be read; an older one is tried only if entries before it are gone."""
+        for version in sorted((v for v in lists if v <= entries[-1]), reverse=True):
+            state = self._read_list(version)
+            if state is not None or not entries[0]:
+                return state
+        return None
 
     def _read_list(self, version: int) -> State | None:
         """The state that a list has; None if it cannot be read, or is of another log's entry of that version."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,11 +57,26 @@ class Places:
         # without the moves.
         lock = self._layout.engine_path("moves.lock")
         with suppress(BusyError), files.if_writable(), held(lock, wait_s=PATIENCE_S):
-            state = self._log.read()
+            return self._moved_to(self._log.read())
+        return state
+
+    def _moved_to(self, state: State) -> State:
+        """Carry out, under the lock, the moves that are left; return the state."""
+        if self._finished(state) < state.version:
             files.move(self._moves(self._unmoved(state), state.files))
             files.replace(self._done, f"{state.version} {state.seal}".encode())
             reached(Step.MOVES_NOTED)
         return state
+
+    @contextmanager
+    def at_rest(self) -> Iterator[State]:
+        """Hold the lock of moves during the block: every file is where the newest state has it, and stays there.
+
+        Raises:
+            BusyError: another process moves files, and does not end.
+        """
+        with held(self._layout.engine_path("moves.lock"), wait_s=PATIENCE_S):
+            yield self._moved_to(self._log.read())
 
     def unfinished(self, state: State) -> int:
         """The number of commits of which nobody has noted that all moves are done."""

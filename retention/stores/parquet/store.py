@@ -148,6 +148,7 @@ class ParquetStore(FileStore):
             # Which sequence is next rests on every file.
             self._take_in(snapshot.handle)
             self._refuse_new(snapshot.handle, swap)
+        swap = self._unclaimed(swap)
         with self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle.state)
         try:

@@ -6,11 +6,21 @@ import pyarrow as pa
 import pytest
 
 from retention.core.counter_names import counters_of, risen
-from retention.core.inventory import CONSUMERS, EPOCH, RELEASED, RUN, Counters
+from retention.core.inventory import (
+    CLAIMS,
+    CONSUMERS,
+    EPOCH,
+    RELEASED,
+    RUN,
+    STAGING_CLAIMS,
+    Counters,
+)
 from retention.core.table_requirements import (
+    AssertClaims,
     AssertConsumerEdits,
     AssertEpoch,
     AssertRowTombstones,
+    AssertStagingClaims,
     TableRequirement,
     TableState,
 )
@@ -33,7 +43,10 @@ from schemas.bounds import MAX_SEQ
 from schemas.files import FILE_STATS, LOGGED_FILES
 
 COUNTERS = Counters(
-    {0: 100, 1: 7}, {0: 90}, {"loader": 3}, {CONSUMERS: 2, RELEASED: 5, EPOCH: 12, RUN: 17}
+    {0: 100, 1: 7},
+    {0: 90},
+    {"loader": 3},
+    {CONSUMERS: 2, RELEASED: 5, EPOCH: 12, RUN: 17, CLAIMS: 4, STAGING_CLAIMS: 1},
 )
 STAYS = pa.table(
     {"path": ["low", "high", "unknown"], "partition": [0, 0, 1], "max_seq": [9, 99, None]}
@@ -59,6 +72,12 @@ def swap(*updates: TableUpdate) -> Swap:
             "a consumer was created, edited or deleted",
         ),
         (AssertRowTombstones(5), AssertRowTombstones(0), "another run recorded meanwhile"),
+        (AssertClaims(4), AssertClaims(3), "dead files were claimed"),
+        (
+            AssertStagingClaims(1),
+            AssertStagingClaims(0),
+            "files that were staged and not committed",
+        ),
     ],
 )
 def test_a_requirement_holds_of_one_value_alone(

@@ -1,0 +1,182 @@
+"""Leftovers of killed processes: noted when they are first met, and deleted when they have been for the grace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from retention.apply.orphans import Orphan, orphans
+from retention.apply.reclaim.claim import Deletion, delete_dead, drop_spent, unlink
+from retention.apply.reclaim.records import KeptRun
+from retention.apply.reclaim.report import Amount, ReclaimReport
+from retention.apply.reclaim.survey import dead_files
+from retention.apply.recover import settle_interrupted
+from retention.context.context import OpenedStream
+from retention.core.reclaim import DeadFile, Hindrance, Reason
+from retention.history.runs import history_of
+from retention.storage import files
+from retention.storage.crash_points import Step
+from retention.storage.sidecar import JsonCodec, Sidecar
+from retention.stores.layout import Layout, is_ours
+from retention.stores.lease import lease
+from retention.stores.storage_clock import agreed_now
+
+LEFTOVERS = "leftovers"
+"""The reason for which files go that a killed process left, and that were first met longer ago than the grace."""
+UNMARKED = "unmarked"
+"""The hindrance of data files of a Delta table that no commit names, and of which nothing says that they are ours."""
+_OF_PARQUET = ("staging", "trash")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that nothing accounts for."""
+
+    place: str
+    bytes: int
+    since_ns: int
+    """The later of its last write and of when it was first met; nanoseconds since the epoch."""
+    path: str | None
+    """Of a data file: its path in the table."""
+    is_marked: bool
+    """Whether its place, or its subject digest, says that it is ours."""
+
+
+def find_leftovers(opened: OpenedStream) -> ReclaimReport:
+    """Tell what `reclaim_leftovers` would delete by now; nothing is changed, and every file of the stream is listed.
+
+    Raises:
+        DamagedError: the log cannot be read.
+    """
+    if not opened.store.exists():
+        return ReclaimReport(opened.name, opened.config.grace_ns)
+    now_ns = opened.clock()
+    grace_ns = _grace_ns(opened)
+    judged = _judged(_met(opened, _noted(opened).load() or {}, now_ns), now_ns - grace_ns)
+    return ReclaimReport(opened.name, grace_ns, _going(judged.going), judged.staying)
+
+
+def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
+    """Delete leftovers that were first met longer ago than the grace; note those that are met for the first time.
+
+    Raises:
+        BusyError, RefusedError, StalePlanError, DamagedError: as `reclaim_now`.
+    """
+    if not opened.store.exists():
+        return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
+    history = history_of(opened.warehouse, opened.name)
+    layout = Layout(opened.root, opened.name)
+    with lease(opened.root, "maintenance", opened.clock):
+        settle_interrupted(opened, history)
+        now_ns = agreed_now(layout, opened.clock())
+        dead_files(opened).settle()
+        grace_ns, noted = _grace_ns(opened), _noted(opened)
+        met = _met(opened, noted.load() or {}, now_ns)
+        if met:
+            noted.write({item.place.removeprefix(opened.root): item.since_ns for item in met})
+        judged = _judged(met, now_ns - grace_ns)
+        deletion = _deleted(opened, judged.going, now_ns - grace_ns)
+        drop_spent(opened)
+    went = _going(item for item in judged.going if item.path not in deletion.spared)
+    return ReclaimReport(opened.name, grace_ns, went, judged.staying, deletion.run, is_done=True)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Leftovers that may go, and the amounts of those that stay, by hindrance."""
+
+    going: tuple[Leftover, ...]
+    staying: dict[str, Amount]
+
+
+def _judged(met: Iterable[Leftover], cutoff_ns: int) -> _Judged:
+    going: list[Leftover] = []
+    staying: dict[str, Amount] = {}
+    for item in met:
+        if item.is_marked and item.since_ns < cutoff_ns:
+            going.append(item)
+            continue
+        hindrance = str(Hindrance.GRACE) if item.is_marked else UNMARKED
+        staying[hindrance] = staying.get(hindrance, Amount()) + Amount(1, item.bytes)
+    return _Judged(tuple(going), staying)
+
+
+def _going(items: Iterable[Leftover]) -> dict[str, Amount]:
+    total = sum((Amount(1, item.bytes) for item in items), Amount())
+    return {LEFTOVERS: total} if total.files else {}
+
+
+def _deleted(opened: OpenedStream, going: Sequence[Leftover], cutoff_ns: int) -> Deletion:
+    """Delete leftovers: data files by a claim, all else at once."""
+    layout = Layout(opened.root, opened.name)
+    trash = layout.engine_path("trash", "")
+    dead = [
+        DeadFile(
+            item.path,
+            item.bytes,
+            Reason.REMOVED if item.place.startswith(trash) else Reason.ABANDONED,
+            item.since_ns,
+        )
+        for item in going
+        if item.path is not None
+    ]
+
+    def deaths(_: Sequence[KeptRun]) -> list[DeadFile]:
+        return dead
+
+    snapshot = opened.store.snapshot()
+    deletion = delete_dead(opened, snapshot, dead, cutoff_ns, deaths) if dead else Deletion()
+    unlink([item.place for item in going if item.path is None])
+    return deletion
+
+
+def _met(opened: OpenedStream, noted: Mapping[str, int], now_ns: int) -> list[Leftover]:
+    """The leftovers of a stream by now, but for records of runs, which the run history accounts for."""
+    layout = Layout(opened.root, opened.name)
+    history = history_of(opened.warehouse, opened.name)
+    begun = {history.begun_location(run) for run in history.unfinished()}
+    reports = layout.engine_path("reports", "")
+    met = [
+        _leftover(
+            opened, layout, orphan, noted.get(orphan.location.removeprefix(opened.root), now_ns)
+        )
+        for orphan in orphans(opened)
+        if orphan.location not in begun and not orphan.location.startswith(reports)
+    ]
+    # A data file's subject digest goes with it, and says until then that it is ours.
+    digests = {layout.engine_path("subjects", item.path) for item in met if item.path is not None}
+    return [item for item in met if item.place not in digests]
+
+
+def _leftover(opened: OpenedStream, layout: Layout, orphan: Orphan, first_ns: int) -> Leftover:
+    is_delta = opened.config.format == "delta"
+    homes = [layout.messages] if is_delta else [layout.engine_path(kind) for kind in _OF_PARQUET]
+    within = [home for home in homes if orphan.location.startswith(f"{home}/")]
+    is_data = bool(within) and not orphan.location.endswith(".tmp")
+    path = orphan.location.removeprefix(f"{within[0]}/") if is_data else None
+    size, since_ns = files.length(orphan.location) or 0, max(orphan.since_ns, first_ns)
+    marked = path is None or not is_delta or _is_marked(layout, path)
+    return Leftover(orphan.location, size, since_ns, path, marked)
+
+
+def _is_marked(layout: Layout, path: str) -> bool:
+    """Whether a file of a Delta table is ours: it has one of our names, and we have counted its subjects."""
+    return is_ours(path) and files.length(layout.engine_path("subjects", path)) is not None
+
+
+def _grace_ns(opened: OpenedStream) -> int:
+    """The longer one of the configuration's grace and the table's, nanoseconds."""
+    kept_ns = dead_files(opened).kept_ns(opened.store.snapshot())
+    return max(opened.config.grace_ns, kept_ns)
+
+
+def _noted(opened: OpenedStream) -> Sidecar[dict[str, int]]:
+    """The instants at which leftovers were first met, by their places below the stream's directory."""
+    codec = JsonCodec[dict[str, int]](dict, _instants)
+    place = Layout(opened.root, opened.name).engine_path("leftovers.json")
+    return Sidecar(place, codec, Step.LEFTOVERS_NOTED)
+
+
+def _instants(_: object, fields: Mapping[str, Any]) -> dict[str, int]:
+    return {str(place): int(at_ns) for place, at_ns in fields.items()}

@@ -1,0 +1,126 @@
+"""The dead files of a stream by the records of its runs, and the records that nothing needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from retention.apply.undo_records import kept_runs, read_record, undo_location
+from retention.context.context import OpenedStream
+from retention.core.reclaim import DeadFile, Reason
+from retention.core.run_names import started_ns
+from retention.history.runs import ABANDONED, History
+from retention.storage import files
+from retention.stores.dead_files import DeadFiles
+
+_REMOVED, _ADDED = "removed", "added"
+_UNDO = "undo"
+_CERTAIN = frozenset({"done", ABANDONED})
+"""The statuses of runs of which it is known whether they committed."""
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """A run of which records of files are kept, and the files that are dead by them."""
+
+    run: str
+    records: tuple[str, ...]
+    """Locations of the records."""
+    since_ns: int
+    """The latest instant that anything gives for the run's end, nanoseconds since the epoch."""
+    dead: tuple[DeadFile, ...] = ()
+    is_certain: bool = True
+    """Whether it is known what became of the run; not if it has no outcome, or is of another log than the table's."""
+    doubtful: frozenset[str] = frozenset()
+    """The paths in the records of a run of which that is not known."""
+
+
+def runs_with_records(
+    opened: OpenedStream, history: History, dead_files: DeadFiles, newest: int
+) -> Iterator[KeptRun]:
+    """The runs of which records of files are kept, the oldest first.
+
+    Args:
+        opened: the stream.
+        history: its run history.
+        dead_files: its table's dead files.
+        newest: the table's newest version.
+
+    Raises:
+        DamagedError: a record cannot be read; then nobody knows what its run removed.
+    """
+    unfinished = set(history.unfinished())
+    for run, names in kept_runs(opened).items():
+        outcome = history.done(run)
+        records = tuple(undo_location(opened, run, name) for name in names)
+        if outcome is None and run not in unfinished:
+            # Killed before the history knew of it: it committed nothing, and nobody knows what it was about to add.
+            yield KeptRun(run, records, _written_ns(records))
+        elif outcome is None or outcome["status"] not in _CERTAIN:
+            yield _uncertain(opened, run, names, records)
+        else:
+            yield _ended(opened, history, dead_files, _Ended(run, outcome, names, newest))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A run with an outcome, the records of files that it has, and the table's newest version."""
+
+    run: str
+    outcome: Mapping[str, Any]
+    names: list[str]
+    newest: int
+
+
+def _ended(opened: OpenedStream, history: History, dead_files: DeadFiles, ended: _Ended) -> KeptRun:
+    run, outcome = ended.run, ended.outcome
+    records = tuple(undo_location(opened, run, name) for name in ended.names)
+    ended_ns = _written_ns([*records, history.done_location(run)])
+    since_ns = max(ended_ns, started_ns(run, 0))
+    if outcome["status"] == ABANDONED:
+        # What an undo was about to add are files that another run removed, which that one's record tells.
+        is_staged = outcome["kind"] != _UNDO and _ADDED in ended.names
+        names = [_ADDED] if is_staged else []
+        return KeptRun(
+            run, records, since_ns, _dead(opened, run, names, Reason.ABANDONED, since_ns)
+        )
+    commit = dead_files.commit_times(run, outcome.get("version_after"), ended.newest)
+    if not commit.is_of_run:
+        return _uncertain(opened, run, ended.names, records)
+    since_ns = max(since_ns, commit.latest_ns)
+    names = [name for name in ended.names if name == _REMOVED]
+    return KeptRun(run, records, since_ns, _dead(opened, run, names, Reason.REMOVED, since_ns))
+
+
+def _dead(
+    opened: OpenedStream, run: str, names: list[str], reason: Reason, since_ns: int
+) -> tuple[DeadFile, ...]:
+    return tuple(
+        DeadFile(
+            row["path"], row["file_bytes"], reason, max(since_ns, row["modified_ms"] * 1_000_000)
+        )
+        for name in names
+        for row in read_record(opened, run, name)
+        .select(["path", "file_bytes", "modified_ms"])
+        .to_pylist()
+    )
+
+
+def _uncertain(
+    opened: OpenedStream, run: str, names: list[str], records: tuple[str, ...]
+) -> KeptRun:
+    paths = (read_record(opened, run, name)["path"].to_pylist() for name in names)
+    doubtful = frozenset(path for of in paths for path in of)
+    return KeptRun(run, records, _written_ns(records), is_certain=False, doubtful=doubtful)
+
+
+def _written_ns(places: list[str] | tuple[str, ...]) -> int:
+    """The time at which the storage wrote the last of some files, nanoseconds; those that are gone do not count."""
+    latest = 0
+    for place in places:
+        try:
+            latest = max(latest, files.stat(place)[1] * 1_000_000)
+        except FileNotFoundError:
+            continue
+    return latest

@@ -1,0 +1,131 @@
+"""Reclaiming: dead files are claimed by a commit, looked at again, and deleted (docs/decisions/reclaim.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retention.apply.reclaim.claim import (
+    Deletion,
+    by_reason,
+    delete_dead,
+    drop_spent,
+    unlink,
+)
+from retention.apply.reclaim.records import KeptRun
+from retention.apply.reclaim.report import Amount, ReclaimReport
+from retention.apply.reclaim.survey import Survey, dead_files, survey
+from retention.apply.recover import settle_interrupted
+from retention.apply.undo_records import kept_runs
+from retention.context.context import OpenedStream
+from retention.core.reclaim import DeadFile
+from retention.core.units import INT64_MAX
+from retention.history.runs import history_of
+from retention.history.spent import spent_runs
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.stores.layout import Layout
+from retention.stores.lease import lease
+from retention.stores.old_log import old_entries, trim
+from retention.stores.storage_clock import agreed_now
+
+RECORDS = "undo_records"
+"""The reason for which records of files that runs removed and added go: those files are gone for good."""
+HISTORY = "history"
+"""The reason for which records of the run history go: they are older than the configuration keeps them."""
+LOG = "log"
+"""The reason for which log entries go: they are old, and a checkpoint or a full list stands for them."""
+
+
+def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
+    """Tell what a reclaim would delete by now; nothing is changed.
+
+    Raises:
+        DamagedError, RefusedError: as `reclaim_now`.
+    """
+    if not opened.store.exists():
+        return ReclaimReport(opened.name, opened.config.grace_ns)
+    now_ns = opened.clock()
+    looked = survey(opened, now_ns)
+    going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked, now_ns))
+    going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
+    return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
+
+
+def reclaim_now(opened: OpenedStream) -> ReclaimReport:
+    """Delete what is dead for longer than the grace, under the stream's maintenance lease.
+
+    Raises:
+        BusyError: another run holds the lease, or moves files.
+        RefusedError: the storage's clock differs from ours, or the table is one that is not to be touched.
+        StalePlanError: another reclaim has come first.
+        DamagedError: a record or an entry of the log cannot be read.
+    """
+    if not opened.store.exists():
+        return ReclaimReport(opened.name, opened.config.grace_ns, is_done=True)
+    history = history_of(opened.warehouse, opened.name)
+    layout = Layout(opened.root, opened.name)
+    with lease(opened.root, "maintenance", opened.clock):
+        settle_interrupted(opened, history)
+        now_ns = agreed_now(layout, opened.clock())
+        dead_files(opened).settle()
+        looked = survey(opened, now_ns)
+        deletion = _deleted(looked) if looked.present else Deletion()
+        unlink([place for file in looked.absent for place in looked.dead_files.places(file)[1:]])
+        drop_spent(opened)
+        going = _going(looked, deletion)
+        files.delete(looked.records(deletion.spared))
+        reached(Step.RECORDS_DELETED)
+        opened.store.finish()
+        old = _old_log(looked, now_ns)
+        going |= _amount(LOG, old)
+        trim(layout, opened.config.format, old, looked.cutoff_ns)
+        spent = _spent(looked, now_ns)
+        going |= _amount(HISTORY, _records_of(opened, spent))
+        history.forget(spent)
+    return ReclaimReport(
+        opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True
+    )
+
+
+def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
+    """Reason → the files that go, but for those that a deletion has spared."""
+    going = by_reason(file for file in looked.present if file.path not in deletion.spared)
+    return going | _amount(RECORDS, looked.records(deletion.spared))
+
+
+def _old_log(looked: Survey, now_ns: int) -> list[str]:
+    """Locations of the log's files that are old enough to go."""
+    opened = looked.opened
+    layout = Layout(opened.root, opened.name)
+    return old_entries(layout, opened.config.format, looked.grace_ns, now_ns)
+
+
+def _spent(looked: Survey, now_ns: int) -> list[str]:
+    """The runs of which the history is older than the configuration keeps it, and that nothing can bring back."""
+    opened = looked.opened
+    kept_ns = max(opened.config.history, looked.grace_ns)
+    if kept_ns >= INT64_MAX:
+        return []
+    outcomes = history_of(opened.warehouse, opened.name).outcomes()
+    return spent_runs(outcomes, set(kept_runs(opened)), now_ns - kept_ns)
+
+
+def _records_of(opened: OpenedStream, runs: Sequence[str]) -> list[str]:
+    history = history_of(opened.warehouse, opened.name)
+    places = ((history.begun_location(run), history.done_location(run)) for run in runs)
+    return [place for both in places for place in both]
+
+
+def _amount(reason: str, locations: Sequence[str]) -> dict[str, Amount]:
+    """The amount of those files that are there, under their reason; nothing if none is."""
+    lengths = [length for length in files.lengths(locations) if length is not None]
+    return {reason: Amount(len(lengths), sum(lengths))} if lengths else {}
+
+
+def _deleted(looked: Survey) -> Deletion:
+    """Delete the dead files that are there; of those claimed, only what the records still call dead."""
+
+    def deaths(runs: Sequence[KeptRun]) -> list[DeadFile]:
+        return [file for run in runs for file in run.dead]
+
+    return delete_dead(looked.opened, looked.snapshot, looked.present, looked.cutoff_ns, deaths)

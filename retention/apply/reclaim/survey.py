@@ -1,0 +1,126 @@
+"""A look at a stream for a reclaim: its dead files judged, and the records that go with them; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.reclaim.records import KeptRun, runs_with_records
+from retention.apply.reclaim.report import Amount
+from retention.context.context import OpenedStream
+from retention.core.reclaim import DeadFile, Evidence, Hindrance, Judgement, judge
+from retention.history.runs import history_of
+from retention.ports import Snapshot
+from retention.storage import files
+from retention.stores.dead_files import DeadFiles, dead_files_of
+from retention.stores.layout import Layout
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The dead files of a stream at one version of its table."""
+
+    opened: OpenedStream
+    snapshot: Snapshot
+    grace_ns: int
+    """The longer one of the configuration's grace and the table's, nanoseconds."""
+    cutoff_ns: int
+    runs: tuple[KeptRun, ...]
+    judgement: Judgement
+
+    @property
+    def dead_files(self) -> DeadFiles:
+        """The stream's dead files."""
+        return dead_files(self.opened)
+
+    @cached_property
+    def present(self) -> tuple[DeadFile, ...]:
+        """The files that may go and are still there, with the length that they have."""
+        return tuple(present(self.dead_files, self.judgement.going))
+
+    @cached_property
+    def absent(self) -> list[DeadFile]:
+        """The files that may go and are gone already."""
+        there = {file.path for file in self.present}
+        return [file for file in self.judgement.going if file.path not in there]
+
+    def records(self, spared: Collection[str] = ()) -> list[str]:
+        """Locations of the records of runs whose dead files all may go, are live again, or are gone.
+
+        Args:
+            spared: paths that stay after all.
+        """
+        held = {
+            file.path
+            for reason, held in self.judgement.staying.items()
+            if reason is not Hindrance.LIVE
+            for file in held
+        }.union(spared)
+        return [
+            record
+            for run in self.runs
+            if run.is_certain and run.since_ns < self.cutoff_ns
+            if not any(file.path in held for file in run.dead)
+            for record in run.records
+        ]
+
+    def staying(self) -> dict[str, Amount]:
+        """Hindrance → the dead files that stay."""
+        return {
+            reason: Amount(len(held), sum(file.file_bytes for file in held))
+            for reason, held in self.judgement.staying.items()
+            if reason is not Hindrance.LIVE
+        }
+
+
+def survey(opened: OpenedStream, now_ns: int) -> Survey:
+    """Look at a stream's dead files.
+
+    Args:
+        opened: the stream; its table exists.
+        now_ns: the instant at which graces are over or not, nanoseconds since the epoch.
+
+    Raises:
+        DamagedError: a record or an entry of the log cannot be read.
+        RefusedError, ForeignRowsError: as `Store.snapshot`.
+    """
+    snapshot = opened.store.snapshot()
+    dead = dead_files(opened)
+    grace_ns = max(opened.config.grace_ns, dead.kept_ns(snapshot))
+    history = history_of(opened.warehouse, opened.name)
+    runs = tuple(runs_with_records(opened, history, dead, snapshot.version))
+    deaths = [file for run in runs for file in run.dead]
+    cutoff_ns = now_ns - grace_ns
+    judgement = judge(deaths, evidence(dead, runs, deaths, snapshot.files, cutoff_ns))
+    return Survey(opened, snapshot, grace_ns, cutoff_ns, runs, judgement)
+
+
+def evidence(
+    dead: DeadFiles,
+    runs: Iterable[KeptRun],
+    deaths: Iterable[DeadFile],
+    live: pa.Table,
+    cutoff_ns: int,
+) -> Evidence:
+    """The evidence on which some dead files rest, in a table with these live files."""
+    young = dead.young(cutoff_ns)
+    paths = pa.array([file.path for file in deaths], pa.string())
+    back = paths.filter(pc.is_in(paths, value_set=live["path"].combine_chunks()))
+    doubtful = frozenset(path for run in runs for path in run.doubtful)
+    return Evidence(cutoff_ns, set(back.to_pylist()), young.paths, doubtful, young.is_whole)
+
+
+def present(dead: DeadFiles, going: Iterable[DeadFile]) -> list[DeadFile]:
+    """The dead files, of some, that are still there, whole or not."""
+    candidates = list(going)
+    lengths = files.lengths([dead.places(file)[0] for file in candidates])
+    return [file for file, length in zip(candidates, lengths, strict=True) if length is not None]
+
+
+def dead_files(opened: OpenedStream) -> DeadFiles:
+    """The dead files of a stream."""
+    return dead_files_of(Layout(opened.root, opened.name), opened.config.format, opened.store)

@@ -1,0 +1,55 @@
+"""The command that gives disk space back: reclaim."""
+
+# ruff: noqa: FBT002  (typer makes options of parameters)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.arguments import Streams
+from retention.cli.output import finish, put_outcomes, say
+from retention.cli.progress import progress
+from retention.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from retention.apply.reclaim.report import ReclaimReport
+
+Yes = Annotated[bool, typer.Option("--yes", help="Delete it; else only tell what would go.")]
+Leftovers = Annotated[
+    bool,
+    typer.Option("--leftovers", help="Instead, what killed processes left; lists every file."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(reclaim)
+
+
+def reclaim(
+    ctx: typer.Context, streams: Streams = None, yes: Yes = False, leftovers: Leftovers = False
+) -> None:
+    """Delete files that runs have removed, once their grace is over, and what is left over with them."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.views.reclaim import reclaim_entry, reclaim_text
+
+    instant = warehouse.clock()
+    names = streams or warehouse.streams()
+    with progress(settings, "reclaiming", len(names), _went) as watch:
+        acts = (
+            (warehouse.find_leftovers, warehouse.reclaim_leftovers)
+            if leftovers
+            else (warehouse.find_reclaimable, warehouse.reclaim)
+        )
+        outcomes = acts[yes](names, watch)
+    put_outcomes(settings, outcomes, instant, reclaim_text, reclaim_entry)
+    if not yes and any(outcome.value and outcome.value.going for outcome in outcomes):
+        say("nothing was deleted; repeat it with --yes")
+    finish(outcomes)
+
+
+def _went(report: ReclaimReport) -> str:
+    verb = "went" if report.is_done else "would go"
+    return f"looked at, {report.total.files:,} files {verb}"

@@ -1,0 +1,217 @@
+"""Dead data files of a stream's table: where they lie, and what its log says of when they died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from retention.core.reclaim import DeadFile, Reason, log_window
+from retention.errors import DamagedError
+from retention.ports import Snapshot, Store
+from retention.storage import files
+from retention.stores.delta import internals
+from retention.stores.delta import log as delta_history
+from retention.stores.layout import Layout
+from retention.stores.parquet.log import ParquetLog
+from retention.stores.parquet.settle_files import Places
+
+
+@dataclass(frozen=True)
+class CommitTimes:
+    """The trace of a run's commit in the log."""
+
+    latest_ns: int
+    """The latest instant that the entry gives: when the storage wrote it, and every stamp in it; 0: it is gone."""
+    is_of_run: bool = True
+    """False: at its version the log has another commit, or none yet, as in a table that was put back from a copy."""
+
+
+@dataclass(frozen=True)
+class YoungEntries:
+    """The log's entries since an instant."""
+
+    paths: frozenset[str]
+    """Every path that one of them names."""
+    is_whole: bool
+    """Whether none of them is lost."""
+
+
+class DeadFiles(Protocol):
+    """The dead files of one table. Implementations: `DeltaDeadFiles`, `ParquetDeadFiles`."""
+
+    def kept_ns(self, snapshot: Snapshot) -> int:
+        """The time that the table itself has removed files stay, nanoseconds; 0: it says nothing of it."""
+        ...
+
+    def commit_times(self, run: str, version: int | None, newest: int) -> CommitTimes:
+        """The trace of a run that committed a version, in a log whose newest version is given.
+
+        Raises:
+            DamagedError: the entry cannot be read.
+        """
+        ...
+
+    def young(self, cutoff_ns: int) -> YoungEntries:
+        """The entries that the storage wrote at an instant or later.
+
+        Raises:
+            DamagedError: one cannot be read.
+        """
+        ...
+
+    def places(self, file: DeadFile) -> list[str]:
+        """All places where a dead file, and what describes it, can lie; the file itself first."""
+        ...
+
+    def settle(self) -> None:
+        """Finish what commits have left to do to files.
+
+        Raises:
+            BusyError: another process is at it, and does not end.
+        """
+        ...
+
+    def at_rest(self) -> AbstractContextManager[pa.Table]:
+        """Hold every file where the log has it during the block, which gets the newest version's live files.
+
+        Raises:
+            BusyError: another process moves files, and does not end.
+        """
+        ...
+
+
+def dead_files_of(layout: Layout, format_: str, store: Store) -> DeadFiles:
+    """The dead files of a stream's table."""
+    return DeltaDeadFiles(layout, store) if format_ == "delta" else ParquetDeadFiles(layout)
+
+
+@dataclass(frozen=True)
+class DeltaDeadFiles:
+    """Implements `DeadFiles`: files lie where they lay when they were live."""
+
+    layout: Layout
+    store: Store
+
+    def kept_ns(self, snapshot: Snapshot) -> int:
+        """The table's `delta.deletedFileRetentionDuration`, which VACUUM follows."""
+        # deltalake is loaded only where there is such a table.
+        from retention.stores.delta.properties import kept_ns
+
+        return kept_ns(snapshot.handle.table)
+
+    def commit_times(self, run: str, version: int | None, newest: int) -> CommitTimes:
+        """The trace of a run's commit in the Delta log."""
+        if version is None:
+            return CommitTimes(0)
+        place = delta_history.place_of(self.layout, version)
+        entry = delta_history.read_entry(self.layout, version)
+        if entry is None:
+            return CommitTimes(0, is_of_run=version <= newest)
+        try:
+            is_of_run = delta_history.run_of(entry) == run
+            stamps = [
+                fields.get("deletionTimestamp") or 0
+                for kind, fields in internals.file_actions(entry)
+                if kind == "remove"
+            ]
+            stamps.append(internals.commit_info(entry).get("timestamp") or 0)
+            latest_ms = max([*map(int, stamps), files.stat(place)[1]])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(place, self.layout.stream, error) from error
+        except FileNotFoundError:
+            return CommitTimes(0, is_of_run=version <= newest)
+        return CommitTimes(latest_ms * 1_000_000, is_of_run)
+
+    def young(self, cutoff_ns: int) -> YoungEntries:
+        """The young entries of the Delta log."""
+        window = log_window(*internals.log_times(self.layout.messages), cutoff_ns)
+        paths: set[str] = set()
+        entries = delta_history.read_entries(self.layout, window.versions)
+        is_whole = window.is_whole
+        for version, entry in zip(window.versions, entries, strict=True):
+            is_whole = is_whole and entry is not None
+            try:
+                paths |= internals.paths_in(entry or b"")
+            except ValueError as error:
+                place = delta_history.place_of(self.layout, version)
+                raise _unreadable(place, self.layout.stream, error) from error
+        return YoungEntries(frozenset(paths), is_whole)
+
+    def places(self, file: DeadFile) -> list[str]:
+        """The file, Hadoop's checksum of it, and its subject digest."""
+        return [self.layout.live(file.path), *_beside(self.layout, file.path)]
+
+    def settle(self) -> None:
+        """Nothing is left: files stay where they are."""
+
+    @contextmanager
+    def at_rest(self) -> Iterator[pa.Table]:
+        """The live files of the newest version; nothing moves in a Delta table."""
+        yield self.store.snapshot().files
+
+
+@dataclass(frozen=True)
+class ParquetDeadFiles:
+    """Implements `DeadFiles`: removed files lie in the trash, others where they were staged."""
+
+    layout: Layout
+
+    def kept_ns(self, snapshot: Snapshot) -> int:
+        """Nothing: only the configuration has a grace."""
+        return 0
+
+    def commit_times(self, run: str, version: int | None, newest: int) -> CommitTimes:
+        """The trace of a run's commit in the log."""
+        if version is None:
+            return CommitTimes(0)
+        log = ParquetLog(self.layout)
+        if not log.has(version - 1, version):
+            return CommitTimes(0, is_of_run=version <= newest)
+        entry = log.entry(version)
+        return CommitTimes(
+            max(entry.time_ms * 1_000_000, log.written_ns(version)), entry.run == run
+        )
+
+    def young(self, cutoff_ns: int) -> YoungEntries:
+        """The young entries of the log."""
+        log = ParquetLog(self.layout)
+        window = log_window(*log.times(), cutoff_ns)
+        paths: set[str] = set()
+        for version in window.versions:
+            entry = log.entry(version)
+            paths.update(entry.remove)
+            paths.update(row["path"] for row in entry.add)
+        return YoungEntries(frozenset(paths), window.is_whole)
+
+    def places(self, file: DeadFile) -> list[str]:
+        """The file in the trash, or where it was staged, and its subject digest."""
+        kind = "trash" if file.reason is Reason.REMOVED else "staging"
+        return [self.layout.engine_path(kind, file.path), *_beside(self.layout, file.path)[1:]]
+
+    def settle(self) -> None:
+        """Finish the moves of all commits."""
+        with self.at_rest():
+            pass
+
+    @contextmanager
+    def at_rest(self) -> Iterator[pa.Table]:
+        """The live files, under the lock of moves, all of which are finished."""
+        with Places(self.layout, ParquetLog(self.layout)).at_rest() as state:
+            yield state.files
+
+
+def _beside(layout: Layout, path: str) -> list[str]:
+    """The places of a Delta file's checksum, as Hadoop's local file system writes one, and of its subject digest."""
+    directory, _, name = layout.live(path).rpartition("/")
+    return [files.join(directory, f".{name}.crc"), layout.engine_path("subjects", path)]
+
+
+def _unreadable(place: str, stream: str, error: Exception) -> DamagedError:
+    return DamagedError(
+        f"{place}: this entry of the log of stream {stream} cannot be read ({error!r}); nothing was deleted; restore "
+        "it from a copy"
+    )

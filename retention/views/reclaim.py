@@ -1,0 +1,65 @@
+"""Views of a reclaim: what went, or would go, by reason, and what stays, as text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from retention.core.outcomes import Outcome, failure_entry
+from retention.core.units import format_size
+from retention.views.wording import brief_duration, count
+
+if TYPE_CHECKING:
+    from retention.apply.reclaim.report import Amount, ReclaimReport
+
+_NOTHING: dict[str, Any] = {
+    "stream": None,
+    "run": None,
+    "done": False,
+    "grace_ns": None,
+    "files": 0,
+    "bytes": 0,
+    "by_reason": {},
+    "staying": {},
+}
+_WORDS: Mapping[str, str] = {
+    "removed": "removed by runs whose grace is over",
+    "abandoned": "staged by runs that committed nothing",
+    "undo_records": "records of runs that cannot be undone any more",
+    "history": "records of runs, older than the history is kept",
+    "leftovers": "left by killed processes, and noted for the grace",
+    "unmarked": "named by no commit, and nothing says that they are ours",
+    "unfinished": "named by runs of which nobody knows the outcome",
+    "gap": "dead, and the log has lost entries that are younger than the grace",
+    "log": "log entries for which a checkpoint or a list stands",
+    "recent": "in a version that is younger than the grace",
+    "grace": "dead for a shorter time than the grace",
+}
+
+
+def reclaim_text(report: ReclaimReport) -> list[str]:
+    """Lines for a stream: its sum, then each reason for which files go or stay."""
+    total = report.total
+    head = f"{count(total.files, 'file')} ({format_size(total.bytes)})"
+    verb = "went" if report.is_done else "would go"
+    grace = brief_duration(report.grace_ns)
+    return [
+        f"{report.stream}: {head} {verb}, grace {grace}"
+        if total.files
+        else f"{report.stream}: nothing is there to delete, grace {grace}",
+        *(f"  {_line(verb, name, amount)}" for name, amount in report.going.items()),
+        *(f"  {_line('stay', name, amount)}" for name, amount in report.staying.items()),
+    ]
+
+
+def reclaim_entry(outcome: Outcome[ReclaimReport]) -> dict[str, Any]:
+    """The JSON entry of a stream; every requested stream has one."""
+    entry = _NOTHING | (
+        failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
+    )
+    return entry | {"seconds": round(outcome.seconds, 6)}
+
+
+def _line(verb: str, name: str, amount: Amount) -> str:
+    size = f"{count(amount.files, 'file')}, {format_size(amount.bytes)}"
+    return f"{verb}: {_WORDS.get(name, name)}: {size}"

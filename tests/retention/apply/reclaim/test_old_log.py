@@ -1,0 +1,92 @@
+"""Old log entries go once a checkpoint or a list stands for them, and nobody misses one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from retention.api.warehouse import open_warehouse
+from retention.apply.reclaim.run import LOG, plan_reclaim, reclaim_now
+from retention.apply.undo import undo_run
+from retention.context.context import OpenedStream
+from retention.core.units import DAY
+from retention.errors import DamagedError
+from retention.history.runs import history_of
+from retention.stores.old_log import first_needed
+from tests.support.laying import held
+from tests.support.reclaiming import emptied, lengthen_log, log_directory, run_pass
+
+FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
+NEEDED = {
+    "no state": ({0: 1, 1: 2}, [], None),
+    "all old": ({0: 1, 1: 2, 2: 3}, [1, 2], 2),
+    "a young state": ({0: 1, 1: 2, 2: 300}, [2], None),
+    "the old state counts": ({0: 1, 1: 2, 2: 300}, [1, 2], 1),
+    "a young entry before it": ({0: 1, 1: 300, 2: 2}, [0, 2], None),
+    "nothing is before it": ({1: 1, 2: 3}, [1], None),
+    "its entry is gone": ({1: 1, 3: 3}, [2], None),
+}
+
+
+@pytest.mark.parametrize(("entries", "states", "expected"), NEEDED.values(), ids=NEEDED)
+def test_a_state_stands_for_old_entries_alone(
+    entries: dict[int, int], states: list[int], expected: int | None
+) -> None:
+    assert first_needed(entries, states, 100) == expected
+
+
+def with_long_log(folder: Path, format_: str) -> OpenedStream:
+    """A stream of which the pass, and many commits behind it, are a month old, and one pass is of now."""
+    opened = emptied(folder, format_, grace="1d")
+    lengthen_log(opened)
+    stream = open_warehouse(folder / "retention.yaml").stream("ORDERS")
+    stream.publish([b'{"subject": "a", "data": "x"}'] * 3)
+    run_pass(folder)
+    return open_warehouse(folder / "retention.yaml").stream("ORDERS").opened
+
+
+@FORMATS
+def test_old_entries_go_and_everything_stands(tmp_path: Path, format_: str) -> None:
+    opened = with_long_log(tmp_path, format_)
+    before, entries = held(open_warehouse(tmp_path)), len(list(log_directory(opened).iterdir()))
+    counters = opened.store.snapshot().counters
+    planned = plan_reclaim(opened).going[LOG]
+    report = reclaim_now(opened)
+    assert report.going == {LOG: planned}
+    assert len(list(log_directory(opened).iterdir())) <= entries - planned.files + 1
+    assert planned.files > 15
+    again = open_warehouse(tmp_path).stream("ORDERS")
+    assert held(open_warehouse(tmp_path)).equals(before)
+    assert again.opened.store.snapshot().counters == counters
+    assert reclaim_now(again.opened).going == {}
+    # The young pass is found, undone and repeated.
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    assert again.opened.store.find_commit(run) is not None
+    undo_run(again.opened, run)
+    assert held(open_warehouse(tmp_path)).num_rows == before.num_rows + 3
+    run_pass(tmp_path)
+    assert held(open_warehouse(tmp_path)).equals(before)
+
+
+def test_a_damaged_list_loses_nothing(tmp_path: Path) -> None:
+    opened = with_long_log(tmp_path, "parquet")
+    reclaim_now(opened)
+    before = held(open_warehouse(tmp_path))
+    older, newest = sorted(log_directory(opened).glob("*.parquet"))
+    newest.write_bytes(b"PAR1")
+    assert held(open_warehouse(tmp_path)).equals(before)
+    older.write_bytes(b"PAR1")
+    with pytest.raises(DamagedError, match="cannot be read"):
+        open_warehouse(tmp_path).stream("ORDERS").opened.store.snapshot()
+
+
+@FORMATS
+def test_young_entries_stay(tmp_path: Path, format_: str) -> None:
+    opened = with_long_log(tmp_path, format_)
+    yesterday = opened.clock() - DAY
+    for path in log_directory(opened).iterdir():
+        os.utime(path, ns=(yesterday, yesterday))
+    assert LOG not in plan_reclaim(opened).going
+    assert LOG not in reclaim_now(opened).going

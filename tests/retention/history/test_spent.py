@@ -1,0 +1,115 @@
+"""Which records of the run history may go: none on which a later one rests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.core.run_names import RunName
+from retention.history.runs import ABANDONED, REPAIR, UNKNOWN, History
+from retention.history.spent import spent_runs
+
+CUTOFF = 1_000
+YOUNG = 5_000
+
+
+def record(started_ns: int, **fields: Any) -> dict[str, Any]:
+    """The outcome of a pass with all that it carries, unless it says otherwise."""
+    whole = {
+        "run": RunName(0, started_ns).written(),
+        "kind": "apply",
+        "status": "done",
+        "as_of_ns": started_ns,
+        "next_seq": {"0": started_ns},
+        "floor": {"0": started_ns},
+        "latest_as_of_ns": started_ns,
+        "policy": {},
+    } | fields
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+PLAIN = {"next_seq": None, "floor": None, "latest_as_of_ns": None, "policy": None}
+CASES = {
+    "an old pass behind a new one": ([record(YOUNG), record(1)], [1]),
+    "the newest": ([record(2)], []),
+    "a young one": ([record(YOUNG), record(CUTOFF)], []),
+    "one that nothing newer speaks for": ([record(YOUNG, kind="undo", **PLAIN), record(1)], []),
+    "one that only an abandoned run speaks for": (
+        [record(YOUNG, status=ABANDONED), record(1)],
+        [],
+    ),
+    "a settled pass does not carry the instant": (
+        [record(YOUNG, latest_as_of_ns=None), record(1)],
+        [],
+    ),
+    "of another epoch": ([record(YOUNG, epoch=7), record(1)], []),
+    "of unknown outcome": ([record(YOUNG), record(1, status=UNKNOWN)], []),
+    "a repair": ([record(YOUNG), record(1, kind=REPAIR)], []),
+    "the end of an epoch": ([record(YOUNG), record(1, ends_epoch=0)], []),
+    "an abandoned one": ([record(YOUNG), record(1, status=ABANDONED)], [1]),
+    "several": ([record(YOUNG), record(3), record(2, **PLAIN), record(1)], [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize(("outcomes", "expected"), CASES.values(), ids=CASES)
+def test_a_record_goes_when_nothing_rests_on_it(
+    outcomes: list[dict[str, Any]], expected: list[int]
+) -> None:
+    spent = spent_runs(outcomes, set(), CUTOFF)
+    by_run = {one["run"]: one["as_of_ns"] for one in outcomes}
+    assert [by_run[run] for run in spent] == expected
+    assert spent_runs(outcomes, set(by_run), CUTOFF) == []
+
+
+KINDS = st.sampled_from(["apply", "undo", "reclaim", "purge", REPAIR])
+STATUSES = st.sampled_from(["done", "done", ABANDONED, UNKNOWN])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Outcomes as runs write them, oldest first."""
+    outcomes: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(1, 6))):
+        kind = draw(KINDS)
+        passed = kind == "apply"
+        outcomes.append(
+            record(
+                draw(st.sampled_from([number + 1, YOUNG + number])) + 10_000 * number,
+                kind=kind,
+                status=draw(STATUSES),
+                floor=None,
+                next_seq={"0": draw(st.integers(1, 50))} if passed else None,
+                as_of_ns=draw(st.integers(1, 50)),
+                latest_as_of_ns=draw(st.integers(1, 50))
+                if passed and draw(st.booleans())
+                else None,
+                policy={"number": number} if passed else None,
+            )
+        )
+    return outcomes
+
+
+@given(outcomes=histories())
+def test_the_history_answers_the_same_without_them(
+    tmp_path_factory: pytest.TempPathFactory, outcomes: list[dict[str, Any]]
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("runs")
+    history = History(str(folder))
+    for one in outcomes:
+        history.finish(one["run"], one)
+
+    def answers() -> Iterator[object]:
+        yield history.next_seqs(0)
+        yield history.last_as_of_ns()
+        yield history.last_policy()
+        yield history.last_epoch()
+        yield history.name_run(1)[:20]
+
+    before = list(answers())
+    history.forget(spent_runs(history.outcomes(), set(), 10**9))
+    assert list(answers()) == before
