@@ -18,6 +18,8 @@ from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
 from retention.core import headers
 from retention.core.policy import Policy
+from retention.history.report import RunReport
+from retention.inspect.state import State
 from retention.plan.estimate_bounds import Estimate
 from retention.plan.plan import Plan
 from retention.planners.estimate import estimate
@@ -132,6 +134,15 @@ def lay_world(stream: Stream, world: World, interests: Sequence[Interest]) -> No
         ConsumerTable(stream.opened.root).update(one.consumer, partial(given_back, record_of(one)))
 
 
+def check_report(report: RunReport, plan: Plan, before: State, after: State) -> None:
+    """What a run reports is what its plan said, and what is missing afterwards."""
+    assert report.plan_id == plan.plan_id
+    assert report.removed_messages == plan.removed_messages == before.messages - after.messages
+    assert report.removed_bytes == plan.removed_bytes == before.bytes - after.bytes
+    assert plan.segments.dropped == before.segments - after.segments
+    assert after.last_seq == before.last_seq
+
+
 def check_laws(
     folder: Path,
     format_: str,
@@ -166,11 +177,7 @@ def check_laws(
         assert {seq: one.rule for seq, one in explained.items() if one.goes} == expected
     check_bounds(unlooked, plan)
     check_bounds(bounds, plan)
-    assert report.plan_id == plan.plan_id
-    assert report.removed_messages == plan.removed_messages == before.messages - after.messages
-    assert report.removed_bytes == plan.removed_bytes == before.bytes - after.bytes
-    assert plan.segments.dropped == before.segments - after.segments
-    assert after.last_seq == before.last_seq
+    check_report(report, plan, before, after)
     assert after.first_seq == min(all_seqs - gone, default=after.last_seq + 1)
     # Age may uncover a deletion, which the next pass takes.
     uncovers = policy.delete_retention_ns is not None and policy.max_age_ns is not None
