@@ -110,7 +110,8 @@ def _dead(
 def _uncertain(
     opened: OpenedStream, run: str, names: list[str], records: tuple[str, ...]
 ) -> KeptRun:
-    paths = (read_record(opened, run, name)["path"].to_pylist() for name in names)
+    tables = (read_record(opened, run, name) for name in (_REMOVED, _ADDED) if name in names)
+    paths = (table["path"].to_pylist() for table in tables)
     doubtful = frozenset(path for of in paths for path in of)
     return KeptRun(run, records, _written_ns(records), is_certain=False, doubtful=doubtful)
 
