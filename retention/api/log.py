@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
-from retention.apply.reclaim.leftovers import find_leftovers, reclaim_leftovers
-from retention.apply.reclaim.report import ReclaimReport
-from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 from retention.apply.repair.clock import ClockRepair, find_wrong_clock, repair_wrong_clock
 from retention.apply.repair.foreign import ForeignRepair, find_foreign_files, repair_foreign_files
 from retention.apply.repair.returned import (
@@ -60,6 +57,8 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from retention.apply.reclaim.report import ReclaimReport
 
 Instant = str | int | None
 """RFC 3339, integer nanoseconds since the epoch, or None: now."""
@@ -236,6 +235,8 @@ class Log:
         Raises:
             RefusedError, DamagedError: as `reclaim`.
         """
+        from retention.apply.reclaim.run import plan_reclaim
+
         return plan_reclaim(self.opened)
 
     def reclaim(self) -> ReclaimReport:
@@ -246,6 +247,8 @@ class Log:
             RefusedError: the storage's clock differs from this machine's.
             DamagedError: a record of a run, or an entry of the log, cannot be read.
         """
+        from retention.apply.reclaim.run import reclaim_now
+
         return reclaim_now(self.opened)
 
     def find_leftovers(self) -> ReclaimReport:
@@ -254,6 +257,8 @@ class Log:
         Raises:
             RefusedError, DamagedError: as `reclaim`.
         """
+        from retention.apply.reclaim.leftovers import find_leftovers
+
         return find_leftovers(self.opened)
 
     def reclaim_leftovers(self) -> ReclaimReport:
@@ -262,6 +267,8 @@ class Log:
         Raises:
             BusyError, RefusedError, DamagedError: as `reclaim`.
         """
+        from retention.apply.reclaim.leftovers import reclaim_leftovers
+
         return reclaim_leftovers(self.opened)
 
     def read(self, spark: SparkSession) -> DataFrame:

@@ -22,6 +22,7 @@ COMMANDS = [
         "undo",
         "restore",
         "repair",
+        "compact",
         "reclaim",
         "explain",
         "messages",
@@ -31,7 +32,7 @@ COMMANDS = [
     ),
     *("stats", "history", "doctor"),
 ]
-NOT_BUILT = ("compact", "verify", "iggy")
+NOT_BUILT = ("verify", "simulate", "iggy")
 
 
 def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -13,14 +13,14 @@ def test_it_is_dry_until_it_is_told_otherwise(tmp_path: Path) -> None:
     emptied(tmp_path, "delta")
     dry = Commands(tmp_path).run("reclaim")
     assert dry.exit_code == 0
-    assert "ORDERS: 5 files (" in dry.stdout
+    assert "ORDERS: 6 files (" in dry.stdout
     assert "would go: removed by runs whose grace is over: 3 files, " in dry.stdout
     assert "nothing was deleted; repeat it with --yes" in dry.stderr
     assert len(data_files(tmp_path)) == 5
     done = Commands(tmp_path).run("reclaim", "ORDERS", "--yes", "--format", "json")
     [entry] = json.loads(done.stdout)["streams"]
     assert entry["by_reason"]["removed"]["files"] == 3
-    assert (entry["stream"], entry["files"], entry["done"]) == ("ORDERS", 5, True)
+    assert (entry["stream"], entry["files"], entry["done"]) == ("ORDERS", 6, True)
     assert len(data_files(tmp_path)) == 2
     shown = Commands(tmp_path).run("history")
     assert "reclaim" in shown.stdout
