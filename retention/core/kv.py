@@ -11,7 +11,7 @@ from retention.core import headers
 PUT, DELETE, PURGE = "put", "delete", "purge"
 
 _PREFIX = "KV_"
-_OPERATIONS = pa.array([PUT, DELETE, PURGE])
+_OPERATIONS = [PUT, DELETE, PURGE]
 _BY_HEADER = {b"DEL": 1, b"PURGE": 2}
 _BY_REASON = {b"Remove": 1, b"MaxAge": 2, b"Purge": 2}
 
@@ -32,7 +32,7 @@ def operations(blocks: headers.Headers) -> pa.Array:
     rows, given = headers.first_values(blocks, headers.KV_OPERATION)
     decides = pc.greater(pc.binary_length(given), 0).to_numpy(zero_copy_only=False)
     codes[rows[decides]] = _codes(given, _BY_HEADER)[decides]
-    return _OPERATIONS.take(pa.array(codes))
+    return pa.array(_OPERATIONS).take(pa.array(codes))
 
 
 def _codes(values: pa.Array, meanings: dict[bytes, int]) -> np.ndarray:
