@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from retention.apply.archive import digest_of
+from retention.apply.bring_back import home_of
 from retention.context.context import OpenedStream
-from retention.core.inventory import NO_RANGES
+from retention.core.inventory import NO_RANGES, DataFile
 from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
 from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_rows
 from retention.engines.select import Engines
@@ -37,12 +38,27 @@ class CopyTask:
 
 @contextmanager
 def staged(
-    opened: OpenedStream, archive: Archive, parts: Sequence[Part], engines: Engines
+    opened: OpenedStream, archive: Archive, parts: Sequence[Part], live: pa.Table, engines: Engines
 ) -> Iterator[pa.Table]:
-    """Stage the files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them."""
+    """Stage the files, shape `FILE_STATS`; if the block raises they are deleted, unless a commit may name them.
+
+    Args:
+        opened: the stream.
+        archive: the archive of the copies.
+        parts: the messages that come back.
+        live: the files that the stream has, shape `FILE_STATS`: segments may have been merged since.
+        engines: where rows are copied.
+    """
     renamed = archive.is_topic and opened.name != archive.origin.stream
     subject = opened.name if renamed else None
-    tasks = [_task(opened, archive, part, subject) for part in parts]
+    homes = [home_of(live, part.copy.partition, part.copy.segment) for part in parts]
+    targets = [
+        opened.store.stage(part.copy.partition, home)
+        for part, home in zip(parts, homes, strict=True)
+    ]
+    tasks = [
+        _task(archive, part, target, subject) for part, target in zip(parts, targets, strict=True)
+    ]
     weights = [part.copy.file_bytes for part in parts]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     try:
@@ -55,12 +71,9 @@ def staged(
         raise
 
 
-def _task(opened: OpenedStream, archive: Archive, part: Part, subject: str | None) -> CopyTask:
+def _task(archive: Archive, part: Part, target: DataFile, subject: str | None) -> CopyTask:
     copy = part.copy
-    source, target = (
-        copy.data_file(archive.directory),
-        opened.store.stage(copy.partition, copy.segment),
-    )
+    source = copy.data_file(archive.directory)
     if part.removed is None:
         return CopyTask(
             RewriteTask(source, (target,), NO_RANGES), part.messages, copy.sha256, subject

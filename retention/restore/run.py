@@ -146,7 +146,7 @@ def restore_in_place(
         if not selected:
             return Restored(opened.name, archive.directory, 0, 0, already)
         ends = _ends(opened.name, position_in(opened, snapshot, inventory), selected)
-        with staged(opened, archive, selected, engines) as added:
+        with staged(opened, archive, selected, inventory.files, engines) as added:
             stored = opened.store.stored(inventory.files).select(FILE_STATS.names)
             index.refuse_overlaps(opened.name, index.in_order(pa.concat_tables([stored, added])))
             compared = RowsCompared(stored["path"].combine_chunks())
@@ -190,7 +190,7 @@ def restore_as(
                 target.name, archive.directory, 0, 0, sum(part.messages for part in selected)
             )
         _refuse_used(target, snapshot)
-        with staged(target, archive, selected, engines) as added:
+        with staged(target, archive, selected, FILE_STATS.empty_table(), engines) as added:
             ends = _highest(added)
             updates = [*set_next_seqs(ends), *set_open_bases(ends), *set_batches(identity.batches)]
             swap = _swap(run, added, snapshot, updates)

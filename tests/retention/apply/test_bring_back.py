@@ -133,6 +133,18 @@ def test_messages_that_are_there_again_are_not_brought_twice(make: Make, tmp_pat
     assert content(stream).equals(before)
 
 
+def test_an_archive_brings_messages_back_to_where_their_segment_was_merged(
+    make: Make, tmp_path: Path
+) -> None:
+    stream = make(archive=str(tmp_path / "archive"))
+    before = content(stream)
+    removed(stream, *range(11, 21))
+    removed(stream, *range(3, 11), *range(23, 31))
+    assert stream.compact().merges == 1
+    assert stream.restore().messages == 26
+    assert content(stream).equals(before)
+
+
 def test_files_that_are_gone_are_said(make: Make) -> None:
     stream = make()
     run = removed(stream, 3, 4)
