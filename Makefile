@@ -59,6 +59,7 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.topics
 	$(BIN)/python -m benchmarks.broker
 	$(BIN)/python -m benchmarks.consumers
+	$(BIN)/python -m benchmarks.compaction
 	$(BIN)/python -m benchmarks.cold
 	$(BIN)/python -m benchmarks.memory
 
