@@ -255,11 +255,24 @@ def test_undo_says_what_spark_did_to_the_table(
     [outcome] = streams.apply(as_of=START + 75 * SECOND)
     assert outcome.value is not None, outcome.sentence
     spark.sql(statement.format(t=f"delta.`{tmp_path}/streams/ORDERS/messages`"))
-    after = held(streams)
+    after, run = held(streams), outcome.value.run
+    ranges = tmp_path / f"streams/ORDERS/_retention/reports/{run}.ranges.arrow"
+    record = ranges.read_bytes()
+    # As of a run of a version that recorded whole files alone.
+    ranges.unlink()
     with pytest.raises(RefusedError, match=said) as refused:
-        streams.undo(outcome.value.run)
+        streams.undo(run)
     assert "corrupt" not in str(refused.value)
     assert held(streams).equals(after)
+    ranges.write_bytes(record)
+    if "RESTORE" in statement:
+        with pytest.raises(RefusedError, match=said):
+            streams.undo(run)
+        return
+    streams.undo(run)
+    table = spark.read.format("delta").load(f"{tmp_path}/streams/ORDERS/messages")
+    assert sorted(row.seq for row in table.select("seq").collect()) == list(range(1, 41))
+    assert held(streams).slice(17).equals(after)
 
 
 @pytest.mark.parametrize("statistics", [True, False] if ALL else [False])
