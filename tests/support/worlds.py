@@ -125,6 +125,12 @@ def _stats(number: int, base: int, file: tuple[Message, ...]) -> dict[str, objec
     }
 
 
+def in_segments(policy: Policy, *, whole: bool) -> Policy:
+    """The policy with, or without, `whole_segments`, beside which the configuration refuses `delete_retention`."""
+    kept_ns = None if whole else policy.delete_retention_ns
+    return replace(policy, whole_segments=whole, delete_retention_ns=kept_ns)
+
+
 def update(messages: list[Message], policy: Policy, as_of_ns: int) -> dict[int, str]:
     """STREAM.UPDATE from an unlimited config, message by message: sequence → the rule that removes it."""
     steps = (_trim_count, _trim_bytes, _trim_subjects, _purge, _expire, _pass_deadlines)

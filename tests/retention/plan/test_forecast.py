@@ -15,7 +15,16 @@ from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants
-from tests.support.worlds import Message, World, decide, instants, plan_of, policies, worlds
+from tests.support.worlds import (
+    Message,
+    World,
+    decide,
+    in_segments,
+    instants,
+    plan_of,
+    policies,
+    worlds,
+)
 
 UNIT = 12 * HOUR
 """What an instant of a small world stands for: horizons are a part of one, two, 14 and 60 of them."""
@@ -66,7 +75,7 @@ def check(world: World, policy: Policy, as_of_ns: int, ahead: Forecast) -> None:
 def test_a_forecast_contains_what_a_pass_takes_at_that_instant(
     world: World, policy: Policy, as_of: int, whole: bool
 ) -> None:
-    policy = replace(slow_policy(policy), whole_segments=whole)
+    policy = in_segments(slow_policy(policy), whole=whole)
     world, as_of_ns = slow(world), as_of * UNIT
     ahead = foretold(world, policy, as_of_ns)
     if not (policy.max_age_ns or policy.allow_msg_ttl or policy.delete_retention_ns):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +8,7 @@ from retention.plan.estimate_bounds import bounds_of
 from retention.plan.plan import Plan
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants
-from tests.support.worlds import World, decide, instants, plan_of, policies, worlds
+from tests.support.worlds import World, decide, in_segments, instants, plan_of, policies, worlds
 
 
 @law
@@ -18,7 +16,7 @@ from tests.support.worlds import World, decide, instants, plan_of, policies, wor
 def test_an_estimate_contains_the_exact_numbers(
     world: World, policy: Policy, as_of: int, whole: bool
 ) -> None:
-    check_bounds(world, replace(policy, whole_segments=whole), as_of)
+    check_bounds(world, in_segments(policy, whole=whole), as_of)
 
 
 @law

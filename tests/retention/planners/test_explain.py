@@ -21,6 +21,7 @@ from tests.support.worlds import (
     World,
     announced,
     digests,
+    in_segments,
     instants,
     planned,
     policies,
@@ -65,7 +66,7 @@ def explained(world: World, plan: Plan) -> list[Explanation]:
 def test_explain_agrees_with_the_plan_for_every_message(
     world: World, policy: Policy, as_of: int, whole: bool
 ) -> None:
-    policy = replace(policy, whole_segments=whole)
+    policy = in_segments(policy, whole=whole)
     plan = plan_at(world, policy, as_of)
     gone = removed_by(world, plan)
     expected = update(world.messages, policy, as_of)

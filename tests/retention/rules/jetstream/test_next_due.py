@@ -14,7 +14,16 @@ from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.jetstream.next_due import next_due
 from schemas.messages import NEVER
 from tests.support.laws import law
-from tests.support.worlds import Message, World, decide, instants, plan_of, policies, worlds
+from tests.support.worlds import (
+    Message,
+    World,
+    decide,
+    in_segments,
+    instants,
+    plan_of,
+    policies,
+    worlds,
+)
 
 LATEST = 60
 
@@ -36,7 +45,7 @@ def world(*times: int) -> World:
 def test_nothing_goes_before_the_next_due_instant(
     world: World, policy: Policy, whole: bool, as_of_ns: int
 ) -> None:
-    policy = replace(policy, whole_segments=whole)
+    policy = in_segments(policy, whole=whole)
     assume(world.files and plan_of(world, policy, as_of_ns).is_empty)
     instant = due(world, policy, as_of_ns)
     assume(instant is not None)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given
 
@@ -10,7 +8,16 @@ from retention.plan.build import make_plan
 from retention.plan.remaining import all_remaining
 from retention.rules.jetstream.whole_segments import unread_answers
 from tests.support.laws import law
-from tests.support.worlds import Message, World, answers, decide, instants, policies, worlds
+from tests.support.worlds import (
+    Message,
+    World,
+    answers,
+    decide,
+    in_segments,
+    instants,
+    policies,
+    worlds,
+)
 
 
 @law
@@ -18,7 +25,7 @@ from tests.support.worlds import Message, World, answers, decide, instants, poli
 def test_what_is_not_read_changes_no_plan_of_whole_segments(
     world: World, policy: Policy, as_of_ns: int
 ) -> None:
-    whole = replace(policy, whole_segments=True)
+    whole = in_segments(policy, whole=True)
     decided = decide(world, whole, as_of_ns)
     read = answers(world, decided)
     known = unread_answers(decided)
