@@ -43,8 +43,7 @@ class _ColumnDigest:
 
     def __init__(self, type_: pa.DataType) -> None:
         self._is_varying = pa.types.is_binary(type_) or pa.types.is_string(type_)
-        self._parts = nulls, lengths, values = tuple(xxhash.xxh3_128() for _ in range(3))
-        self._nulls, self._lengths, self._values = nulls, lengths, values
+        self._nulls, self._lengths, self._values = (xxhash.xxh3_128() for _ in range(3))
 
     def update(self, column: pa.ChunkedArray, first_row: int) -> None:
         for chunk in column.chunks:
@@ -68,7 +67,8 @@ class _ColumnDigest:
             self._values.update(memoryview(content)[int(ends[0]) : int(ends[-1])])
 
     def digest(self) -> bytes:
-        return b"".join(part.digest() for part in self._parts)
+        parts = (self._nulls, self._lengths, self._values)
+        return b"".join(part.digest() for part in parts)
 
 
 def _null_rows(chunk: pa.Array, first_row: int) -> np.ndarray:

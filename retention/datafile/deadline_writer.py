@@ -58,7 +58,7 @@ def write_by_deadline(targets: Sequence[DataFile], batches: Iterable[pa.Table]) 
     ends: np.ndarray | None = None
     with ExitStack() as open_files:
         writes = {}
-        for rows in _in_large_parts(batches):
+        for rows in in_large_parts(batches):
             if ends is None:
                 ends = bucket_ends(lifetime_classes(rows), rows["size"].to_numpy(), len(targets))
             number = buckets_of(rows, ends)
@@ -72,7 +72,8 @@ def write_by_deadline(targets: Sequence[DataFile], batches: Iterable[pa.Table]) 
     return list(written.values())
 
 
-def _in_large_parts(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def in_large_parts(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a row group, or `BUFFER_BYTES`."""
     held = TableBuffer()
     for batch in batches:
         if held.takes(batch):

@@ -9,16 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from retention.core.inventory import DataFile
-from retention.core.message_rows import time_of
 from retention.datafile.content_digest import ContentDigest
-from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
+from retention.datafile.deadline_writer import in_large_parts, write_by_deadline
 from retention.datafile.parquet import describe
+from retention.datafile.rewrite import COLUMNS, with_time
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
 from retention.errors import DamagedError, ForeignRowsError, VerificationError
 from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
-
-_COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def merge_files(task: MergeTask) -> MergeResult:
     before = ContentDigest()
     try:
         rows = before.passing(_sources(task.spans))
-        targets = write_by_deadline(task.targets, _in_groups(rows))
+        targets = write_by_deadline(task.targets, in_large_parts(rows))
     except (DamagedError, ForeignRowsError) as error:
         return MergeResult([], str(error))
     after = ContentDigest()
@@ -77,20 +75,5 @@ def merge_files(task: MergeTask) -> MergeResult:
 def _sources(spans: Iterable[Sequence[DataFile]]) -> Iterator[pa.Table]:
     """The visible rows of spans of files, ascending, with `time` made from `ts_ns`, as every copy has it."""
     for span in spans:
-        for rows in merged_by_seq([rows_in_order(file, _COLUMNS) for file in span]):
-            yield _with_time(rows)
-
-
-def _with_time(rows: pa.Table) -> pa.Table:
-    timed = rows.append_column("time", time_of(rows["ts_ns"]))
-    return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
-
-
-def _in_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows in tables that make good row groups."""
-    held = TableBuffer()
-    for rows in tables:
-        if held.takes(rows):
-            yield held.emptied()
-    if held.rows:
-        yield held.emptied()
+        for rows in merged_by_seq([rows_in_order(file, COLUMNS) for file in span]):
+            yield with_time(rows)

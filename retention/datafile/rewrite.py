@@ -104,12 +104,12 @@ def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBat
 
 
 def _without(batch: pa.RecordBatch, gone: np.ndarray) -> pa.Table:
-    rows = _with_time(pa.Table.from_batches([batch]))
+    rows = with_time(pa.Table.from_batches([batch]))
     goes = in_ranges(batch.column("seq").to_numpy(), gone)
     return rows.filter(pa.array(~goes)) if goes.any() else rows
 
 
-def _with_time(rows: pa.Table) -> pa.Table:
+def with_time(rows: pa.Table) -> pa.Table:
     """The rows in shape `FILE_COLUMNS`, with `time` made from `ts_ns`."""
     timed = rows.append_column("time", time_of(rows["ts_ns"]))
     return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
