@@ -14,19 +14,15 @@ from retention.apply.foreign_changes import UndoCheck, files_lost
 from retention.apply.unhide import record_without
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import difference_of_ranges, in_ranges
 from retention.core.spans import Array
-from retention.core.table_requirements import (
-    AssertRowTombstones,
-    AssertSegmentOrder,
-    RowsCompared,
-    TableRequirement,
-)
-from retention.core.table_updates import TableUpdate, set_row_tombstones
+from retention.core.table_requirements import AssertSegmentOrder, RowsCompared, TableRequirement
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.engines.select import Engines
 from retention.errors import RefusedError, VerificationError
+from retention.layout.segment_homes import homes_of
+from retention.storage import files
 from retention.stores.checks import inventory
 from schemas.bounds import MAX_SEQ
 
@@ -46,9 +42,7 @@ class TakenOfFile:
     @property
     def others(self) -> Array:
         """Ranges of all other sequences that a message can have; shape (n, 2)."""
-        firsts, lasts = self.ranges.T
-        ends = np.stack([np.append(0, lasts + 1), np.append(firsts - 1, MAX_SEQ)], axis=1)
-        return ends[ends[:, 0] <= ends[:, 1]]
+        return difference_of_ranges(np.array([[0, MAX_SEQ]]), self.ranges)
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,10 @@ class ComingBack:
     """The files that come, shape `FILE_STATS`."""
     removed: pa.Table
     """The files that go, likewise."""
+    released: tuple[int, int]
+    """The numbers of the record of row tombstones, as it is and as it shall be."""
     requirements: Sequence[TableRequirement]
-    updates: Sequence[TableUpdate] = ()
+    """Everything else that has to hold."""
     is_rewritten: bool = False
     """Whether messages come back in files of their own, or one by one; else the files that a run removed do."""
 
@@ -110,11 +106,16 @@ def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> Comi
     """
     opened, live = undoing.opened, findings.live
     here = set(live["path"].to_pylist())
+    elsewhere = [
+        (part, source)
+        for part, source in zip(findings.taken, findings.sources, strict=True)
+        if part.path not in here
+    ]
+    targets = _targets(opened, live, [part for part, _ in elsewhere])
     copies = [
         *(
-            _Copy(RewriteTask(source, (_target(opened, live, part),), part.others), part.messages)
-            for part, source in zip(findings.taken, findings.sources, strict=True)
-            if part.path not in here
+            _Copy(RewriteTask(source, (target,), part.others), part.messages)
+            for (part, source), target in zip(elsewhere, targets, strict=True)
         ),
         *(_without_markers(opened, live, file) for file in findings.marked if file.messages),
     ]
@@ -122,14 +123,12 @@ def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> Comi
     added = _staged(opened, copies, live.filter(pc.invert(goes)), engines)
     hiding = undoing.snapshot.counters.released
     shown = {part.path: part.ranges for part in findings.taken if part.path in here}
-    shows = record_without(opened, live, shown) if shown else hiding
+    shows = record_without(opened, hiding, live, shown) if shown else hiding
     requirements: list[TableRequirement] = [
-        AssertRowTombstones(hiding),
         AssertSegmentOrder(added),
         RowsCompared(findings.compared),
     ]
-    updates = set_row_tombstones(hiding, shows)
-    return ComingBack(added, live.filter(goes), requirements, updates, is_rewritten=True)
+    return ComingBack(added, live.filter(goes), (hiding, shows), requirements, is_rewritten=True)
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,9 @@ def _staged(
     opened: OpenedStream, copies: Sequence[_Copy], stays: pa.Table, engines: Engines
 ) -> pa.Table:
     """Make the copies, shape `FILE_STATS`; if anything is wrong with them, nothing of them stays."""
-    weights = [copy.messages for copy in copies]
+    weights = [
+        length or 0 for length in files.lengths([copy.task.source.location for copy in copies])
+    ]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     try:
         written = engine.map(copy_remaining, [copy.task for copy in copies], weights)
@@ -171,39 +172,28 @@ def taken_of_files(ranges: pa.Table) -> Iterator[TakenOfFile]:
             rows[0]["partition"],
             rows[0]["segment"],
             sum(row["messages"] for row in rows),
-            np.array([piece for row in rows for piece in _pieces(row)], dtype=np.int64),
+            np.concatenate([_without_exceptions(row) for row in rows]),
         )
 
 
-def _pieces(row: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """A range without its exceptions: 1 to 9 except 3 to 4 is 1 to 2 and 5 to 9."""
-    first = row["first_seq"]
-    for low, high in zip(row["except_firsts"], row["except_lasts"], strict=True):
-        if first < low:
-            yield first, low - 1
-        first = high + 1
-    if first <= row["last_seq"]:
-        yield first, row["last_seq"]
+def _without_exceptions(row: dict[str, Any]) -> Array:
+    """A range without its exceptions: 1 to 9 except 3 to 4 is 1 to 2 and 5 to 9; shape (n, 2)."""
+    excepted = np.array([row["except_firsts"], row["except_lasts"]], dtype=np.int64).T
+    return difference_of_ranges(np.array([[row["first_seq"], row["last_seq"]]]), excepted)
 
 
-def home_of(live: pa.Table, partition: int, base: int) -> int:
-    """The segment in which messages of a segment belong now: another one, where that has been merged into it.
-
-    Args:
-        live: the files of a table; `partition`, `segment` and `max_seq`.
-        partition: of the messages.
-        base: the segment's base, which no segment that begins later lies below.
-    """
-    below = live.filter(
-        pc.and_(pc.equal(live["partition"], partition), pc.less(live["segment"], base))
+def _targets(opened: OpenedStream, live: pa.Table, taken: Sequence[TakenOfFile]) -> list[DataFile]:
+    """New files for what comes back, in the segments where it belongs now."""
+    places = pa.table(
+        {
+            "partition": pa.array([part.partition for part in taken], pa.int32()),
+            "segment": pa.array([part.segment for part in taken], pa.int64()),
+        }
     )
-    reaching = below.filter(pc.greater_equal(below["max_seq"], base))
-    return int(pc.max(reaching["segment"]).as_py()) if reaching.num_rows else base
-
-
-def _target(opened: OpenedStream, live: pa.Table, of_file: TakenOfFile) -> DataFile:
-    home = home_of(live, of_file.partition, of_file.segment)
-    return opened.store.stage(of_file.partition, home)
+    homes = homes_of(live, places).tolist()
+    return [
+        opened.store.stage(part.partition, home) for part, home in zip(taken, homes, strict=True)
+    ]
 
 
 def _sources(undoing: UndoCheck, taken: Sequence[TakenOfFile]) -> list[DataFile]:

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from retention.apply.bring_back import ComingBack
 from retention.apply.foreign_changes import UndoCheck, back_under_other_names
 from retention.context.context import OpenedStream
-from retention.core.table_requirements import AssertRowTombstones, RowsCompared
-from retention.core.table_updates import set_row_tombstones
+from retention.core.table_requirements import RowsCompared
 from retention.errors import ForeignRowsError
 from retention.ports import Snapshot
 from retention.stores.checks import duplicates, inventory
@@ -25,12 +24,7 @@ def put_back(undoing: UndoCheck) -> ComingBack:
     """The files that a run removed, for the copies that it left; what it hid is hidden no more."""
     compared = compare_rows(undoing)
     released = _record_before(undoing.opened, undoing.snapshot, undoing.outcome)
-    return ComingBack(
-        undoing.removed,
-        undoing.added,
-        [AssertRowTombstones(released[0]), *compared],
-        set_row_tombstones(*released),
-    )
+    return ComingBack(undoing.removed, undoing.added, released, compared)
 
 
 def recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from retention.apply.bring_back import (
     Findings,
     bring_back,
     find_removed,
-    home_of,
 )
 from retention.apply.foreign_changes import (
     UndoCheck,
@@ -28,19 +27,19 @@ from retention.apply.undo_records import (
     find_ranges,
     is_in_force,
     keep_for_undo,
-    read_ranges,
     read_record,
     refuse_claimed,
     undo_location,
 )
 from retention.context.context import OpenedStream
 from retention.context.topic import has_data
-from retention.core.table_requirements import AssertEpoch
-from retention.core.table_updates import set_epoch, set_removed
+from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
+from retention.core.table_updates import set_epoch, set_removed, set_row_tombstones
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import lower_watermarks
+from retention.layout.segment_homes import homes_of
 from retention.plan.run_ranges import highest_removed, ranges_of_files
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
@@ -49,6 +48,8 @@ from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
 
 RESTORE = "restore"
 """The run history's kind of a run that brings messages back from an archive."""
+Later = Sequence[Mapping[str, Any]]
+"""The outcomes of the runs after another one that have, or may have, changed the table, newest first."""
 _COUNTING = frozenset({"done", UNKNOWN})
 """The statuses of runs that have, or may have, changed the table."""
 
@@ -75,7 +76,8 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
     history = history_of(opened.warehouse, opened.name)
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history)
-        undoing = _check_undoing(opened, history, run)
+        later = _later(opened, history, run)
+        undoing = _check_undoing(opened, history, run, later)
         outcome = undoing.outcome
         undo = history.name_run(opened.clock())
         if DELETE_SEGMENTS in outcome.get("by_rule", {}):
@@ -83,7 +85,7 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
             lower_watermarks(opened, undoing.removed, continuing)
             undoing = replace(undoing, snapshot=opened.store.snapshot())
         epochs = _epochs(opened, history, outcome, undoing.snapshot)
-        findings = _rows_to_find(undoing, history)
+        findings = _rows_to_find(undoing, later)
         local = Engines("local")
         back = (
             put_back(undoing)
@@ -111,10 +113,11 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
         UsageError, RefusedError, VerificationError: as `undo_run`.
     """
     history = history_of(opened.warehouse, opened.name)
-    undoing = _check_undoing(opened, history, run)
+    later = _later(opened, history, run)
+    undoing = _check_undoing(opened, history, run, later)
     outcome = undoing.outcome
     _epochs(opened, history, outcome, undoing.snapshot)
-    findings = _rows_to_find(undoing, history)
+    findings = _rows_to_find(undoing, later)
     if findings is None:
         compare_rows(undoing)
     return {
@@ -127,7 +130,7 @@ def show_undo(opened: OpenedStream, run: str) -> dict[str, Any]:
     }
 
 
-def _check_undoing(opened: OpenedStream, history: History, run: str) -> UndoCheck:
+def _check_undoing(opened: OpenedStream, history: History, run: str, later: Later) -> UndoCheck:
     """Read what there is of a run that can be undone.
 
     Raises:
@@ -137,21 +140,19 @@ def _check_undoing(opened: OpenedStream, history: History, run: str) -> UndoChec
     snapshot = opened.store.snapshot()
     refuse_put_back(opened, snapshot, outcome)
     removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
-    _refuse_undone(opened, history, run)
+    _refuse_undone(opened, run, later)
     _check_in_force(opened, outcome, added)
     return UndoCheck(opened, snapshot, outcome, removed, added)
 
 
-def _rows_to_find(undoing: UndoCheck, history: History) -> Findings | None:
+def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
     """The messages to write anew; None where the files that the run removed can be put back as they were.
 
     Raises:
         RefusedError: neither can be done.
         VerificationError: files are gone.
     """
-    in_the_way = (
-        _touched_since(undoing, history) or changed_since(undoing) or _merged_since(undoing)
-    )
+    in_the_way = _touched_since(undoing, later) or changed_since(undoing) or _merged_since(undoing)
     if in_the_way is None:
         refuse_lost(undoing)
         return None
@@ -173,7 +174,7 @@ def _commit(
         "restored_bytes": outcome["removed_bytes"],
     }
     record |= {"epoch": epochs[1]} if epochs[1] else {}
-    record |= {"rewritten": True} if back.is_rewritten else {}
+    record |= {"rewritten": True, "released": list(back.released)} if back.is_rewritten else {}
     # Undoing takes the delete markers that the run wrote, by no rule.
     gone = ranges_of_files(undoing.markers, {}, [], TOMBSTONED_FILES.empty_table())
     unclaimed = refuse_claimed(opened, undoing.snapshot, back.added)
@@ -183,8 +184,17 @@ def _commit(
         remove=back.removed.select(LOGGED_FILES.names),
         add=back.added.select(FILE_STATS.names),
         metadata={"run": undo, "undoes": undoing.run},
-        requirements=[AssertEpoch(epochs[0]), unclaimed, *back.requirements],
-        updates=[*set_removed(highest_removed(gone)), *back.updates, *set_epoch(*epochs)],
+        requirements=[
+            AssertEpoch(epochs[0]),
+            AssertRowTombstones(back.released[0]),
+            unclaimed,
+            *back.requirements,
+        ],
+        updates=[
+            *set_removed(highest_removed(gone)),
+            *set_row_tombstones(*back.released),
+            *set_epoch(*epochs),
+        ],
     )
     version = opened.store.commit(swap, undoing.snapshot)
     history.finish(undo, record | {"status": "done", "version_after": version})
@@ -242,19 +252,18 @@ def _check_in_force(opened: OpenedStream, outcome: Mapping[str, Any], added: pa.
         )
 
 
-def _later(opened: OpenedStream, history: History, run: str) -> list[dict[str, Any]]:
+def _later(opened: OpenedStream, history: History, run: str) -> Later:
     """The runs after another one that have, or may have, changed the table, newest first."""
     return [record for record in history.since(run) if _may_be_in_force(opened, record)]
 
 
-def _refuse_undone(opened: OpenedStream, history: History, run: str) -> None:
+def _refuse_undone(opened: OpenedStream, run: str, later: Later) -> None:
     """Refuse if a run was undone already, or the topic was purged after it.
 
     Raises:
         UsageError: it was undone.
         RefusedError: the topic was purged.
     """
-    later = _later(opened, history, run)
     undone = {record["undoes"]: record["run"] for record in later if record.get("kind") == "undo"}
     if run in undone:
         raise UsageError(f"{opened.name}: run {run} was undone already, by {undone[run]}")
@@ -265,10 +274,9 @@ def _refuse_undone(opened: OpenedStream, history: History, run: str) -> None:
             )
 
 
-def _touched_since(undoing: UndoCheck, history: History) -> RefusedError | None:
+def _touched_since(undoing: UndoCheck, later: Later) -> RefusedError | None:
     """The error of a run after this one that removed messages of the same segments, or brought some there; or None."""
     opened, run = undoing.opened, undoing.run
-    later = _later(opened, history, run)
     undone = {record["undoes"] for record in later if record.get("kind") == "undo"}
     segments = _segments(undoing.removed) | _segments(recorded_anew(opened, undoing.outcome))
     for record in later:
@@ -280,7 +288,7 @@ def _touched_since(undoing: UndoCheck, history: History) -> RefusedError | None:
                     "from the archive as well"
                 )
             continue
-        if record.get("rewritten") and segments & _segments(read_ranges(opened, record["undoes"])):
+        if record.get("rewritten") and segments & _written_anew(opened, record):
             return RefusedError(
                 f"{opened.name}: run {record['run']} wrote messages of the same segments anew after run {run}, which "
                 "was made by a version of this program that recorded whole files alone; nothing was changed; bring "
@@ -298,13 +306,19 @@ def _touched_since(undoing: UndoCheck, history: History) -> RefusedError | None:
     return None
 
 
+def _written_anew(opened: OpenedStream, record: Mapping[str, Any]) -> set[tuple[int, int]]:
+    """The segments in which an undo wrote messages, or showed rows again."""
+    added = read_record(opened, record["run"], "added")
+    return _segments(added) | _segments(recorded_anew(opened, record))
+
+
 def _merged_since(undoing: UndoCheck) -> RefusedError | None:
     """The error of a run whose segments were merged into others, or whose files with hidden rows were; or None."""
     opened, live = undoing.opened, undoing.snapshot.files
     hidden = recorded_anew(opened, undoing.outcome)["path"]
     known = pa.chunked_array([*live["path"].chunks, *undoing.removed["path"].chunks], pa.string())
-    places = _segments(undoing.removed)
-    is_merged = any(home_of(live, partition, base) != base for partition, base in places)
+    segments = undoing.removed["segment"].to_numpy()
+    is_merged = bool((homes_of(live, undoing.removed) != segments).any())
     if is_merged or not pc.all(pc.is_in(hidden, known.combine_chunks()), min_count=0).as_py():
         return RefusedError(
             f"{opened.name}: the segments of run {undoing.run} have been compacted since, and it was made by a version "

@@ -38,7 +38,31 @@ def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     if not (len(first) and len(second)):
         return first if len(first) else second
     ranges = np.concatenate([first, second])
-    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    return _joined(ranges[np.argsort(ranges[:, 0], kind="stable")])
+
+
+def difference_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The sequences of the first ranges that are in none of the second.
+
+    >>> difference_of_ranges(np.array([[1, 9]]), np.array([[1, 2], [5, 5]])).tolist()
+    [[3, 4], [6, 9]]
+
+    Args:
+        first: ascending, disjoint, inclusive ranges; shape (n, 2).
+        second: the same.
+    """
+    starts, behind = np.concatenate([first, second]).T
+    edges = np.unique(np.concatenate([starts, behind + 1]))
+    pieces = np.stack([edges[:-1], edges[1:] - 1], axis=1)
+    # No edge is inside a piece: where it begins tells where it lies.
+    kept = pieces[in_ranges(pieces[:, 0], first) & ~in_ranges(pieces[:, 0], second)]
+    return _joined(kept)
+
+
+def _joined(ranges: np.ndarray) -> np.ndarray:
+    """Ascending, disjoint ranges, of which adjacent ones become one."""
+    if not len(ranges):
+        return ranges
     starts = np.append(True, ranges[1:, 0] > ranges[:-1, 1] + 1)
     ends = np.append(starts[1:], True)
     return np.stack([ranges[starts, 0], ranges[ends, 1]], axis=1)

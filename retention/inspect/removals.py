@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.undo import RESTORE
-from retention.apply.undo_records import read_ranges, read_record
+from retention.apply.undo_records import find_ranges, read_record
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.policy import policy_from_json
@@ -19,7 +19,7 @@ from retention.core.run_names import started_ns
 from retention.core.seq_ranges import in_ranges
 from retention.core.units import format_instant
 from retention.datafile.parquet import read_columns
-from retention.errors import RefusedError, RetentionError
+from retention.errors import RetentionError
 from retention.history.runs import UNKNOWN
 from retention.rules.reasons import reason_of
 from retention.rules.requests import from_json
@@ -58,10 +58,7 @@ class Removal:
         Raises:
             DamagedError: the record is not what was written.
         """
-        try:
-            return read_ranges(self.opened, self.run)
-        except RefusedError:
-            return None
+        return find_ranges(self.opened, self.run)
 
     def reason(self, rule: str) -> str:
         """The reason why it took messages by a rule, with the numbers of then, as far as this version knows them."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from retention.apply.archive import digest_of
-from retention.apply.bring_back import home_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
 from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
 from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_rows
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
+from retention.layout.segment_homes import homes_of
 from retention.restore.select import Archive, Part
 from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
@@ -51,10 +51,12 @@ def staged(
     """
     renamed = archive.is_topic and opened.name != archive.origin.stream
     subject = opened.name if renamed else None
-    homes = [home_of(live, part.copy.partition, part.copy.segment) for part in parts]
+    partitions = pa.array([part.copy.partition for part in parts], pa.int32())
+    segments = pa.array([part.copy.segment for part in parts], pa.int64())
+    homes = homes_of(live, pa.table({"partition": partitions, "segment": segments}))
     targets = [
         opened.store.stage(part.copy.partition, home)
-        for part, home in zip(parts, homes, strict=True)
+        for part, home in zip(parts, homes.tolist(), strict=True)
     ]
     tasks = [
         _task(archive, part, target, subject) for part, target in zip(parts, targets, strict=True)

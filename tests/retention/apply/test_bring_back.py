@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from retention.api.stream import Stream
-from retention.apply.bring_back import TakenOfFile, home_of, taken_of_files
+from retention.apply.bring_back import TakenOfFile, taken_of_files
 from retention.apply.undo import show_undo, undo_run
 from retention.errors import RefusedError, UsageError, VerificationError
 from schemas.runs import RUN_RANGES
@@ -200,9 +200,3 @@ def test_the_ranges_of_a_file_and_all_others() -> None:
     assert one.messages == 5
     assert one.others[:3].tolist() == [[0, 0], [3, 4], [7, 8]]
     assert np.all(one.others[-1, 0] == 10)
-
-
-def test_rows_belong_where_their_segment_has_been_merged_to() -> None:
-    live = pa.table({"partition": [0, 0, 1], "segment": [1, 31, 1], "max_seq": [25, 40, 99]})
-    homes = {base: home_of(live, 0, base) for base in (1, 11, 21, 26, 31)}
-    assert homes == {1: 1, 11: 1, 21: 1, 26: 26, 31: 31}

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pyarrow as pa
+
+from retention.layout.segment_homes import homes_of
+
+
+def homes(live: pa.Table, *bases: int, partition: int = 0) -> dict[int, int]:
+    table = pa.table({"partition": [partition] * len(bases), "segment": list(bases)})
+    return dict(zip(bases, homes_of(live, table).tolist(), strict=True))
+
+
+def test_rows_belong_where_their_segment_has_been_merged_to() -> None:
+    live = pa.table({"partition": [0, 0, 1], "segment": [1, 31, 1], "max_seq": [25, 40, 99]})
+    assert homes(live, 1, 11, 21, 26, 31) == {1: 1, 11: 1, 21: 1, 26: 26, 31: 31}
+    assert homes(live, 41, 99) == {41: 41, 99: 99}
+    assert homes(live, 99, 100, partition=1) == {99: 1, 100: 100}
+    assert homes(live, 5, partition=2) == {5: 5}
+
+
+def test_of_several_files_of_a_segment_the_farthest_reaching_counts() -> None:
+    live = pa.table({"partition": [0] * 4, "segment": [1, 1, 1, 31], "max_seq": [25, 9, None, 35]})
+    assert homes(live, 11, 25, 26, 32, 36) == {11: 1, 25: 1, 26: 26, 32: 31, 36: 36}
+
+
+def test_of_a_table_without_files_every_segment_is_its_own_home() -> None:
+    empty = pa.table({"partition": [0], "segment": [1], "max_seq": [9]}).slice(1)
+    assert homes(empty, 1, 11) == {1: 1, 11: 11}
