@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import Any
 
 
 def job_parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -33,11 +31,3 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
     parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
     return parser
-
-
-def write_report(path: str | None, report: dict[str, Any]) -> None:
-    """Write the report whole or not at all; do nothing without a path."""
-    from retention.storage import files
-
-    if path is not None:
-        files.replace(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
-from jobs.arguments import job_parser, write_report
+from jobs.arguments import job_parser
+from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
 from retention.apply.compact import CompactionLimits
-from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
-from retention.core.units import parse_duration, parse_size
-from retention.engines.spark.driver import end_with_spark_submit
+from retention.core.outcomes import Outcome
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import document
-from retention.startup import spare_pandas
-from retention.views.json_entries import compaction_entry
+from retention.views.json_entries import entry
 
 
 def main() -> int:
@@ -27,28 +24,18 @@ def main() -> int:
     parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite no more than this")
     parser.add_argument("--max-time", metavar="DURATION", help="begin nothing more after this")
     arguments = parser.parse_args()
-    end_with_spark_submit()
-    spare_pandas()
-    started = time.time_ns()
-    try:
-        limits = CompactionLimits(
-            None if arguments.max_bytes is None else parse_size(arguments.max_bytes),
-            None if arguments.max_time is None else parse_duration(arguments.max_time),
-        )
+    if arguments.as_of is not None:
+        parser.error("a merge changes no message, whenever it is done: leave out --as-of")
+
+    def work(started: int) -> JobResult:
+        limits = CompactionLimits.parsed(arguments.max_bytes, arguments.max_time)
         place = arguments.warehouse or arguments.config
         warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
         outcomes = warehouse.compact(arguments.stream, limits)
-        write_report(
-            arguments.report_file, document(started, list(map(compaction_entry, outcomes)))
-        )
-    except Exception as error:  # every error is one sentence and an exit code
-        print(f"compact: {sentence_of(error)}", file=sys.stderr)
-        return exit_code_of(error)
-    for outcome in outcomes:
-        if outcome.error is not None:
-            print(f"compact: {outcome.sentence}", file=sys.stderr)
-    print(summary(outcomes, (time.time_ns() - started) / 1e9))
-    return exit_code(outcomes)
+        report = document(started, [entry(outcome) for outcome in outcomes])
+        return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
+
+    return run_job("compact", arguments.report_file, work)
 
 
 def summary(outcomes: list[Outcome[CompactionReport]], seconds: float) -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 
-from jobs.arguments import job_parser, write_report
+from jobs.arguments import job_parser
+from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
-from retention.core.outcomes import exit_code_of, sentence_of
-from retention.engines.spark.driver import end_with_spark_submit
 from retention.errors import UsageError
 from retention.interest.ack_fold import FoldedLog
-from retention.startup import spare_pandas
 from retention.views.ack_fold import folded_entry, folded_lines
 from retention.views.wording import lines_text
 
@@ -30,20 +27,14 @@ def main() -> int:
         "--name", help="what the log is called wherever it lies; its path, if not given"
     )
     arguments = parser.parse_args()
-    end_with_spark_submit()
-    spare_pandas()
-    started = time.time_ns()
-    try:
+
+    def work(started: int) -> JobResult:
         done = run(arguments)
-        seconds = round((time.time_ns() - started) / 1e9, 3)
         logs = [folded_entry(log) for log in done]
-        write_report(arguments.report_file, {"logs": logs, "seconds": seconds})
-    except Exception as error:  # every error is one sentence and an exit code
-        print(f"fold: {sentence_of(error)}", file=sys.stderr)
-        return exit_code_of(error)
-    for log in done:
-        print(lines_text(folded_lines(log)))
-    return 0
+        text = "\n".join(lines_text(folded_lines(log)) for log in done)
+        return JobResult({"logs": logs, "seconds": seconds_since(started)}, text)
+
+    return run_job("fold", arguments.report_file, work)
 
 
 def run(arguments: argparse.Namespace) -> Sequence[FoldedLog]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import asdict, replace
 
-from jobs.arguments import job_parser, write_report
+from jobs.arguments import job_parser
+from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
-from retention.core.outcomes import exit_code_of, sentence_of
-from retention.engines.spark.driver import end_with_spark_submit
 from retention.engines.spark.session import session
 from retention.errors import UsageError
 from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, ingest
@@ -27,17 +25,13 @@ def main() -> int:
     parser.add_argument("--source-format", default="delta", help="delta, parquet, json, csv or orc")
     parser.add_argument("--column", action="append", default=[], help=f"NAME=SQL: {COLUMNS_HELP}")
     arguments = parser.parse_args()
-    end_with_spark_submit()
-    started = time.time_ns()
-    try:
-        done = run(arguments)
-        seconds = (time.time_ns() - started) / 1e9
-        write_report(arguments.report_file, asdict(done) | {"seconds": round(seconds, 3)})
-    except Exception as error:  # every error is one sentence and an exit code
-        print(f"ingest: {sentence_of(error)}", file=sys.stderr)
-        return exit_code_of(error)
-    print(f"ingest: {done.messages:,} messages ({done.bytes:,} bytes) came; {seconds:.1f} s")
-    return 0
+
+    def work(started: int) -> JobResult:
+        done, seconds = run(arguments), seconds_since(started)
+        text = f"ingest: {done.messages:,} messages ({done.bytes:,} bytes) came; {seconds:.1f} s"
+        return JobResult(asdict(done) | {"seconds": seconds}, text)
+
+    return run_job("ingest", arguments.report_file, work)
 
 
 def run(arguments: argparse.Namespace) -> Ingested:

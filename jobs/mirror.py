@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
-from jobs.arguments import job_parser, write_report
+from jobs.arguments import job_parser
+from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
-from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
-from retention.engines.spark.driver import end_with_spark_submit
+from retention.core.outcomes import Outcome
 from retention.history.report import document
 from retention.ingest.mirror.run import Mirrored
-from retention.startup import spare_pandas
 from retention.views.mirror import mirror_entry
 
 
@@ -22,23 +20,16 @@ def main() -> int:
         Its exit code.
     """
     arguments = job_parser("mirror", "Carry new messages over from origins.").parse_args()
-    end_with_spark_submit()
-    spare_pandas()
-    started = time.time_ns()
-    try:
+
+    def work(started: int) -> JobResult:
         warehouse = open_warehouse(arguments.warehouse or arguments.config, clock=time.time_ns)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
         outcomes = warehouse.mirror(arguments.stream, instant)
         entries = [mirror_entry(outcome) for outcome in outcomes]
-        write_report(arguments.report_file, document(instant, entries))
-    except Exception as error:  # every error is one sentence and an exit code
-        print(f"mirror: {sentence_of(error)}", file=sys.stderr)
-        return exit_code_of(error)
-    for outcome in outcomes:
-        if outcome.error is not None:
-            print(f"mirror: {outcome.sentence}", file=sys.stderr)
-    print(summary(outcomes, (time.time_ns() - started) / 1e9))
-    return exit_code(outcomes)
+        text = summary(outcomes, seconds_since(started))
+        return JobResult(document(instant, entries), text, outcomes)
+
+    return run_job("mirror", arguments.report_file, work)
 
 
 def summary(outcomes: list[Outcome[Mirrored]], seconds: float) -> str:

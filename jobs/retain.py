@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jobs.arguments import job_parser, write_report
+from jobs.arguments import job_parser
+from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
-from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
-from retention.engines.spark.driver import end_with_spark_submit
+from retention.core.outcomes import Outcome
 from retention.history.report import RunReport, document
-from retention.startup import spare_pandas
-from retention.views.json_entries import compaction_entry, report_entry
+from retention.views.json_entries import entry, report_entry
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
@@ -32,10 +30,8 @@ def main() -> int:
         help="then compact those with `compact` in the configuration",
     )
     arguments = parser.parse_args()
-    end_with_spark_submit()
-    spare_pandas()
-    started = time.time_ns()
-    try:
+
+    def work(started: int) -> JobResult:
         place = arguments.warehouse or arguments.config
         warehouse = open_warehouse(place, engine=arguments.engine, clock=time.time_ns)
         instant = started if arguments.as_of is None else warehouse.instant(arguments.as_of)
@@ -43,17 +39,11 @@ def main() -> int:
         report = document(instant, [report_entry(outcome) for outcome in outcomes])
         compactions = compact(warehouse, arguments.stream) if arguments.compact else []
         if arguments.compact:
-            report["compactions"] = [compaction_entry(outcome) for outcome in compactions]
-        write_report(arguments.report_file, report)
-    except Exception as error:  # every error is one sentence and an exit code
-        print(f"retain: {sentence_of(error)}", file=sys.stderr)
-        return exit_code_of(error)
-    done: list[Outcome[Any]] = [*outcomes, *compactions]
-    for outcome in done:
-        if outcome.error is not None:
-            print(f"retain: {outcome.sentence}", file=sys.stderr)
-    print(summary(outcomes, (time.time_ns() - started) / 1e9))
-    return exit_code(done)
+            report["compactions"] = [entry(outcome) for outcome in compactions]
+        text = summary(outcomes, seconds_since(started))
+        return JobResult(report, text, [*outcomes, *compactions])
+
+    return run_job("retain", arguments.report_file, work)
 
 
 def compact(warehouse: Warehouse, named: list[str]) -> list[Outcome[CompactionReport]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from retention.apply.deletion_vectors import purge_vectors
+from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.merge_batch import MergedBatch, merge_batch
 from retention.apply.recover import settle_interrupted
 from retention.config.keeping import Compaction
 from retention.context.context import OpenedStream
-from retention.core.units import SECOND
+from retention.core.units import SECOND, parse_duration, parse_size
 from retention.engines.select import Engines
-from retention.errors import DamagedError, HiddenRowsError
+from retention.errors import DamagedError
 from retention.history.compaction_report import CompactionReport
 from retention.history.runs import history_of
 from retention.plan.compaction import CompactionPlan
@@ -29,6 +29,18 @@ class CompactionLimits:
     """The most bytes to rewrite."""
     max_time_ns: int | None = None
     """The time after which no further batch begins, nanoseconds."""
+
+    @classmethod
+    def parsed(cls, max_bytes: str | None, max_time: str | None) -> CompactionLimits:
+        """The bounds that a size such as `10GiB` and a duration such as `30m` say.
+
+        Raises:
+            UsageError: one of them says nothing.
+        """
+        return cls(
+            None if max_bytes is None else parse_size(max_bytes),
+            None if max_time is None else parse_duration(max_time),
+        )
 
     def without(self, report: CompactionReport) -> CompactionLimits:
         """The bounds of what is left to do behind some work."""
@@ -103,11 +115,9 @@ def compact_now(
 def _planned(opened: OpenedStream, engines: Engines) -> CompactionPlan:
     with lease(opened.root, "maintenance", opened.clock):
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
-        try:
-            return plan_compaction(opened, opened.store.snapshot())
-        except HiddenRowsError as hidden:
-            purge_vectors(opened, hidden, engines)
-            return plan_compaction(opened, opened.store.snapshot())
+        return resolving_vectors(
+            opened, lambda: plan_compaction(opened, opened.store.snapshot()), engines
+        )
 
 
 def _report(

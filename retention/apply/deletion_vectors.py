@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
 
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
@@ -10,9 +12,15 @@ from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
 from retention.storage import files
 
+Planned = TypeVar("Planned")
 
-def purge_vectors(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> None:
-    """Rewrite the files that `hidden` names with `REORG TABLE … APPLY (PURGE)`; no live row changes.
+
+def resolving_vectors(
+    opened: OpenedStream, plan: Callable[[], Planned], engines: Engines
+) -> Planned:
+    """Plan; where deletion vectors stand against it, plan again without them.
+
+    The files that have some are rewritten with `REORG TABLE … APPLY (PURGE)`; no live row changes.
 
     Raises:
         HiddenRowsError: the stream's engine is `local`, which cannot resolve vectors.
@@ -20,6 +28,14 @@ def purge_vectors(opened: OpenedStream, hidden: HiddenRowsError, engines: Engine
             safe while nobody else writes.
         UsageError: the session cannot reach the object store.
     """
+    try:
+        return plan()
+    except HiddenRowsError as hidden:
+        _purge(opened, hidden, engines)
+        return plan()
+
+
+def _purge(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> None:
     if not engines.may_start_spark(opened.config.engine):
         raise hidden
     if files.is_remote(opened.root) and not opened.config.exclusive:

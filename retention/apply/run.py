@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from retention.apply.deletion_vectors import purge_vectors
+from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.execute import Work, carry_out, pinned, report_of
 from retention.apply.guards import (
     Guards,
@@ -21,7 +21,7 @@ from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
-from retention.errors import BusyError, ConflictError, HiddenRowsError, StalePlanError
+from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.report import RunReport
 from retention.history.runs import History, history_of
 from retention.interest.edit import delete_expired, delete_pinned, edit_declared
@@ -106,7 +106,7 @@ def _until_committed(
     """Plan and carry out; where appends come between a plan that uses sequences and its commit, with appends held."""
     with ExitStack() as held:
         for _ in range(ATTEMPTS):
-            planned = _resolving_vectors(opened, decide, engines)
+            planned = resolving_vectors(opened, decide, engines)
             try:
                 return carry_out(opened, planned, engines, history, started)
             except (ConflictError, StalePlanError):
@@ -163,13 +163,3 @@ def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -
         return
     check_policy(opened, plan)
     check_instant(opened, history, plan.as_of_ns, guards)
-
-
-def _resolving_vectors(
-    opened: OpenedStream, decide: Callable[[], Planned], engines: Engines
-) -> Planned:
-    try:
-        return decide()
-    except HiddenRowsError as hidden:
-        purge_vectors(opened, hidden, engines)
-        return decide()

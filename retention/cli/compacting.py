@@ -47,28 +47,23 @@ def compact(
     """Merge small and hollow files into good ones; no message changes. Shows what it would do, unless --yes."""
     settings = settings_of(ctx)
     warehouse = settings.open()
-    from retention.core.units import parse_duration, parse_size
-    from retention.views.json_entries import compaction_entry, compaction_plan_entry
+    from retention.apply.compact import CompactionLimits
+    from retention.views.json_entries import entry
     from retention.views.text_compaction import compaction_plan_text, compaction_text
 
     names = streams or warehouse.compacted()
     if not names:
         say("no stream has `compact` in its configuration: write `compact: {}`, or name streams")
-    most_bytes = None if max_bytes is None else parse_size(max_bytes)
+    limits = CompactionLimits.parsed(max_bytes, max_time)
     if yes:
-        from retention.apply.compact import CompactionLimits
-
-        limits = CompactionLimits(
-            most_bytes, None if max_time is None else parse_duration(max_time)
-        )
         with progress(settings, "compacting", len(names), _merged) as watch:
             done = warehouse.compact(names, limits, watch)
-        put_outcomes(settings, done, warehouse.clock(), compaction_text, compaction_entry)
+        put_outcomes(settings, done, warehouse.clock(), compaction_text, entry)
         finish(done)
         return
     with progress(settings, "planning", len(names), _would_merge) as watch:
-        planned = warehouse.plan_compaction(names, most_bytes, watch)
-    put_outcomes(settings, planned, warehouse.clock(), compaction_plan_text, compaction_plan_entry)
+        planned = warehouse.plan_compaction(names, limits.max_bytes, watch)
+    put_outcomes(settings, planned, warehouse.clock(), compaction_plan_text, entry)
     finish(planned)
 
 

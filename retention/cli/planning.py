@@ -110,14 +110,14 @@ def _note_refusals(warehouse: Warehouse, outcomes: Sequence[Outcome[Plan]]) -> N
 def _estimate(settings: Settings, warehouse: Warehouse, names: Sequence[str], instant: int) -> None:
     from retention.core.outcomes import act_sequentially
     from retention.planners.estimate import estimate
-    from retention.views.json_entries import estimate_entry
+    from retention.views.json_entries import entry
     from retention.views.text import estimate_text
 
     def act(name: str) -> Estimate:
         return estimate(warehouse.log(name).opened, instant)
 
     outcomes = act_sequentially(names, act, warehouse.clock)
-    put_outcomes(settings, outcomes, instant, estimate_text, estimate_entry)
+    put_outcomes(settings, outcomes, instant, estimate_text, entry)
     finish(outcomes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
@@ -18,9 +18,6 @@ from retention.config.types import (
     Span,
 )
 from retention.core.units import DAY, INT64_MAX
-
-if TYPE_CHECKING:
-    pass
 
 
 class Compaction(Part):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -55,7 +56,7 @@ class Merge:
         """The files that are fewer afterwards, at least."""
         return self.files.num_rows - self.files_after
 
-    @property
+    @cached_property
     def bytes_rewritten(self) -> int:
         """The length of the files together."""
         return int(pc.sum(self.files["file_bytes"], min_count=0).as_py())
@@ -149,7 +150,7 @@ class CompactionPlan:
             if merge.bytes_rewritten <= left:
                 taken.append(merge)
                 left -= merge.bytes_rewritten
-        return CompactionPlan(**vars(self) | {"merges": tuple(taken)})
+        return replace(self, merges=tuple(taken))
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +80,7 @@ class _SpannedFiles:
     """Bytes of each file, by the broker's accounting, of rows that are deleted and still in it."""
     bounds: MergeBounds
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """Files of each span."""
         return np.diff(self.spans.first_file)

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 from retention.core.outcomes import Outcome, failure_entry
 
 if TYPE_CHECKING:
-    from retention.history.compaction_report import CompactionReport
     from retention.history.report import RunReport
-    from retention.plan.compaction import CompactionPlan
-    from retention.plan.estimate_bounds import Estimate
     from retention.plan.plan import Plan
 
 _NOTHING: dict[str, Any] = {
@@ -57,18 +54,8 @@ def report_entry(outcome: Outcome[RunReport]) -> dict[str, Any]:
     return failed_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 
-def compaction_plan_entry(outcome: Outcome[CompactionPlan]) -> dict[str, Any]:
-    """The JSON entry of a stream whose compaction was planned."""
-    return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
-
-
-def compaction_entry(outcome: Outcome[CompactionReport]) -> dict[str, Any]:
-    """The JSON entry of a stream that was compacted."""
-    return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
-
-
-def estimate_entry(outcome: Outcome[Estimate]) -> dict[str, Any]:
-    """The JSON entry of an estimated stream."""
+def entry(outcome: Outcome[Any]) -> dict[str, Any]:
+    """The JSON entry of a stream: its value's `as_json`, or its error."""
     return failure_entry(outcome) if outcome.value is None else outcome.value.as_json()
 
 

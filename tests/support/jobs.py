@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs import running
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -33,7 +35,7 @@ def run_job(name: str, folder: Path, *arguments: str) -> Ended:
         patch.chdir(folder)
         patch.setattr(sys, "argv", [name, *arguments])
         for of_the_process in ("end_with_spark_submit", "spare_pandas"):
-            patch.setattr(module, of_the_process, lambda: None)
+            patch.setattr(running, of_the_process, lambda: None)
         try:
             code = module.main()
         except SystemExit as ended:  # argparse
