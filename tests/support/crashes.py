@@ -324,6 +324,23 @@ def apply(folder: Path) -> None:
         raise outcome.error
 
 
+def compacted_over(folder: Path, format_: str) -> None:
+    """A run behind which everything was merged that is left, and a later run has removed more of it."""
+    settings: dict[str, Any] = {"compact": {"min_files": 2, "dead_share": 1}, "segment_span": "off"}
+    streams = warehouse_with(folder, format_, NOW, max_msgs_per_subject=9, **settings)
+    lay(streams.stream("ORDERS").opened, even_segments(4, 10))
+    apply(folder)
+    compact(folder)
+    warehouse_with(folder, format_, NOW, max_msgs_per_subject=6, **settings)
+    apply(folder)
+
+
+def hidden_twice(folder: Path, format_: str) -> None:
+    """A run has hidden messages in a file in which another one has hidden more since."""
+    with_released(folder, format_)
+    apply(folder)
+
+
 def scattered(folder: Path, format_: str) -> None:
     """A segment in many small files, neighbours of which little is left, and the open segment."""
     settings: dict[str, Any] = {"compact": {"min_files": 2}, "segment_span": "off"}
@@ -566,6 +583,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["undo-compacted"] = Scenario(compacted_over, undo)
+SCENARIOS["undo-hidden-twice"] = Scenario(hidden_twice, undo)
 SCENARIOS["reclaim-leftovers"] = Scenario(with_leftovers, reclaim_left)
 SCENARIOS["reclaim"] = Scenario(with_dead_files, reclaim)
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)

@@ -41,6 +41,7 @@ from tests.support.laying import (
     rows_of,
     warehouse_with,
 )
+from tests.support.reclaiming import emptied, real_warehouse, run_pass
 
 NOW = START + 100 * SECOND
 FIRST_AS_OF, AS_OF, LATER_AS_OF = (START + seconds * SECOND for seconds in (65, 75, 80))
@@ -86,6 +87,17 @@ def dying(folder: Path, format_: str) -> None:
     stream.publish([json.dumps(line).encode() for line in lines], "first", 1)
 
 
+def reclaimable(folder: Path, format_: str) -> None:
+    """A stream by the machine's clock, without a grace: two runs behind it, due for another, and files to merge."""
+    first = emptied(folder, format_, max_msgs=32)
+    real_warehouse(folder, format_, max_msgs=25)
+    run_pass(folder)
+    real_warehouse(folder, format_, max_msgs=20, compact={"min_files": 2})
+    for batch in range(3):
+        publish(folder, "before", batch)
+    assert first.store.exists()
+
+
 def empty(folder: Path, format_: str) -> None:
     """A stream that only the configuration knows."""
     warehouse_with(folder, format_, NOW)
@@ -125,7 +137,17 @@ def _there(found: ConsumerRecord | None) -> ConsumerRecord:
 
 
 def opened_at(folder: Path) -> Warehouse:
-    return open_warehouse(folder / "retention.yaml", engine="local", clock=lambda: NOW)
+    """The warehouse at `NOW`; by the machine's clock, where nothing has a grace: that ends by the storage's."""
+    place = folder / "retention.yaml"
+    if has_grace(folder):
+        return open_warehouse(place, engine="local", clock=lambda: NOW)
+    return open_warehouse(place, engine="local")
+
+
+def has_grace(folder: Path) -> bool:
+    """Whether removed files stay for a while."""
+    [stream] = json.loads((folder / "retention.yaml").read_text(encoding="utf-8"))["streams"]
+    return bool(stream.get("grace") != "0s")
 
 
 def publish(folder: Path, who: str = "mine", batch: int = 1) -> None:
@@ -137,7 +159,7 @@ def publish(folder: Path, who: str = "mine", batch: int = 1) -> None:
 
 
 def apply(folder: Path, as_of: int = AS_OF) -> None:
-    [outcome] = opened_at(folder).apply(as_of=as_of)
+    [outcome] = opened_at(folder).apply(as_of=as_of if has_grace(folder) else None)
     if outcome.error is not None:
         raise outcome.error
 
@@ -195,6 +217,18 @@ def merge(folder: Path) -> None:
         raise outcome.error
 
 
+def reclaim(folder: Path) -> None:
+    """Everything that is dead goes."""
+    [outcome] = opened_at(folder).reclaim([STREAM])
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def vacuum(folder: Path) -> None:
+    """Another program deletes the files that the table's log has removed."""
+    _table(folder).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+
 def recreate(folder: Path, commits: int) -> None:
     """The stream is deleted, and made anew with other messages in some commits."""
     shutil.rmtree(folder / "streams" / STREAM, ignore_errors=True)
@@ -224,7 +258,7 @@ class Side:
     act: Act
     formats: tuple[str, ...] = ("delta", "parquet")
     prepare: Prepare = written
-    meets: tuple[Prepare, ...] = (written, scattered, empty, dying)
+    meets: tuple[Prepare, ...] = (written, scattered, empty, dying, reclaimable)
 
 
 MINE: Mapping[str, Side] = {
@@ -237,6 +271,10 @@ MINE: Mapping[str, Side] = {
     "release": Side(apply, prepare=heard),
     "new-consumer": Side(create_consumer, prepare=heard),
     "compact": Side(merge, prepare=scattered),
+    "reclaim": Side(reclaim, prepare=reclaimable),
+    "apply-reclaimable": Side(apply, prepare=reclaimable),
+    "undo-reclaimable": Side(undo, prepare=reclaimable),
+    "compact-reclaimable": Side(merge, prepare=reclaimable),
 }
 """What stands still at each of its steps."""
 
@@ -252,10 +290,14 @@ THEIRS: Mapping[str, Side] = {
     "acks": Side(come_further, meets=(heard,)),
     "new-consumer": Side(create_consumer, meets=(heard,)),
     "deleted-consumer": Side(forget_consumer, meets=(heard,)),
-    "foreign-append": Side(bring, meets=(written, scattered)),
+    "foreign-append": Side(bring, meets=(written, scattered, reclaimable)),
     "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written, scattered)),
     "foreign-compaction": Side(compact, formats=("delta",), meets=(written, scattered)),
-    "compact-after-taking-over": Side(without_leases(merge), meets=(written, scattered)),
+    "compact-after-taking-over": Side(
+        without_leases(merge), meets=(written, scattered, reclaimable)
+    ),
+    "reclaim-after-taking-over": Side(without_leases(reclaim), meets=(reclaimable,)),
+    "vacuum": Side(vacuum, formats=("delta",), meets=(reclaimable,)),
     "recreation": Side(lambda folder: recreate(folder, 1), meets=(written, scattered, empty)),
     "recreation-to-the-same-version": Side(
         lambda folder: recreate(folder, 2), meets=(written, scattered, empty)
