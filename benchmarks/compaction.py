@@ -1,49 +1,94 @@
-"""`python -m benchmarks.compaction`: many small files of a stream become one file a segment."""
+"""`python -m benchmarks.compaction`: small files become one a segment, hollow segments one, and a month every night."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 import retention
-from benchmarks.comparing import choices, say
-from benchmarks.data import copy_warehouse, fingerprint, messages_of, payloads, write_config
+from benchmarks import report
+from benchmarks.comparing import choices, compare, say
+from benchmarks.contenders import WHERE, load
+from benchmarks.contenders.contender import DeltaContender
+from benchmarks.data import (
+    fingerprint,
+    messages_of,
+    payloads,
+    survivors,
+    table_figures,
+    write_config,
+)
 from benchmarks.meter import Cost, measure
-from benchmarks.processes import ContenderError
-from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM
+from benchmarks.processes import ContenderError, processes
+from benchmarks.tasks import COMPACT_NAMES, FIRST_TS_NS, STEP_NS, STREAM, Task
 from benchmarks.ttl import floor
 from retention.core import message_rows
 from retention.ingest.append import append_rows
 
+NAMES = (*COMPACT_NAMES, "nightly")
 SUBJECTS = 2_000
 SHORTEST, LONGEST = 100, 1_000
 """Bytes of payloads, drawn evenly."""
+KEPT = 0.3
+"""The share of hollow segments that is left."""
+SPENT = "orders.spent"
+"""The subject that is purged."""
+NIGHTLY_OF = ("ours", "deltalake", "delta-spark")
+_NO_LIMIT = 1 << 40
+_TICK_S = 0.1
+"""Longer than the clock of a storage stands still."""
 _SEED = 20_260_101
-_NAMES = ("ours", "deltalake")
+
+
+def compact_task(name: str) -> Task:
+    """The piece of work of that name."""
+    if name == "compact-hollow":
+        title = f"neighbouring segments, of which {KEPT:.0%} is left, become one"
+        return Task(name, "hollow", "hollow", _NO_LIMIT, title)
+    return Task(name, "small", "small", _NO_LIMIT, "the files of each segment become one")
 
 
 def make_small_files(warehouse: Path, files: int, messages: int, segments: int) -> None:
     """Write a warehouse with one stream: so many appends of so many messages each, in so many segments."""
     warehouse.mkdir(parents=True)
     span_ms = files * messages * STEP_NS // segments // 1_000_000
-    write_config(warehouse, f"segment_size: 1TiB, segment_span: {span_ms}ms, compact: true")
+    write_config(warehouse, f"segment_size: 1TiB, segment_span: {span_ms}ms")
+    publish(warehouse, range(files), messages, 0.0)
+
+
+def make_hollow_segments(warehouse: Path, messages: int, segments: int) -> None:
+    """Write a warehouse with one stream, of whose segments most messages have been purged and reclaimed."""
+    warehouse.mkdir(parents=True)
+    span_ms = messages * STEP_NS // 1_000_000
+    write_config(warehouse, f"segment_size: 1TiB, segment_span: {span_ms}ms, grace: 0s")
+    publish(warehouse, range(segments + 1), messages, 1 - KEPT)
+    opened = retention.open_warehouse(warehouse, engine="local")
+    opened.stream(STREAM).purge(SPENT).apply()
+    time.sleep(_TICK_S)
+    opened.reclaim([STREAM])
+
+
+def publish(warehouse: Path, batches: Iterable[int], messages: int, spent: float) -> None:
+    """Append batches of messages, of which a share is on the subject that is purged."""
     stream = retention.open_warehouse(warehouse, engine="local").stream(STREAM)
-    random = np.random.default_rng(_SEED)
-    names = pa.array([f"orders.{number}" for number in range(SUBJECTS)])
-    for start in range(0, files * messages, messages):
+    names = pa.array([SPENT, *(f"orders.{number}" for number in range(SUBJECTS))])
+    for batch in batches:
+        random = np.random.default_rng((_SEED, batch))
+        drawn = random.integers(1, SUBJECTS, messages) * (random.random(messages) >= spent)
+        start = batch * messages
         raw = pa.table(
             {
-                "subject": names.take(pa.array(random.integers(0, SUBJECTS, messages))),
+                "subject": names.take(pa.array(drawn)),
                 "headers": pa.nulls(messages, pa.binary()),
                 "payload": payloads(random, random.integers(SHORTEST, LONGEST, messages)),
                 "ts_ns": FIRST_TS_NS + np.arange(start, start + messages) * STEP_NS,
@@ -52,100 +97,168 @@ def make_small_files(warehouse: Path, files: int, messages: int, segments: int) 
         append_rows(stream.opened, iter([message_rows.complete_rows(raw, "file")]))
 
 
-def compact_ours(warehouse: Path) -> None:
-    """Merge with this engine, in this process."""
-    [outcome] = retention.open_warehouse(warehouse, engine="local").compact()
-    if outcome.error is not None:
-        raise outcome.error
+def compare_once(name: str, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """All contenders on one piece of work, beside a copy of its bytes."""
+    asked, source = compact_task(name), directory / name
+    if name == "compact-small":
+        make_small_files(source, options.files, options.messages, options.segments)
+    else:
+        make_hollow_segments(
+            source, options.files * options.messages // options.hollow, options.hollow
+        )
+    before = fingerprint(directory)
+    say(f"{name}: {len(before)} files, {sum(length for _, length, _ in before) / 1e6:.0f} MB")
+    with processes(options.contenders, directory) as running:
+        result = compare(running, source, asked, options.runs)
+    if fingerprint(directory) != before:
+        raise ContenderError("a contender changed a data file in place, which others share")
+    result["before"] = table_figures(sorted(messages_of(source).rglob("segment=*/*.parquet")))
+    result["last_seconds"] = last_seconds(source, directory / "read", asked)
+    result["contenders"].append(floor(source, directory / "floor", options.runs))
+    shutil.rmtree(source)
+    return result
 
 
-def compact_deltalake(warehouse: Path) -> None:
-    """Merge with deltalake, a file for each partition."""
-    DeltaTable(str(messages_of(warehouse))).optimize.compact(target_size=1 << 40)
+def last_seconds(source: Path, place: Path, asked: Task) -> tuple[float, float]:
+    """The seconds in which this engine finds the last message of every subject, before and after it has compacted."""
+    ours = load("ours")
+    ours.place(source, place, asked)
+    before = _seconds_of_latest(place)
+    ours.run(place, asked)
+    after = _seconds_of_latest(place)
+    shutil.rmtree(place)
+    return before, after
 
 
-CONTENDERS: dict[str, Callable[[Path], None]] = dict(
-    zip(_NAMES, (compact_ours, compact_deltalake), strict=True)
-)
+def _seconds_of_latest(place: Path) -> float:
+    seconds = []
+    for _ in range(3):
+        stream = retention.open_warehouse(place, engine="local").stream(STREAM)
+        started = time.perf_counter()
+        stream.latest()
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
 
 
-def compare(source: Path, place: Path, runs: int, names: Sequence[str]) -> dict[str, list[Cost]]:
-    """The costs of contenders that take turns, each on a fresh copy; the first turn does not count.
+def nightly(name: str, place: Path, nights: int, batches: int, messages: int) -> dict[str, Any]:
+    """A contender that compacts one growing segment every night: its costs of all nights, and what is left.
+
+    Args:
+        name: of the contender.
+        place: a new directory.
+        nights: how many.
+        batches: publishes of each day.
+        messages: of each publish.
 
     Raises:
-        ContenderError: one has lost or doubled a message.
+        ContenderError: messages are lost or doubled.
     """
-    costs: dict[str, list[Cost]] = {name: [] for name in names}
-    rows = table_of(source)["messages"]
-    for turn in range(runs + 1):
-        for name in names:
-            copy = place / f"{name}-{turn}"
-            copy_warehouse(source, copy)
-            cost = measure(lambda name=name, copy=copy: CONTENDERS[name](copy))  # type: ignore[misc]
-            left = table_of(copy)
-            if left["messages"] != rows:
-                raise ContenderError(f"{name} left {left['messages']} of {rows} messages")
-            say(f"{name}: {cost.seconds:.2f} s, {left['files']} files, {left['groups']} row groups")
-            if turn:
-                costs[name].append(cost)
-    return costs
+    place.mkdir(parents=True)
+    write_config(place, "segment_size: 1TiB, segment_span: off, compact: true")
+    contender, asked = load(name), compact_task("compact-small")
+    if not isinstance(contender, DeltaContender):
+        raise ContenderError(f"{name} works on no table to which more can be appended")
+    contender.open()
+    costs, came, merged = [], 0, 0
+    left: set[Path] = set()
+    for night in range(nights):
+        publish(place, range(night * batches, (night + 1) * batches), messages, 0.0)
+        published = set(contender.files(place))
+        costs.append(measure(lambda: contender.run(place, asked)))
+        came, merged = came + _bytes(published - left), merged - _bytes(published)
+        left = set(contender.files(place))
+        merged += _bytes(left | published)
+    figures = table_figures(sorted(left)) | {"amplification": 1 + merged / came}
+    contender.close()
+    count, wanted = survivors(sorted(left))[0], nights * batches * messages
+    if count != wanted:
+        raise ContenderError(f"{name} left {count} of {wanted} messages")
+    return {"contender": name, **_sum(costs), **figures}
 
 
-def table_of(warehouse: Path) -> dict[str, Any]:
-    """What a table holds: files, row groups, bytes, messages."""
-    table = DeltaTable(str(messages_of(warehouse)))
-    footers = [pq.read_metadata(f"{messages_of(warehouse)}/{path}") for path in _paths(table)]
+def _bytes(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
+def _sum(costs: Sequence[Cost]) -> dict[str, float]:
     return {
-        "files": len(footers),
-        "groups": sum(footer.num_row_groups for footer in footers),
-        "messages": sum(footer.num_rows for footer in footers),
+        field: sum(getattr(cost, field) or 0 for cost in costs)
+        for field in ("seconds", "cpu_seconds", "bytes_read", "bytes_written")
     }
 
 
-def _paths(table: DeltaTable) -> list[str]:
-    return list(map(str, table.get_add_actions(flatten=True)["path"].to_pylist()))
+def after_text(result: dict[str, Any]) -> str:
+    """What is left by each contender of a piece of work, as a Markdown table."""
+    rows = [{"contender": "(before)"} | result["before"], *result["contenders"]]
+    lines = ["| left by | files | row groups | MB | full scan, seconds |", "|---|---|---|---|---|"]
+    lines += [_figures(row) for row in rows if "files" in row]
+    before, after = result["last_seconds"]
+    return "\n".join([*lines, "", f"`messages --last`: {before:.3f} s before, {after:.3f} s after"])
 
 
-def _row(name: str, costs: Sequence[Cost], ours: float) -> str:
-    seconds = sorted(cost.seconds for cost in costs)
-    middle = statistics.median(seconds)
-    used = statistics.median(cost.cpu_seconds for cost in costs)
-    moved = [statistics.median(getattr(cost, name) or 0 for cost in costs) / 1e6 for name in _MOVED]
+def _figures(row: dict[str, Any]) -> str:
     return (
-        f"| {name} | {middle:.2f} ({seconds[0]:.2f} to {seconds[-1]:.2f}) | {middle / ours:.2f} | {used:.2f} | "
-        f"{moved[0]:.0f} | {moved[1]:.0f} |"
+        f"| {row['contender']} | {row['files']:,.0f} | {row['row_groups']:,.0f} | {row['file_bytes'] / 1e6:,.1f} | "
+        f"{row['scan_seconds']:.3f} |"
     )
 
 
-_MOVED = ("bytes_read", "bytes_written")
+def nightly_text(rows: Sequence[dict[str, Any]]) -> str:
+    """The months of all contenders as a Markdown table."""
+    ours = rows[0]["seconds"]
+    lines = [
+        "| | seconds of nights | times ours | processor seconds | MB read | MB written | amplification | files left |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join(
+        lines
+        + [
+            f"| {row['contender']} | {row['seconds']:.2f} | {row['seconds'] / ours:.2f} | {row['cpu_seconds']:.2f} | "
+            f"{row['bytes_read'] / 1e6:,.0f} | {row['bytes_written'] / 1e6:,.0f} | {row['amplification']:.2f} | "
+            f"{row['files']:,.0f} |"
+            for row in rows
+        ]
+    )
+
+
+def _results(directory: Path, options: argparse.Namespace) -> Iterator[str]:
+    for name in options.only:
+        if name == "nightly":
+            taking_part = [one for one in NIGHTLY_OF if one in options.contenders]
+            rows = [
+                nightly(one, directory / one, options.nights, options.batches, options.messages)
+                for one in taking_part
+            ]
+            yield f"### `nightly`: {options.nights} nights, {options.batches} publishes a day, one segment\n"
+            yield nightly_text(rows)
+        else:
+            result = compare_once(name, directory, options)
+            yield report.markdown([result]) + "\n\n" + after_text(result)
+            if result["failed"] or not result["equal"]:
+                raise ContenderError(f"{name}: a contender failed, or left other messages")
 
 
 def main() -> int:
-    """Measure, and print a Markdown table."""
+    """Measure, and print Markdown tables; 1 if messages differ or a contender failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--files", type=int, default=2_000)
-    parser.add_argument("--messages", type=int, default=400, help="in each file")
-    parser.add_argument("--segments", type=int, default=8)
+    parser.add_argument("--messages", type=int, default=700, help="in each file")
+    parser.add_argument("--segments", type=int, default=8, help="of small files")
+    parser.add_argument("--hollow", type=int, default=40, help="hollow segments")
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--batches", type=int, default=24, help="publishes of each day")
     parser.add_argument("--runs", type=int, default=5, help="that are counted, of each contender")
-    parser.add_argument("--contenders", type=choices(_NAMES), default=_NAMES)
+    parser.add_argument("--only", type=choices(NAMES), default=NAMES)
+    parser.add_argument("--contenders", type=choices(tuple(WHERE)), default=tuple(WHERE))
     parser.add_argument("--directory", type=Path, help="where tables and copies lie")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="compaction-", dir=options.directory) as directory:
-        source = Path(directory) / "source"
-        make_small_files(source, options.files, options.messages, options.segments)
-        before = fingerprint(Path(directory))
-        say(f"{options.files} files, {sum(length for _, length, _ in before) / 1e6:.0f} MB")
-        costs = compare(source, Path(directory), options.runs, options.contenders)
-        copied = floor(source, Path(directory) / "floor", options.runs)
-    print(
-        "| | seconds | times ours | processor seconds | MB read | MB written |\n|---|---|---|---|---|---|"
-    )
-    ours = statistics.median(cost.seconds for cost in next(iter(costs.values())))
-    for name, spent in costs.items():
-        print(_row(name, spent, ours))
-    print(
-        f"| (all files copied byte by byte) | {copied['seconds']:.2f} | {copied['seconds'] / ours:.2f} | | | |"
-    )
+        try:
+            for text in _results(Path(directory), options):
+                print(text + "\n", flush=True)
+        except ContenderError as error:
+            say(str(error))
+            return 1
     return 0
 
 

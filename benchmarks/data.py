@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import convert_to_deltalake
 
 import retention
 from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM, Size
@@ -61,6 +63,14 @@ def copy_data_files(source: Path, target: Path) -> None:
         os.link(file, placed)
 
 
+def copy_as_flat_table(source: Path, target: Path) -> None:
+    """A Delta table of the stream's data files that is not partitioned, at `target`."""
+    target.mkdir(parents=True)
+    for number, file in enumerate(sorted(messages_of(source).rglob("segment=*/*.parquet"))):
+        os.link(file, target / f"{number:06}.parquet")
+    convert_to_deltalake(str(target))
+
+
 def fingerprint(directory: Path) -> list[tuple[str, int, int]]:
     """Name, length and modification time of every data file below a directory."""
     found = [(file, file.stat()) for file in sorted(directory.rglob("segment=*/*.parquet"))]
@@ -71,6 +81,20 @@ def survivors(files: list[Path]) -> tuple[int, int]:
     """How many messages lie in data files, and the sum of their sequences."""
     columns = [pq.ParquetFile(file).read(columns=["seq"])["seq"].to_numpy() for file in files]
     return sum(len(column) for column in columns), sum(int(column.sum()) for column in columns)
+
+
+def table_figures(files: list[Path]) -> dict[str, float]:
+    """Files, their row groups and bytes, and the seconds in which all of their columns are read."""
+    footers = [pq.read_metadata(file) for file in files]
+    started = time.perf_counter()
+    for file in files:
+        pq.read_table(file, partitioning=None)
+    return {
+        "files": len(files),
+        "row_groups": sum(footer.num_row_groups for footer in footers),
+        "file_bytes": sum(file.stat().st_size for file in files),
+        "scan_seconds": time.perf_counter() - started,
+    }
 
 
 def _copy(source: str, target: str) -> None:

@@ -10,6 +10,8 @@ from importlib import metadata
 from typing import Any
 
 OURS = "ours"
+FIGURES = ("files", "row_groups", "file_bytes", "scan_seconds")
+"""Figures of the table behind a compaction."""
 _BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
 _LIBRARIES = (
     "pyspark",
@@ -36,6 +38,9 @@ def summary(contender: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "bytes_written": middle["bytes_written"],
         "messages": middle["messages"],
         "runs": [run["seconds"] for run in runs],
+        **{
+            name: statistics.median(run[name] for run in runs) for name in FIGURES if name in middle
+        },
     }
 
 

@@ -13,6 +13,8 @@ STEP_NS = 10_000_000
 NAMES = ("drop", "cut", "last", "last-many", "bytes")
 TTL_NAMES = ("ttl", "ttl-grouped", "ttl-drop")
 """The pieces of work of `benchmarks.ttl`."""
+COMPACT_NAMES = ("compact-small", "compact-hollow")
+"""The pieces of work of `benchmarks.compaction`."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,12 @@ class Task:
     """One piece of work.
 
     `age`: messages with `ts_ns <= limit` go. `last`: all but the last message of each subject go. `bytes`: the
-    oldest go until the sum of `size` is at most `limit`. `ttl`: messages with `deadline_ns <= limit` go.
+    oldest go until the sum of `size` is at most `limit`. `ttl`: messages with `deadline_ns <= limit` go. `small`: the
+    files of each segment become one, by hand of up to `limit` bytes. `hollow`: the files of all segments do.
     """
 
     name: str
-    kind: Literal["age", "last", "bytes", "ttl"]
+    kind: Literal["age", "last", "bytes", "ttl", "small", "hollow"]
     table: str
     """The directory of the warehouse that it starts from."""
     limit: int

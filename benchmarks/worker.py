@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.contenders import load
 from benchmarks.contenders.contender import Contender
-from benchmarks.data import survivors
+from benchmarks.data import survivors, table_figures
 from benchmarks.meter import measure
-from benchmarks.tasks import Task
+from benchmarks.tasks import COMPACT_NAMES, Task
 
 
 def main() -> None:
@@ -43,10 +43,12 @@ def run(contender: Contender, source: Path, place: Path, task: Task) -> dict[str
         # What others wrote before must not be waited for when this run makes its own files durable.
         os.sync()
         cost = measure(lambda: contender.run(place, task))
-        messages, seq_sum = survivors(contender.files(place))
+        files = contender.files(place)
+        messages, seq_sum = survivors(files)
+        compacted = table_figures(files) if task.name in COMPACT_NAMES else {}
     finally:
         shutil.rmtree(place)
-    return asdict(cost) | {"messages": messages, "seq_sum": seq_sum}
+    return asdict(cost) | {"messages": messages, "seq_sum": seq_sum} | compacted
 
 
 def _answer(contenders: dict[str, Contender], asked: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from benchmarks.contenders.contender import (
     first_to_keep,
 )
 from benchmarks.data import messages_of
-from benchmarks.tasks import Task
+from benchmarks.tasks import COMPACT_NAMES, NAMES, TTL_NAMES, Task
 
 _WRITER = WriterProperties(
     compression="ZSTD", compression_level=ZSTD_LEVEL, max_row_group_size=ROW_GROUP_ROWS
@@ -25,9 +25,13 @@ _WRITER = WriterProperties(
 class ByTime(DeltaContender):
     """One predicate on the column that decides."""
 
+    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
+
     def run(self, place: Path, task: Task) -> None:
         table = DeltaTable(messages_of(place))
-        if task.kind == "last":
+        if task.name in COMPACT_NAMES:
+            table.optimize.compact(target_size=task.limit, writer_properties=_WRITER)
+        elif task.kind == "last":
             _keep_last(table)
         elif task.kind == "bytes":
             table.delete(f"seq < {_first_seq(table, task.limit)}", writer_properties=_WRITER)

@@ -11,12 +11,14 @@ from pyspark.sql import Row, SparkSession
 
 from benchmarks.contenders.contender import ZSTD_LEVEL, DeltaContender
 from benchmarks.data import messages_of
-from benchmarks.tasks import Task
+from benchmarks.tasks import COMPACT_NAMES, NAMES, TTL_NAMES, Task
 from retention.engines.spark.session import session
 
 
 class ByTime(DeltaContender):
     """One predicate on the column that decides."""
+
+    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -31,12 +33,19 @@ class ByTime(DeltaContender):
 
     def run(self, place: Path, task: Task) -> None:
         table = f"delta.`{messages_of(place)}`"
-        if task.kind == "last":
+        if task.name in COMPACT_NAMES:
+            self._optimize(table, task.limit)
+        elif task.kind == "last":
             self._keep_last(table)
         elif task.kind == "bytes":
             self._delete(table, "seq", self._last_to_go(table, task.limit))
         else:
             self._delete(table, task.column, task.limit)
+
+    def _optimize(self, table: str, limit: int) -> None:
+        if self._session is not None:
+            self._session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(limit))
+        self._sql(f"OPTIMIZE {table}")
 
     def _delete(self, table: str, column: str, limit: int) -> None:
         self._sql(f"DELETE FROM {table} WHERE {column} <= {limit}")

@@ -44,6 +44,11 @@ class DuckDb(PlainFiles):
         )
         return found.fetchnumpy()["seq"]
 
+    def copy_all(self, files: list[Path], target: Path) -> None:
+        names = ", ".join(f"'{file}'" for file in files)
+        rows = f"read_parquet([{names}], hive_partitioning = false)"
+        self._copy(f"SELECT * FROM {rows} ORDER BY seq", target)
+
     def copy_above(self, file: Path, target: Path, column: str, limit: int) -> None:
         self._copy(f"SELECT * FROM {_rows(file)} WHERE {column} > {limit}", target)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import retention
 from benchmarks.contenders.contender import DeltaContender
 from benchmarks.data import copy_warehouse, ttl_settings, write_config
-from benchmarks.tasks import STREAM, Task
+from benchmarks.tasks import COMPACT_NAMES, NAMES, STREAM, TTL_NAMES, Task
 from retention.engines.select import EngineName
 
 _AGE_NS = 30 * 86_400 * 10**9
@@ -17,6 +17,7 @@ _AGE_NS = 30 * 86_400 * 10**9
 class Local(DeltaContender):
     """Rows are read and written in this process."""
 
+    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
     engine: ClassVar[EngineName] = "local"
 
     def place(self, source: Path, target: Path, task: Task) -> None:
@@ -26,10 +27,17 @@ class Local(DeltaContender):
             "last": f"max_msgs_per_subject: {task.limit}",
             "bytes": f"max_bytes: {task.limit}",
             "ttl": ttl_settings(task.layout),
+            "small": "segment_size: 1TiB, compact: true",
+            "hollow": "segment_span: off, compact: true",
         }
         write_config(target, limits[task.kind])
 
     def run(self, place: Path, task: Task) -> None:
+        if task.name in COMPACT_NAMES:
+            (merged,) = retention.open_warehouse(place, engine=self.engine).compact([STREAM])
+            if merged.error is not None:
+                raise merged.error
+            return
         warehouse = retention.open_warehouse(place, engine=self.engine)
         as_of_ns = {"age": task.limit + _AGE_NS, "ttl": task.limit}.get(task.kind)
         (outcome,) = warehouse.apply([STREAM], as_of=as_of_ns)

@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.contenders.contender import Contender
 from benchmarks.data import copy_data_files
-from benchmarks.tasks import Task
+from benchmarks.tasks import COMPACT_NAMES, NAMES, TTL_NAMES, Task
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Bounds:
 class PlainFiles(Contender):
     """Whole files are unlinked; others are written anew without the rows that go."""
 
+    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
+
     def place(self, source: Path, target: Path, task: Task) -> None:
         del task
         copy_data_files(source, target)
@@ -36,7 +39,9 @@ class PlainFiles(Contender):
         return sorted(place.rglob("*.parquet"))
 
     def run(self, place: Path, task: Task) -> None:
-        if task.kind == "last":
+        if task.name in COMPACT_NAMES:
+            self._join(self.files(place), 1 if task.kind == "small" else 2)
+        elif task.kind == "last":
             self._keep_last(bounds_of(self.files(place), "seq"))
         elif task.kind == "bytes":
             bounds = bounds_of(self.files(place), "seq")
@@ -59,6 +64,17 @@ class PlainFiles(Contender):
     @abstractmethod
     def copy_only(self, file: Path, target: Path, seqs: np.ndarray) -> None:
         """Write the rows of `file` with these sequences."""
+
+    @abstractmethod
+    def copy_all(self, files: list[Path], target: Path) -> None:
+        """Write all rows of files, in order of sequence."""
+
+    def _join(self, files: list[Path], above: int) -> None:
+        """Merge the files below each directory that is so many levels above them."""
+        for _, group in groupby(files, key=lambda file: file.parents[above - 1]):
+            old = list(group)
+            self.copy_all(old, _staged(old[0]))
+            swap(iter(old))
 
     def _cut(self, bounds: list[Bounds], column: str, limit: int) -> None:
         touched = [found for found in bounds if found.lowest <= limit]

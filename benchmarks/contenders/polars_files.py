@@ -22,6 +22,9 @@ class Polars(PlainFiles):
         last = _scan(files).group_by("subject").agg(pl.col("seq").max())
         return last.select(pl.col("seq").sort()).collect()["seq"].to_numpy()
 
+    def copy_all(self, files: list[Path], target: Path) -> None:
+        _write(_scan(files).sort("seq"), target)
+
     def copy_above(self, file: Path, target: Path, column: str, limit: int) -> None:
         _write(_scan([file]).filter(pl.col(column) > limit), target)
 

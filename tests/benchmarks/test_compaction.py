@@ -4,30 +4,52 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.compaction import CONTENDERS, compare, make_small_files, table_of
+from benchmarks.compaction import (
+    compact_task,
+    last_seconds,
+    make_hollow_segments,
+    make_small_files,
+    nightly,
+    nightly_text,
+)
+from benchmarks.contenders import WHERE, load
 from benchmarks.processes import ContenderError
+from benchmarks.tasks import COMPACT_NAMES
+from benchmarks.worker import run
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
-def test_contenders_merge_the_same_files_and_lose_nothing(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    make_small_files(source, files=16, messages=5, segments=2)
-    assert table_of(source)["files"] == 16
-    costs = compare(source, tmp_path, 1, tuple(CONTENDERS))
-    assert {name: len(spent) for name, spent in costs.items()} == dict.fromkeys(CONTENDERS, 1)
-    merged = {name: table_of(tmp_path / f"{name}-1")["files"] for name in CONTENDERS}
-    assert merged == dict.fromkeys(CONTENDERS, 2)
+@pytest.mark.parametrize("name", COMPACT_NAMES)
+def test_contenders_merge_the_same_files_and_lose_nothing(name: str, tmp_path: Path) -> None:
+    source, asked = tmp_path / "source", compact_task(name)
+    if name == "compact-small":
+        make_small_files(source, files=16, messages=5, segments=2)
+    else:
+        make_hollow_segments(source, messages=50, segments=4)
+    left, files = set(), {}
+    for way in (way for way in WHERE if "spark" not in way):
+        contender = load(way)
+        if name not in contender.tasks:
+            continue
+        contender.open()
+        done = run(contender, source, tmp_path / way, asked)
+        left.add((done["messages"], done["seq_sum"]))
+        files[way] = done["files"]
+        contender.close()
+    assert len(left) == 1
+    open_segment = name == "compact-hollow"
+    assert files == dict.fromkeys(("deltalake", "duckdb", "polars"), 1 + (not open_segment)) | {
+        "ours": 2
+    }
+    assert min(last_seconds(source, tmp_path / "read", asked)) > 0
 
 
-def test_a_contender_that_loses_messages_is_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tmp_path / "source"
-    make_small_files(source, files=4, messages=5, segments=2)
-    monkeypatch.setitem(CONTENDERS, "ours", lambda copy: make_small_files(copy / "x", 1, 1, 1))
-    monkeypatch.setattr("benchmarks.compaction.table_of", lambda place: _fewer(place, source))
-    with pytest.raises(ContenderError, match="ours left 0 of 20 messages"):
-        compare(source, tmp_path, 1, ["ours"])
-
-
-def _fewer(place: Path, source: Path) -> dict[str, int]:
-    return {"files": 4, "groups": 4, "messages": 20 if place == source else 0}
+def test_a_month_counts_what_is_written_again(tmp_path: Path) -> None:
+    rows = [nightly(name, tmp_path / name, 3, 8, 5) for name in ("ours", "deltalake")]
+    ours, theirs = (row["amplification"] for row in rows)
+    assert 1 < ours < theirs
+    assert [row["files"] for row in rows] == [3, 1]
+    assert nightly_text(rows).count("\n") == 3
+    with pytest.raises(ContenderError, match="duckdb works on no table"):
+        nightly("duckdb", tmp_path / "none", 1, 1, 1)
