@@ -153,6 +153,24 @@ def test_what_a_change_feed_tells_of_a_removal_and_its_undoing(
     assert held(quiet)["seq"].to_pylist() == [*LAID, *NEW]
 
 
+def test_no_streaming_reader_sees_a_compaction(tmp_path: Path, spark: SparkSession) -> None:
+    warehouse, table = laid(tmp_path, compact={"min_files": 2})
+    with_change_feed(spark, table)
+    lines = [f'{{"subject": "a", "data": "{seq}"}}' for seq in range(31, 35)]
+    for line in lines:
+        warehouse.stream("ORDERS").publish([line])
+    tried = OPTIONS if ALL else ("none", "readChangeFeed")
+    queries = [started(spark, table, option) for option in tried]
+    (merged,) = warehouse.compact()
+    assert merged.value is not None, merged.sentence
+    assert merged.value.files_before - merged.value.files_after > 1
+    warehouse.stream("ORDERS").publish(['{"subject": "a", "data": "35"}'])
+    for query in queries:
+        query.processAllAvailable()
+        rows = sorted(tuple(row) for row in spark.table(query.name).collect())
+        assert rows == [(seq, "insert") for seq in range(1, 36)], query.name
+
+
 def test_the_documented_table_is_the_tested_one() -> None:
     rows = re.findall(r"^\| (?:`(\w+)`|(none)) \|(.+)\|$", PAGE.read_text(encoding="utf-8"), re.M)
     documented = {
