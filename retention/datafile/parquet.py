@@ -31,7 +31,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line, storage_error
 from schemas.bounds import MAX_SEQ, MAX_SIZE
 from schemas.files import FILE_STATS
-from schemas.messages import FILE_COLUMNS, RULE_COLUMNS
+from schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
@@ -183,6 +183,15 @@ def _check_columns(file: DataFile, schema: pa.Schema) -> None:
                 f"{file.location}: the column {wanted.name} is {schema.field(at).type}, not {wanted.type}; another "
                 "writer appended this file, nothing was changed; rewrite it with the types of a message table"
             )
+
+
+def further_columns(file: DataFile) -> list[str]:
+    """The columns of a data file that no message has, and that a rewrite would lose; those of partitions aside.
+
+    Raises:
+        DamagedError, ForeignRowsError: as `open_messages`.
+    """
+    return [name for name in open_messages(file).schema_arrow.names if name not in MESSAGES.names]
 
 
 def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:

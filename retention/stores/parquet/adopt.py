@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import DataFile, ReadCount
+from retention.datafile.parquet import further_columns
 from retention.errors import DamagedError, ForeignRowsError
 from retention.storage import files
 from retention.stores.checks import duplicates, inventory, number_bounds
@@ -193,7 +194,18 @@ def _described(
     data_files = [memory.data_file(row, layout.live(row[0])) for row in identities(logged)]
     described, read = inventory.describe(data_files, logged)
     number_bounds.refuse_impossible(layout, described)
+    _refuse_further_columns(layout, data_files)
     return described, read
+
+
+def _refuse_further_columns(layout: Layout, data_files: Sequence[DataFile]) -> None:
+    for file in data_files:
+        further = further_columns(file)
+        if further:
+            raise ForeignRowsError(
+                f"stream {layout.stream}: {file.location} has columns that no message has, which a rewrite would lose "
+                f"({', '.join(further)}); nothing was changed; write it without those columns"
+            )
 
 
 def _refuse_together(

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from retention.datafile.parquet import write_messages
 from retention.engines.select import Engines
-from retention.errors import StorageError
+from retention.errors import ForeignRowsError, StorageError
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
 from retention.stores.layout import Layout
@@ -200,6 +202,19 @@ def test_a_pass_that_was_told_when_something_is_due_does_not_open_the_log(tmp_pa
     found = snapshot()
     assert found is not None
     assert found.handle.state.files.num_rows == 3 + 1
+
+
+def test_a_file_with_a_column_that_a_rewrite_would_lose_is_not_taken_in(tmp_path: Path) -> None:
+    opened = warehouse_with(tmp_path, "parquet", START).stream("ORDERS").opened
+    lay(opened, even_segments(3, 10))
+    theirs = Path(opened.root, "messages/partition=0/segment=31/theirs.parquet")
+    table = pa.concat_tables([rows(range(31, 34))])
+    theirs.parent.mkdir()
+    pq.write_table(table.append_column("note", pa.array(["a", "b", "c"])), theirs)
+    with pytest.raises(ForeignRowsError, match=r"no message has.*repair foreign"):
+        opened.store.inventory(opened.store.snapshot())
+    pq.write_table(table, theirs)
+    assert opened.store.inventory(opened.store.snapshot()).files.num_rows == 4
 
 
 @pytest.mark.parametrize("act", ["scandir", "stat"])
