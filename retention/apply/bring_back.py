@@ -167,12 +167,14 @@ def taken_of_files(ranges: pa.Table) -> Iterator[TakenOfFile]:
     for row in order:
         by_path.setdefault(row["path"], []).append(row)
     for path, rows in by_path.items():
+        ranges = np.concatenate([_without_exceptions(row) for row in rows])
         yield TakenOfFile(
             path,
             rows[0]["partition"],
             rows[0]["segment"],
             sum(row["messages"] for row in rows),
-            np.concatenate([_without_exceptions(row) for row in rows]),
+            # What stands in rows of its own may lie between the ranges of another row.
+            ranges[np.argsort(ranges[:, 0], kind="stable")],
         )
 
 

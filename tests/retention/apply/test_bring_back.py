@@ -145,6 +145,21 @@ def test_an_archive_brings_messages_back_to_where_their_segment_was_merged(
     assert content(stream).equals(before)
 
 
+def test_a_file_that_a_release_and_a_limit_shared_comes_back_whole(make: Make) -> None:
+    limits = {"retention": "interest", "max_age": "988s"}
+    young = [Laid(seq, "s.0", START + 20 * SECOND) for seq in (11, 12)]
+    stream = make([*even_segments(1, 10), File(1, young)], **limits)
+    stand(stream.opened, "billing", progress(3, 7, 4, 5, 6))
+    before = content(stream)
+    run = stream.plan().apply()
+    assert run.by_rule == {"interest": 4, "max_age": 6}
+    assert run.segments == {"dropped": 0, "rewritten": 1, "kept": 0}
+    removed(stream, 12)
+    assert show_undo(stream.opened, run.run)["rewritten"]
+    undo_run(stream.opened, run.run)
+    assert content(stream).equals(before.slice(0, 11))
+
+
 def test_files_that_are_gone_are_said(make: Make) -> None:
     stream = make()
     run = removed(stream, 3, 4)
