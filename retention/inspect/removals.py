@@ -118,6 +118,20 @@ class Removal:
                 continue
         return None
 
+    def holds(self, row: Mapping[str, Any], seq: int) -> bool | None:
+        """Whether one of its ranges, which reaches across a sequence, had a message there; None: nothing tells.
+
+        A range without holes had one everywhere; of any other the file tells, while that is there.
+        """
+        excepted = sum(
+            max(0, min(last, row["last_seq"]) - max(first, row["first_seq"]) + 1)
+            for first, last in zip(row["except_firsts"], row["except_lasts"], strict=True)
+        )
+        if row["messages"] == row["last_seq"] - row["first_seq"] + 1 - excepted:
+            return True
+        rows = self.read(row, ("seq",))
+        return None if rows is None else bool(pc.any(pc.equal(rows["seq"], seq)).as_py())
+
     def _is_final(self) -> str | None:
         if (self.outcome.get("request") or {}).get("erase"):
             return "it was erased"
@@ -228,15 +242,14 @@ def is_undoing(record: Mapping[str, Any], run: str | None) -> bool:
     return undid and record["undoes"] == run
 
 
-def row_of(ranges: pa.Table, partition: int, seq: int) -> dict[str, Any] | None:
-    """The range that took a sequence; None: none did."""
+def rows_of(ranges: pa.Table, partition: int, seq: int) -> Iterator[dict[str, Any]]:
+    """The ranges that reach across a sequence; `Removal.holds` tells whether they had a message there."""
     for row in ranges.filter(_covering(ranges, partition, seq)).to_pylist():
         if not any(
             first <= seq <= last
             for first, last in zip(row["except_firsts"], row["except_lasts"], strict=True)
         ):
-            return dict(row)
-    return None
+            yield dict(row)
 
 
 def _covering(ranges: pa.Table, partition: int, seq: int) -> pa.ChunkedArray:

@@ -14,7 +14,7 @@ from retention.context.position import Position, locate
 from retention.core.units import format_instant
 from retention.errors import MissingMessageError, RetentionError
 from retention.history.runs import History, history_of
-from retention.inspect.removals import Recovery, Removal, removals_of, row_of
+from retention.inspect.removals import Recovery, Removal, removals_of, rows_of
 from retention.plan.explanation import Explanation
 from retention.rules import RULES
 from retention.rules.facts import spell_age
@@ -26,11 +26,13 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Taken:
-    """A message that a run took."""
+    """A message that a run took, or may have."""
 
     removal: Removal
     row: dict[str, Any]
     """The range that it went with, a row of `RUN_RANGES`."""
+    is_certain: bool
+    """Whether the range had it; else it reaches across it, has holes, and the file that would tell is gone."""
 
 
 def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanation:
@@ -53,11 +55,9 @@ def explain_removed(opened: OpenedStream, place: Place, now_ns: int) -> Explanat
     epoch = position.snapshot.counters.epoch
     counting = {known for known in _epochs(removals) if history.continuing(known)[-1] == epoch}
     here = [removal for removal in removals if removal.epoch in counting]
-    undone: list[Removal] = []
-    for taken in _taken(here, place):
-        if taken.removal.undone_by is None:
-            return _explained(taken, place, now_ns)
-        undone.append(taken.removal)
+    taker, undone = _taker(here, place)
+    if taker is not None:
+        return _explained(taker, place, now_ns)
     next_seq = position.tail(place[0]).next_seq
     if place[1] < next_seq:
         for removal in here:
@@ -78,20 +78,37 @@ def _epochs(removals: Sequence[Removal]) -> set[int]:
     return {removal.epoch for removal in removals}
 
 
+def _taker(removals: Sequence[Removal], place: Place) -> tuple[_Taken | None, list[Removal]]:
+    """The newest run in force that took a message, else that may have; and the newer ones that were undone."""
+    undone: list[Removal] = []
+    perhaps: _Taken | None = None
+    for taken in _taken(removals, place):
+        if taken.removal.undone_by is not None:
+            undone += [taken.removal] if taken.is_certain else []
+        elif taken.is_certain:
+            return taken, undone
+        else:
+            perhaps = perhaps or taken
+    return perhaps, undone
+
+
 def _taken(removals: Sequence[Removal], place: Place) -> Iterator[_Taken]:
     for removal in removals:
         ranges = removal.ranges()
-        row = None if ranges is None else row_of(ranges, *place)
-        if row is not None:
-            yield _Taken(removal, row)
+        for row in [] if ranges is None else rows_of(ranges, *place):
+            held = removal.holds(row, place[1])
+            if held is not False:
+                yield _Taken(removal, row, is_certain=held is True)
 
 
 def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> Explanation:
     removal, rules = taken.removal, taken.row["rules"]
     message = _message(taken, place[1])
     recovery = removal.recovery(now_ns)
+    is_certain = taken.is_certain and removal.outcome["status"] == "done"
     named = _named(removal.opened, place, message)
     reasons = [removal.reason(rule) for rule in rules]
+    took = "took" if taken.is_certain else "or one before it took"
     by = f"by {' or '.join(reasons)}" if reasons else f"by no rule: {_what(removal)}"
     return Explanation(
         removal.opened.name,
@@ -101,9 +118,9 @@ def _explained(taken: _Taken, place: Place, now_ns: int, of_epoch: str = "") -> 
         size=message.get("size"),
         goes=False,
         rule=rules[0] if len(rules) == 1 else None,
-        sentence=f"{named} is gone{of_epoch}: {_by_run(removal)} took it, {by}; {recovery.sentence}.",
+        sentence=f"{named} is gone{of_epoch}: {_by_run(removal)} {took} it, {by}; {recovery.sentence}.",
         arithmetic=tuple(_lines(taken, message)),
-        removed=_as_json(removal, rules, recovery, certain=removal.outcome["status"] == "done"),
+        removed=_as_json(removal, rules, recovery, certain=is_certain),
     )
 
 

@@ -97,6 +97,22 @@ def test_the_newest_run_that_was_not_undone_answers(make: Make) -> None:
     assert undo not in told.sentence
 
 
+def test_a_later_run_across_whose_range_it_lay_did_not_take_it(make: Make, tmp_path: Path) -> None:
+    orders = make().stream("ORDERS")
+    first = orders.delete(5).apply().run
+    second = orders.purge().apply().run
+    told = {seq: orders.explain(seq).as_json()["removed"] for seq in (5, 6)}
+    assert {seq: one["run"] for seq, one in told.items()} == {5: first, 6: second}
+    for file in tmp_path.rglob("segment=1/*.parquet"):
+        file.unlink()
+    assert orders.explain(5).as_json()["removed"]["run"] == first
+    unsure = orders.explain(6)
+    assert f"run {second} of 2023-11-14T22:15:00.000000001Z or one before it took it, by purge" in (
+        unsure.sentence
+    )
+    assert not unsure.as_json()["removed"]["certain"]
+
+
 def test_a_message_that_was_never_stored_is_none_that_is_gone(make: Make) -> None:
     with pytest.raises(
         MissingMessageError, match="ORDERS 500 was never stored: the next message gets 41"
