@@ -139,8 +139,8 @@ def _check_undoing(opened: OpenedStream, history: History, run: str, later: Late
     outcome = _undoable(opened, history, run)
     snapshot = opened.store.snapshot()
     refuse_put_back(opened, snapshot, outcome)
-    removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
     _refuse_undone(opened, run, later)
+    removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
     _check_in_force(opened, outcome, added)
     return UndoCheck(opened, snapshot, outcome, removed, added)
 

@@ -17,7 +17,7 @@ from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.reclaim import Hindrance, Reason
 from retention.core.units import HOUR
-from retention.errors import RefusedError, StalePlanError, VerificationError
+from retention.errors import RefusedError, StalePlanError, UsageError, VerificationError
 from retention.history.runs import history_of
 from retention.storage.crash_points import Step, watched_by
 from retention.stores import storage_clock
@@ -91,6 +91,8 @@ def test_what_came_back_by_undo_stays_and_goes_after_its_second_removal(
     # The copy that the pass made is what the undo removed.
     assert reclaim_now(again(tmp_path)).going[Reason.REMOVED].files == 1
     assert held(open_warehouse(tmp_path)).num_rows == 40
+    with pytest.raises(UsageError, match="undone already"):
+        undo_run(again(tmp_path), run)
     run_pass(tmp_path)
     assert reclaim_now(again(tmp_path)).going[Reason.REMOVED].files == 3
     assert held(open_warehouse(tmp_path)).num_rows == 15
