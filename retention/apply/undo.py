@@ -152,14 +152,22 @@ def _rows_to_find(undoing: UndoCheck, later: Later) -> Findings | None:
         RefusedError: neither can be done.
         VerificationError: files are gone.
     """
-    in_the_way = _touched_since(undoing, later) or changed_since(undoing) or _merged_since(undoing)
+    touched = _touched_since(undoing, later)
+    in_the_way = touched or changed_since(undoing) or _merged_since(undoing)
     if in_the_way is None:
         refuse_lost(undoing)
         return None
     ranges = None if "ends_epoch" in undoing.outcome else find_ranges(undoing.opened, undoing.run)
     if ranges is None:
         raise in_the_way
-    return find_removed(undoing, ranges, in_the_way)
+    return find_removed(undoing, ranges, in_the_way if touched is None else _there_again(undoing))
+
+
+def _there_again(undoing: UndoCheck) -> RefusedError:
+    return RefusedError(
+        f"{undoing.opened.name}: messages that run {undoing.run} removed are in the table again, as after a restore "
+        "from an archive, and would be there twice; nothing was changed; bring back the others from the archive as well"
+    )
 
 
 def _commit(

@@ -127,8 +127,9 @@ def test_messages_that_are_there_again_are_not_brought_twice(make: Make, tmp_pat
     stream.compact()
     removed(stream, 9)
     stream.restore()
+    removed(stream, 10)
     before = content(stream)
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedError, match="are in the table again"):
         undo_run(stream.opened, run)
     assert content(stream).equals(before)
 

@@ -268,7 +268,7 @@ def test_neither_a_bringing_back_nor_what_it_repaired_is_undone(warehouse: Wareh
         record["run"] for record in warehouse.history(["ORDERS"]) if record["kind"] == "apply"
     ]
     run = warehouse.stream("ORDERS").restore(wanted=MessageRange(last=3)).run
-    with pytest.raises(RefusedError, match="back from an archive"):
+    with pytest.raises(RefusedError, match="again, as after a restore from an archive"):
         warehouse.undo(applied)
     with pytest.raises(UsageError, match="removed nothing"):
         warehouse.undo(str(run))
