@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.core.reclaim import DeadFile, Reason, log_window
+from retention.core.units import DAY
 from retention.errors import DamagedError
-from retention.ports import Snapshot, Store
+from retention.ports import Snapshot, Store, VersionToken
 from retention.storage import files
 from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
+from retention.stores.delta.log_diff import Changes, changes
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog
 from retention.stores.parquet.settle_files import Places
@@ -75,12 +78,19 @@ class DeadFiles(Protocol):
         """
         ...
 
-    def at_rest(self) -> AbstractContextManager[pa.Table]:
-        """Hold every file where the log has it during the block, which gets the newest version's live files.
+    def at_rest(self, before: Snapshot) -> AbstractContextManager[pa.Table]:
+        """Hold every file where the log has it during the block, which gets the newest version's live files: `path`.
+
+        Args:
+            before: a version of a moment ago, from which the newest one differs by a few entries.
 
         Raises:
             BusyError: another process moves files, and does not end.
         """
+        ...
+
+    def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
+        """The time that entries of the log stay under a grace, nanoseconds; None: they stay for good."""
         ...
 
 
@@ -149,9 +159,23 @@ class DeltaDeadFiles:
         """Nothing is left: files stay where they are."""
 
     @contextmanager
-    def at_rest(self) -> Iterator[pa.Table]:
-        """The live files of the newest version; nothing moves in a Delta table."""
-        yield self.store.snapshot().files
+    def at_rest(self, before: Snapshot) -> Iterator[pa.Table]:
+        """The live files of the newest version; nothing moves in a Delta table.
+
+        Opening it costs as much as it has files, so that the entries since the version before are read, if they tell.
+        """
+        now = delta_history.newest_mark(self.layout)
+        since = None
+        if now is not None and before.seal is not None:
+            since = changes(self.layout, VersionToken(before.version, before.seal), now)
+        yield self.store.snapshot().files if since is None else _followed(before.files, since)
+
+    def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
+        """The table's `delta.logRetentionDuration`; for good, too, where that is shorter than the grace."""
+        from retention.stores.delta.properties import log_kept_ns
+
+        kept_ns = log_kept_ns(snapshot.handle.table)
+        return None if kept_ns is None or kept_ns < grace_ns else kept_ns
 
 
 @dataclass(frozen=True)
@@ -194,14 +218,26 @@ class ParquetDeadFiles:
 
     def settle(self) -> None:
         """Finish the moves of all commits."""
-        with self.at_rest():
+        with Places(self.layout, ParquetLog(self.layout)).at_rest():
             pass
 
     @contextmanager
-    def at_rest(self) -> Iterator[pa.Table]:
+    def at_rest(self, before: Snapshot) -> Iterator[pa.Table]:
         """The live files, under the lock of moves, all of which are finished."""
+        del before
         with Places(self.layout, ParquetLog(self.layout)).at_rest() as state:
             yield state.files
+
+    def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
+        """A week more than the grace."""
+        return grace_ns + 7 * DAY
+
+
+def _followed(live: pa.Table, since: Changes) -> pa.Table:
+    """The paths of live files after some changes."""
+    gone = pc.is_in(live["path"], value_set=pa.array(list(since.removed), pa.string()))
+    left = live.select(["path"]).filter(pc.invert(gone))
+    return pa.concat_tables([left, since.logged.select(["path"]).cast(left.schema)])
 
 
 def _beside(layout: Layout, path: str) -> list[str]:

@@ -7,20 +7,16 @@ from contextlib import suppress
 
 from deltalake.exceptions import DeltaError
 
-from retention.core.units import DAY
 from retention.errors import StorageError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.stores.delta import internals
-from retention.stores.delta.properties import log_kept_ns
 from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog, State
 from retention.stores.parquet.settle_files import Places
 
-_WEEK_NS = 7 * DAY
-"""The time by which entries outlive files that they removed, as `delta.logRetentionDuration` is set."""
 WORTH_ENTRIES = 20
 """The number of old entries of a Parquet log below which none is deleted."""
 
@@ -41,18 +37,17 @@ def first_needed(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: i
     return None if state is None or state <= min(entries) else state
 
 
-def old_entries(layout: Layout, format_: str, grace_ns: int, now_ns: int) -> list[str]:
+def old_entries(layout: Layout, format_: str, cutoff_ns: int) -> list[str]:
     """Locations of the files of a log that `trim` would delete by now, the oldest first.
 
     Args:
         layout: the stream's, whose table exists.
         format_: the table's.
-        grace_ns: the grace that holds; entries stay for a week longer.
-        now_ns: the instant from which that counts back, nanoseconds since the epoch.
+        cutoff_ns: entries that were written at that instant or later are young, nanoseconds since the epoch.
     """
     if format_ == "delta":
-        return _old_of_delta(layout, grace_ns, now_ns)
-    return _old_of_parquet(ParquetLog(layout), now_ns - grace_ns - _WEEK_NS)
+        return _old_of_delta(layout, cutoff_ns)
+    return _old_of_parquet(ParquetLog(layout), cutoff_ns)
 
 
 def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> None:
@@ -62,7 +57,7 @@ def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> No
         layout: the stream's.
         format_: the table's.
         old: locations that `old_entries` has just returned.
-        cutoff_ns: what was written before that instant is past the grace, nanoseconds since the epoch.
+        cutoff_ns: as there.
 
     Raises:
         StorageError: the storage failed; what was not deleted stays.
@@ -75,7 +70,7 @@ def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> No
     else:
         with Places(layout, ParquetLog(layout)).at_rest() as state:
             _write_list(ParquetLog(layout), state)
-            _forget_unfinished(layout, cutoff_ns - _WEEK_NS)
+            _forget_unfinished(layout, cutoff_ns)
             # The oldest first: what a kill leaves has no hole.
             files.delete(old)
     reached(Step.LOG_TRIMMED)
@@ -92,17 +87,11 @@ def _clean_up(layout: Layout) -> None:
         ) from error
 
 
-def _old_of_delta(layout: Layout, grace_ns: int, now_ns: int) -> list[str]:
-    entries, states = internals.log_times(layout.messages)
-    if first_needed(entries, states, now_ns - grace_ns) is None:
-        # Not even within the grace: the table need not be opened to say how long it keeps them.
-        return []
-    table = open_table(layout)
-    kept_ns = log_kept_ns(table)
-    if kept_ns is None or kept_ns < grace_ns:
-        return []
-    whole = [number for number, _ in internals.whole_checkpoints(layout.messages, table.version())]
-    needed = first_needed(entries, whole, now_ns - kept_ns)
+def _old_of_delta(layout: Layout, cutoff_ns: int) -> list[str]:
+    entries, _ = internals.log_times(layout.messages)
+    newest = max(entries, default=-1)
+    whole = [number for number, _ in internals.whole_checkpoints(layout.messages, newest)]
+    needed = first_needed(entries, whole, cutoff_ns)
     return [] if needed is None else internals.log_places(layout.messages, needed)
 
 

@@ -27,6 +27,8 @@ from schemas.files import FILE_STATS, LOGGED_FILES
 KIND = "reclaim"
 """The run history's kind of a run that deletes dead files."""
 _AT_A_TIME = 256
+_IN_A_ROW = 32
+"""The number of places that one thread deletes before the next part is handed out."""
 
 Deaths = Callable[[Sequence[KeptRun]], Iterable[DeadFile]]
 """All deaths of claimed files, as the records of runs have them when the files are looked at again."""
@@ -78,7 +80,7 @@ def delete_dead(
     version = _claim(opened, snapshot, run, dead)
     claimed = {file.path for file in dead}
     places = dead_files(opened)
-    with places.at_rest() as live:
+    with places.at_rest(snapshot) as live:
         runs = tuple(runs_with_records(opened, history, places, version))
         again = [file for file in deaths(runs) if file.path in claimed]
         going = judge(again, evidence(places, runs, again, live, cutoff_ns)).going
@@ -125,7 +127,8 @@ def unlink(locations: Sequence[str]) -> None:
     if not locations:
         return
     threads = files.read_parallelism(locations[0])
-    for _ in in_threads(lambda place: files.delete([place]), locations, threads):
+    parts = [locations[at : at + _IN_A_ROW] for at in range(0, len(locations), _IN_A_ROW)]
+    for _ in in_threads(files.delete, parts, threads):
         pass
     reached(Step.DEAD_DELETED)
 

@@ -46,7 +46,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns)
     now_ns = opened.clock()
     looked = survey(opened, now_ns)
-    going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked, now_ns))
+    going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked))
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
     return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
 
@@ -76,9 +76,9 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         files.delete(looked.records(deletion.spared))
         reached(Step.RECORDS_DELETED)
         opened.store.finish()
-        old = _old_log(looked, now_ns)
+        old = _old_log(looked)
         going |= _amount(LOG, old)
-        trim(layout, opened.config.format, old, looked.cutoff_ns)
+        trim(layout, opened.config.format, old, looked.log_cutoff_ns)
         spent = _spent(looked, now_ns)
         going |= _amount(HISTORY, _records_of(opened, spent))
         history.forget(spent)
@@ -93,11 +93,11 @@ def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
     return going | _amount(RECORDS, looked.records(deletion.spared))
 
 
-def _old_log(looked: Survey, now_ns: int) -> list[str]:
+def _old_log(looked: Survey) -> list[str]:
     """Locations of the log's files that are old enough to go."""
     opened = looked.opened
     layout = Layout(opened.root, opened.name)
-    return old_entries(layout, opened.config.format, looked.grace_ns, now_ns)
+    return old_entries(layout, opened.config.format, looked.log_cutoff_ns)
 
 
 def _spent(looked: Survey, now_ns: int) -> list[str]:

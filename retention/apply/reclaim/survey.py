@@ -37,6 +37,12 @@ class Survey:
         """The stream's dead files."""
         return dead_files(self.opened)
 
+    @property
+    def log_cutoff_ns(self) -> int:
+        """The end of the time that entries of the log stay; 0: they stay for good. Nanoseconds since the epoch."""
+        kept_ns = self.dead_files.log_kept_ns(self.snapshot, self.grace_ns)
+        return 0 if kept_ns is None else self.cutoff_ns + self.grace_ns - kept_ns
+
     @cached_property
     def present(self) -> tuple[DeadFile, ...]:
         """The files that may go and are still there, with the length that they have."""

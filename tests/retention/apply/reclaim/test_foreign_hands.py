@@ -7,17 +7,23 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from retention.api.warehouse import open_warehouse
 from retention.apply.reclaim.run import LOG, RECORDS, reclaim_now
+from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
 from retention.core.reclaim import Hindrance, Reason
 from retention.core.units import DAY, HOUR
+from retention.history.runs import history_of
+from retention.storage.crash_points import Step, watched_by
 from retention.stores import storage_clock
+from retention.stores.delta.actions import add_action
 from retention.stores.delta.internals import paths_in
+from schemas.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.laying import held
 from tests.support.reclaiming import TICK_S, again, data_files, emptied, log_directory, run_pass
 
@@ -53,6 +59,35 @@ def test_what_a_restore_brought_back_stays(tmp_path: Path) -> None:
     run_pass(tmp_path)
     reclaim_now(again(tmp_path))
     assert held(open_warehouse(tmp_path)).num_rows == 15
+
+
+@pytest.mark.parametrize("by_entries", [True, False])
+def test_what_comes_back_behind_a_claim_stays(tmp_path: Path, *, by_entries: bool) -> None:
+    opened = emptied(tmp_path, "delta")
+    version = opened.store.snapshot().version
+    acted: list[Step] = []
+    run = next(history_of(opened.warehouse, "ORDERS").outcomes())["run"]
+    removed = read_record(opened, run, "removed").to_pylist()
+
+    def add() -> None:
+        actions: list[Any] = [add_action(row, data_change=False) for row in removed]
+        table(tmp_path).create_write_transaction(
+            actions, "append", MESSAGES, partition_by=list(PARTITION_COLUMNS)
+        )
+
+    def come_back(step: Step) -> None:
+        if step is Step.DELTA_COMMITTED and not acted:
+            acted.append(step)
+            if by_entries:
+                add()
+            else:
+                table(tmp_path).restore(version - 1)
+
+    with watched_by(come_back):
+        report = reclaim_now(again(tmp_path))
+    assert acted
+    assert Reason.REMOVED not in report.going
+    assert len(data_files(tmp_path)) == 5
 
 
 def test_a_file_that_came_back_and_left_within_the_grace_stays(
