@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from deltalake.exceptions import DeltaError
 
-from retention.errors import StorageError
+from retention.errors import DamagedError, StorageError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
@@ -18,7 +18,7 @@ from retention.stores.parquet.log import ParquetLog, State
 from retention.stores.parquet.settle_files import Places
 
 WORTH_ENTRIES = 20
-"""The number of old entries of a Parquet log below which none is deleted."""
+"""The number of entries of a Parquet log that have to go for a list to be written in their place."""
 
 
 def first_needed(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: int) -> int | None:
@@ -68,8 +68,11 @@ def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> No
     if format_ == "delta":
         _clean_up(layout)
     else:
-        with Places(layout, ParquetLog(layout)).at_rest() as state:
-            _write_list(ParquetLog(layout), state)
+        log = ParquetLog(layout)
+        with Places(layout, log).at_rest() as state:
+            for standing in (_standing(log, cutoff_ns), state):
+                if standing is not None and not log.has_list(standing.version):
+                    log.write_list(standing)
             _forget_unfinished(layout, cutoff_ns)
             # The oldest first: what a kill leaves has no hole.
             files.delete(old)
@@ -96,20 +99,33 @@ def _old_of_delta(layout: Layout, cutoff_ns: int) -> list[str]:
 
 
 def _old_of_parquet(log: ParquetLog, cutoff_ns: int) -> list[str]:
-    """The files before the newest list but one that can be read: a list that is damaged later loses nothing."""
+    """The files before the state that is to stand for them, beside the newest one's list."""
+    state = _standing(log, cutoff_ns)
+    return [] if state is None else log.places_before(state.version)
+
+
+def _standing(log: ParquetLog, cutoff_ns: int) -> State | None:
+    """The last state that is old and not the newest; where it cannot be read, that of a list; None: it is not worth it.
+
+    The newest state has a list of its own: one that is damaged later loses nothing.
+    """
     entries, lists = log.times()
-    if sum(1 for at_ns in entries.values() if at_ns < cutoff_ns) < WORTH_ENTRIES:
-        return []
-    # The newest state gets a list if it has none.
-    older = (version for version in sorted(lists, reverse=True) if version < max(entries))
-    base = next((version for version in older if log.has_list(version)), None)
-    needed = None if base is None else first_needed(entries, [base], cutoff_ns)
-    return [] if needed is None else log.places_before(needed)
+    earlier = {version: at_ns for version, at_ns in entries.items() if version < max(entries)}
+    last = _worth(earlier, earlier, cutoff_ns)
+    if last is None:
+        return None
+    with suppress(DamagedError):
+        return log.read(last)
+    listed = _worth(earlier, filter(log.has_list, lists), cutoff_ns)
+    return None if listed is None else log.read(listed)
 
 
-def _write_list(log: ParquetLog, state: State) -> None:
-    if not log.has_list(state.version):
-        log.write_list(state)
+def _worth(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: int) -> int | None:
+    """The version of the state for which `first_needed` lets enough entries go."""
+    needed = first_needed(entries, states, cutoff_ns)
+    if needed is None or sum(version < needed for version in entries) < WORTH_ENTRIES:
+        return None
+    return needed
 
 
 def _forget_unfinished(layout: Layout, cutoff_ns: int) -> None:

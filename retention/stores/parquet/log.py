@@ -135,14 +135,16 @@ class ParquetLog:
         content = json.dumps(with_checksum(_document(entry)), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
-    def read(self) -> State:
-        """The newest state, all of it from one listing.
+    def read(self, until: int | None = None) -> State:
+        """The state at a version that has an entry (None: the newest), all of it from one listing.
 
         Raises:
             UsageError: there is no log.
             DamagedError: an entry is missing or not readable.
         """
         entries, lists = self._versions()
+        if until is not None:
+            entries = [version for version in entries if version <= until]
         if not entries:
             raise UsageError(
                 f"{self._layout.root}: there is no log; write to stream {self._layout.stream} first"

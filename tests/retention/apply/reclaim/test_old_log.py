@@ -14,7 +14,9 @@ from retention.context.context import OpenedStream
 from retention.core.units import DAY
 from retention.errors import DamagedError
 from retention.history.runs import history_of
-from retention.stores.old_log import first_needed
+from retention.stores.layout import Layout
+from retention.stores.old_log import WORTH_ENTRIES, first_needed, old_entries
+from retention.stores.parquet.log import LIST_EVERY, ParquetLog
 from tests.support.laying import held
 from tests.support.reclaiming import emptied, lengthen_log, log_directory, run_pass
 
@@ -55,7 +57,7 @@ def test_old_entries_go_and_everything_stands(tmp_path: Path, format_: str) -> N
     planned = plan_reclaim(opened).going[LOG]
     report = reclaim_now(opened)
     assert report.going == {LOG: planned}
-    assert len(list(log_directory(opened).iterdir())) <= entries - planned.files + 1
+    assert len(list(log_directory(opened).iterdir())) <= entries - planned.files + 2
     assert planned.files > 15
     again = open_warehouse(tmp_path).stream("ORDERS")
     assert held(open_warehouse(tmp_path)).equals(before)
@@ -80,6 +82,39 @@ def test_a_damaged_list_loses_nothing(tmp_path: Path) -> None:
     older.write_bytes(b"PAR1")
     with pytest.raises(DamagedError, match="cannot be read"):
         open_warehouse(tmp_path).stream("ORDERS").opened.store.snapshot()
+
+
+def test_a_short_log_gets_lists_for_its_entries(tmp_path: Path) -> None:
+    """No list of a hundred entries is there yet."""
+    opened = emptied(tmp_path, "parquet")
+    stream = open_warehouse(tmp_path / "retention.yaml").stream("ORDERS")
+    for _ in range(WORTH_ENTRIES):
+        stream.publish([b'{"subject": "a", "data": "x"}'])
+    month_ago = opened.clock() - 30 * DAY
+    for path in log_directory(opened).iterdir():
+        os.utime(path, ns=(month_ago, month_ago))
+    before = held(open_warehouse(tmp_path))
+    old = ParquetLog(Layout(opened.root, "ORDERS")).newest()
+    # The entry of the reclaim itself is young.
+    assert reclaim_now(opened).going[LOG].files == old
+    names = sorted(path.name for path in log_directory(opened).iterdir() if path.suffix)
+    assert names == [f"{v:020d}.{kind}" for v in (old, old + 1) for kind in ("json", "parquet")]
+    assert held(open_warehouse(tmp_path)).equals(before)
+
+
+def test_where_an_entry_is_damaged_a_list_stands_for_those_before(tmp_path: Path) -> None:
+    opened = with_long_log(tmp_path, "parquet")
+    for version in range(LIST_EVERY + 50, 2 * LIST_EVERY + 1):
+        for path in log_directory(opened).glob(f"{version:020d}.*"):
+            os.utime(path)
+    entry = log_directory(opened) / f"{LIST_EVERY + 1:020d}.json"
+    month_ago = entry.stat().st_mtime_ns
+    entry.write_bytes(b"{")
+    os.utime(entry, ns=(month_ago, month_ago))
+    assert opened.store.snapshot().files.num_rows
+    assert old_entries(Layout(opened.root, "ORDERS"), "parquet", opened.clock() - DAY) == [
+        str(log_directory(opened) / f"{version:020d}.json") for version in range(LIST_EVERY)
+    ]
 
 
 @FORMATS
