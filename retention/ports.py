@@ -302,6 +302,14 @@ class Store(Protocol):
         """Whether the log still has the entries of all versions later than `after`, up to `until`."""
         ...
 
+    def spent_notes(self, snapshot: Snapshot) -> list[str]:
+        """Locations of notes beside the table on files that a snapshot does not have, which spare nobody anything."""
+        ...
+
+    def gather_statistics(self, snapshot: Snapshot) -> None:
+        """Put together what is kept of files beside the table, without the files that are gone, where that pays."""
+        ...
+
     def discard(self, paths: Sequence[str]) -> None:
         """Delete what was written for staged files that no commit named, under whatever name attempts gave it."""
         ...

@@ -136,3 +136,24 @@ def log_window(entries: Mapping[int, int], states: Mapping[int, int], cutoff_ns:
     wanted = range(first, newest + 1)
     present = tuple(version for version in wanted if version in entries)
     return LogWindow(present, rests and len(present) == len(wanted))
+
+
+def spent_records(
+    written: Mapping[int, int], in_force: int, named: Collection[int], cutoff_ns: int
+) -> list[int]:
+    """The numbers of records of row tombstones that nothing needs any more, ascending.
+
+    A number above the one in force may be that of a commit under way. One below it that nobody named never will be:
+    such a commit rests on the record that was in force before, and that one does not come back.
+
+    Args:
+        written: number → when the storage wrote the record, nanoseconds since the epoch.
+        in_force: the number that the newest version names.
+        named: the numbers that versions since the cutoff name, and runs that can be undone.
+        cutoff_ns: the end of the grace.
+    """
+    return sorted(
+        number
+        for number, at_ns in written.items()
+        if number < in_force and number not in named and at_ns < cutoff_ns
+    )

@@ -80,6 +80,8 @@ class Step(StrEnum):
     """Some dead files that a claim names are deleted."""
     RECORDS_DELETED = "reclaim.records-deleted"
     """Records of runs whose files are gone for good are deleted."""
+    SPENT_DELETED = "reclaim.spent-deleted"
+    """Records of row tombstones that no version within the grace names, and notes on gone files, are deleted."""
     LOG_TRIMMED = "reclaim.log-trimmed"
     """Entries of the log for which a checkpoint or a full list stands, and which are old, are deleted."""
     HISTORY_FORGOTTEN = "reclaim.history-forgotten"

@@ -181,6 +181,17 @@ def delete(locations: Iterable[str]) -> None:
                 Path(location).unlink()
 
 
+def remove_directory(directory: str) -> bool:
+    """Remove a local directory if nothing is in it; whether it is gone. Object stores have none."""
+    try:
+        Path(directory).rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def delete_directory(directory: str) -> None:
     """Delete all objects below a prefix of an object store."""
     with suppress(FileNotFoundError), as_storage_errors(directory, FileNotFoundError):

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
@@ -26,10 +26,9 @@ def write(location: str) -> Iterator[Any]:
 def put(location: str) -> Iterator[Any]:
     """Write a file like `write`, but its name is durable only when its directory has been synced."""
     final = Path(location)
-    make_directory(str(final.parent))
     temporary = _beside(final)
     try:
-        with temporary.open("xb") as sink:
+        with _new(temporary) as sink:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())
@@ -92,10 +91,30 @@ def move(pairs: Iterable[tuple[str, str]]) -> None:
     touched: set[str] = set()
     for source, target, parent in wanted:
         with suppress(FileNotFoundError), as_storage_errors(source, FileNotFoundError):
-            os.rename(source, target)  # noqa: PTH104  (100,000 of them)
+            _rename(source, target)
             reached(Step.FILE_MOVED)
             touched |= {parent, source.rpartition("/")[0]}
     sync_directories(touched)
+
+
+def _new(place: Path) -> BinaryIO:
+    """Open a new file; its directory is made once more if it was removed, being empty, right after it was made."""
+    make_directory(str(place.parent))
+    with suppress(FileNotFoundError):
+        return place.open("xb")
+    make_directory(str(place.parent))
+    return place.open("xb")
+
+
+def _rename(source: str, target: str) -> None:
+    """Rename a file; as for a new one, the directory is made once more where that is what is missing."""
+    try:
+        os.rename(source, target)  # noqa: PTH104  (100,000 of them)
+    except FileNotFoundError:
+        if not os.path.lexists(source):
+            raise
+        make_directory(target.rpartition("/")[0])
+        os.rename(source, target)  # noqa: PTH104
 
 
 def _link(temporary: Path, final: Path) -> bool:

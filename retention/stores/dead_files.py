@@ -10,9 +10,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.reclaim import DeadFile, Reason, log_window
+from retention.core.inventory import RELEASED
+from retention.core.reclaim import DeadFile, LogWindow, Reason, log_window
 from retention.core.units import DAY
-from retention.errors import DamagedError
+from retention.errors import BusyError, DamagedError
 from retention.ports import Snapshot, Store, VersionToken
 from retention.storage import files
 from retention.stores.delta import internals
@@ -63,6 +64,14 @@ class DeadFiles(Protocol):
 
         Raises:
             DamagedError: one cannot be read.
+        """
+        ...
+
+    def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
+        """The numbers of the records of row tombstones that versions since an instant name; None: the log has lost it.
+
+        Raises:
+            DamagedError: an entry cannot be read.
         """
         ...
 
@@ -151,6 +160,23 @@ class DeltaDeadFiles:
                 raise _unreadable(place, self.layout.stream, error) from error
         return YoungEntries(frozenset(paths), is_whole)
 
+    def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
+        """The numbers in the young entries' transactions, and in those of the last version before them."""
+        # pyarrow's Parquet is loaded only where records are to go.
+        from retention.stores.delta import counters
+
+        entries, states = internals.log_times(self.layout.messages)
+        window = log_window(entries, states, cutoff_ns)
+        before = _before(window, max(entries, default=-1))
+        try:
+            named = counters.transactions(self.layout, before) if before >= 0 else {}
+        except BusyError:
+            return None
+        numbers = {named.get(RELEASED, 0)}
+        for entry in delta_history.read_entries(self.layout, window.versions):
+            numbers.add(internals.transactions(entry or b"").get(RELEASED, 0))
+        return frozenset(numbers) if window.is_whole else None
+
     def places(self, file: DeadFile) -> list[str]:
         """The file, Hadoop's checksum of it, and its subject digest."""
         return [self.layout.live(file.path), *_beside(self.layout, file.path)]
@@ -211,6 +237,17 @@ class ParquetDeadFiles:
             paths.update(row["path"] for row in entry.add)
         return YoungEntries(frozenset(paths), window.is_whole)
 
+    def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
+        """The numbers in the young entries, and in the state before them."""
+        log = ParquetLog(self.layout)
+        window = log_window(*log.times(), cutoff_ns)
+        if not window.is_whole:
+            return None
+        before = _before(window, log.newest())
+        numbers = {log.read(before).counters.released if before >= 0 else 0}
+        numbers.update(log.entry(version).edits.get(RELEASED, 0) for version in window.versions)
+        return frozenset(numbers)
+
     def places(self, file: DeadFile) -> list[str]:
         """The file in the trash, or where it was staged, and its subject digest."""
         kind = "trash" if file.reason is Reason.REMOVED else "staging"
@@ -231,6 +268,11 @@ class ParquetDeadFiles:
     def log_kept_ns(self, snapshot: Snapshot, grace_ns: int) -> int | None:
         """A week more than the grace."""
         return grace_ns + 7 * DAY
+
+
+def _before(window: LogWindow, newest: int) -> int:
+    """The last version before a window of a log; -1: there is none."""
+    return min(window.versions, default=newest + 1) - 1
 
 
 def _followed(live: pa.Table, since: Changes) -> pa.Table:

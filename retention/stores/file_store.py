@@ -13,7 +13,13 @@ import pyarrow as pa
 from retention.core.inventory import Counters, DataFile, slot_of
 from retention.core.table_requirements import AssertStagingClaims
 from retention.datafile.expected_stats import expected_stats_of
-from retention.errors import CommitUnknownError, RetentionError, StorageError, UsageError
+from retention.errors import (
+    CommitUnknownError,
+    ForeignRowsError,
+    RetentionError,
+    StorageError,
+    UsageError,
+)
 from retention.ports import Returned, Snapshot, Swap
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -216,6 +222,24 @@ class FileStore(ABC):
         """The number of files that must be opened to learn whether two hold a message twice."""
         overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
+
+    def spent_notes(self, snapshot: Snapshot) -> list[str]:
+        """Locations of notes beside the table on files that it does not have any more."""
+        if not duplicates.notes(self._layout):
+            return []
+        described = self._described(snapshot)
+        if described is None:
+            return []
+        try:
+            overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
+        except ForeignRowsError:
+            # Whoever looks at the rows says so.
+            return []
+        return duplicates.spent_notes(self._layout, overlapping)
+
+    @abstractmethod
+    def _described(self, snapshot: Snapshot) -> pa.Table | None:
+        """Statistics of all live files, shape `FILE_STATS`; None where a file would have to be opened for them."""
 
     def _now_ms(self) -> int:
         return self._clock() // 1_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -110,6 +111,17 @@ class RowTombstoneRecords:
                 "nothing was changed; restore it from a copy"
             ) from error
         return table
+
+    def written(self) -> dict[int, int]:
+        """Number → when the storage wrote the record, nanoseconds since the epoch."""
+        return {
+            int(name.removesuffix(_SUFFIX)): at_ms * 1_000_000
+            for name, at_ms in files.times(self._directory).items()
+        }
+
+    def places(self, numbers: Iterable[int]) -> list[str]:
+        """The locations of some records."""
+        return [self._place(number) for number in numbers]
 
     def write(self, record: pa.Table) -> int:
         """Write a record under the next number that nobody has taken; return the number."""

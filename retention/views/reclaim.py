@@ -31,6 +31,8 @@ _WORDS: Mapping[str, str] = {
     "unmarked": "named by no commit, and nothing says that they are ours",
     "unfinished": "named by runs of which nobody knows the outcome",
     "gap": "dead, and the log has lost entries that are younger than the grace",
+    "row_tombstones": "records of deleted rows, which no version within the grace needs",
+    "notes": "notes on files that are gone",
     "log": "log entries for which a checkpoint or a list stands",
     "recent": "in a version that is younger than the grace",
     "grace": "dead for a shorter time than the grace",

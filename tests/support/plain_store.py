@@ -158,6 +158,13 @@ class PlainStore:
             self.after_commit.pop(0)()
         return len(self.versions) - 1
 
+    def spent_notes(self, snapshot: Snapshot) -> list[str]:
+        """Nothing is noted."""
+        return []
+
+    def gather_statistics(self, snapshot: Snapshot) -> None:
+        """Nothing is kept beside the table."""
+
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
             slot = self.folder / slot_of(path)

@@ -57,6 +57,9 @@ def with_dead_files(folder: Path, format_: str) -> None:
     opened = again(folder)
     settle_interrupted(opened, history_of(opened.warehouse, opened.name))
     lengthen_log(opened)
+    note = Path(opened.root, "_retention", "disjoint", "on-files-that-are-gone")
+    note.parent.mkdir()
+    note.touch()
     time.sleep(TICK_S)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from retention.apply.reclaim.beside import forget, remove_emptied, spent_tombstones
 from retention.apply.reclaim.claim import (
     Deletion,
     by_reason,
@@ -32,6 +33,10 @@ RECORDS = "undo_records"
 """The reason for which records of files that runs removed and added go: those files are gone for good."""
 HISTORY = "history"
 """The reason for which records of the run history go: they are older than the configuration keeps them."""
+TOMBSTONES = "row_tombstones"
+"""The reason for which records of row tombstones go: no version within the grace names them."""
+NOTES = "notes"
+"""The reason for which notes go: the files on which they are, are not together in the table any more."""
 LOG = "log"
 """The reason for which log entries go: they are old, and a checkpoint or a full list stands for them."""
 
@@ -47,6 +52,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     now_ns = opened.clock()
     looked = survey(opened, now_ns)
     going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked))
+    going |= _amount(TOMBSTONES, spent_tombstones(looked)) | _amount(NOTES, _notes(looked))
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
     return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
 
@@ -73,8 +79,12 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         unlink([place for file in looked.absent for place in looked.dead_files.places(file)[1:]])
         drop_spent(opened)
         going = _going(looked, deletion)
+        gone = (file for file in looked.judgement.going if file.path not in deletion.spared)
+        remove_emptied(layout, gone, looked.snapshot.counters.open_base)
+        going |= _forget_beside(looked, deletion)
         files.delete(looked.records(deletion.spared))
         reached(Step.RECORDS_DELETED)
+        opened.store.gather_statistics(looked.snapshot)
         opened.store.finish()
         old = _old_log(looked)
         going |= _amount(LOG, old)
@@ -91,6 +101,18 @@ def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
     """Reason → the files that go, but for those that a deletion has spared."""
     going = by_reason(file for file in looked.present if file.path not in deletion.spared)
     return going | _amount(RECORDS, looked.records(deletion.spared))
+
+
+def _forget_beside(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
+    """Delete records of row tombstones and notes that nothing needs any more; reason → their amount."""
+    tombstones, notes = spent_tombstones(looked, deletion.spared), _notes(looked)
+    amounts = _amount(TOMBSTONES, tombstones) | _amount(NOTES, notes)
+    forget([*tombstones, *notes])
+    return amounts
+
+
+def _notes(looked: Survey) -> list[str]:
+    return looked.opened.store.spent_notes(looked.snapshot)
 
 
 def _old_log(looked: Survey) -> list[str]:

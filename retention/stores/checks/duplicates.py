@@ -16,6 +16,8 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout, siblings_of
 
+_NOTES = "disjoint"
+
 
 def refuse_duplicates(
     layout: Layout, overlapping: pa.Table, locate: Callable[[pa.Table], list[DataFile]]
@@ -41,6 +43,32 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
 
     Files that were written together, apart by deadline, need not be, nor sets of files that were found clean before.
     """
+    return [
+        segment
+        for segment in _segments(overlapping)
+        if files.length(_clean(layout, segment)) is None
+    ]
+
+
+def spent_notes(layout: Layout, overlapping: pa.Table) -> list[str]:
+    """Locations of what remembers sets of files of which one is gone, or that came to be another, sorted.
+
+    Args:
+        layout: the stream's places.
+        overlapping: as for `unchecked`.
+    """
+    kept = {_clean(layout, segment) for segment in _segments(overlapping)}
+    return [place for place in notes(layout) if place not in kept]
+
+
+def notes(layout: Layout) -> list[str]:
+    """Locations of all that remembers sets of files that were found clean, sorted."""
+    directory = layout.engine_path(_NOTES)
+    return [files.join(directory, name) for name in files.names(directory)]
+
+
+def _segments(overlapping: pa.Table) -> list[pa.Table]:
+    """The segments of `overlapping` of which only rows can tell whether a sequence is there twice."""
     if overlapping.num_rows:
         overlapping = _of_strangers(overlapping)
     if not overlapping.num_rows:
@@ -48,8 +76,7 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
     keys = np.stack([overlapping[name].to_numpy() for name in ("partition", "segment")])
     starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
     ends = [*starts[1:], overlapping.num_rows]
-    segments = [overlapping.slice(at, end - at) for at, end in zip(starts, ends, strict=True)]
-    return [segment for segment in segments if files.length(_clean(layout, segment)) is None]
+    return [overlapping.slice(at, end - at) for at, end in zip(starts, ends, strict=True)]
 
 
 def _of_strangers(overlapping: pa.Table) -> pa.Table:
@@ -113,4 +140,4 @@ def _clean(layout: Layout, segment: pa.Table) -> str:
     """The file that remembers that the files of a segment share no sequence."""
     columns = ("path", "file_bytes", "modified_ms")
     rows = zip(*(segment[name].to_pylist() for name in columns), strict=True)
-    return layout.engine_path("disjoint", hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())
+    return layout.engine_path(_NOTES, hashlib.sha256(repr(sorted(rows)).encode()).hexdigest())

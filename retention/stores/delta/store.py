@@ -165,6 +165,10 @@ class DeltaStore(FileStore):
             return missing.num_rows
         return self._unchecked_doubles(known)
 
+    def gather_statistics(self, snapshot: Snapshot) -> None:
+        """Put the statistics cache together, where most of its rows are of files that the table does not have."""
+        self._cache.gather(snapshot.files)
+
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one handle and commit; return the new version."""
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
@@ -196,6 +200,10 @@ class DeltaStore(FileStore):
             reached(Step.CHECKPOINT_WRITTEN)
         except (DeltaError, OSError, RetentionError) as error:
             _log.warning("stream %s: no checkpoint was written: %s", self.stream, error)
+
+    def _described(self, snapshot: Snapshot) -> pa.Table | None:
+        known, missing = self._cache.match(snapshot.files)
+        return None if missing.num_rows else known
 
     def _made(self) -> bool:
         return delta_table.exists(self._layout)

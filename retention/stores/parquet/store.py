@@ -142,6 +142,9 @@ class ParquetStore(FileStore):
             return len(handle.foreign)
         return self._unchecked_doubles(snapshot.files)
 
+    def gather_statistics(self, snapshot: Snapshot) -> None:
+        """Gather nothing: the log itself has all statistics."""
+
     def commit(self, swap: Swap, snapshot: Snapshot) -> int:
         """Check everything again on one state and create the next log entry; return its version."""
         if swap.assigns_sequences:
@@ -172,6 +175,10 @@ class ParquetStore(FileStore):
 
     def finish(self) -> None:
         """End a run: nothing is left to do that the commits have not done."""
+
+    def _described(self, snapshot: Snapshot) -> pa.Table | None:
+        handle: ParquetHandle = snapshot.handle
+        return None if handle.foreign else snapshot.files
 
     def _made(self) -> bool:
         return self._log.exists()

@@ -69,11 +69,29 @@ class StatisticsCache:
         rows = pa.concat_tables(table for table in tables if table is not None)
         if merged == names:
             rows = self._alive_or_young(rows, live())
+        self._replace(merged, rows)
+
+    def gather(self, live: pa.Table) -> None:
+        """Put everything into one file, if no more than half of it is of live files: the dead ones bear the cost.
+
+        Args:
+            live: the newest version's files, shape `LOGGED_FILES`.
+        """
+        names = self._names()
+        if sum(map(_rows_in, names)) < 2 * max(live.num_rows, 1):
+            return
+        known, _ = self.match(live)
+        tables = [table for name in reversed(names) if (table := self._read(name)) is not None]
+        rows = self._alive_or_young(pa.concat_tables([FILE_STATS.empty_table(), *tables]), known)
+        if len(names) > 1 or rows.num_rows < sum(map(_rows_in, names)):
+            self._replace(names, rows)
+
+    def _replace(self, names: Sequence[str], rows: pa.Table) -> None:
+        """Write one file in the place of several, as old as the newest of them: what a rival adds stays newer."""
         with files.if_writable():
-            # As old as the newest that it replaces: whatever a rival adds meanwhile stays newer.
-            self._write(rows, _clock_of(merged[-1]))
-            files.delete(files.join(self._directory, name) for name in merged)
-        for name in merged:
+            self._write(rows, _clock_of(names[-1]))
+            files.delete(files.join(self._directory, name) for name in names)
+        for name in names:
             self._known.pop(name, None)
         reached(Step.STATS_MERGED)
 

@@ -82,3 +82,30 @@ def test_many_files_become_one_that_keeps_live_and_young_rows(
     found, missing = known.match(logged(*tables))
     assert found["path"].to_pylist() == ["live", "staged"]
     assert missing["path"].to_pylist() == ["gone"]
+
+
+GATHERED = {
+    "mostly dead": (3, 1, 0, 1),
+    "some young": (3, 1, 2, 3),
+    "nothing live": (3, 0, 0, 0),
+    "half live": (2, 1, 0, 1),
+    "mostly live": (3, 2, 0, 3),
+}
+"""Old files in the cache, how many of them are live, young files of a commit under way, and the rows that are left."""
+
+
+@pytest.mark.parametrize(("old", "live", "young", "left"), GATHERED.values(), ids=GATHERED)
+def test_rows_of_dead_files_go_once_they_are_as_many_as_those_of_live_ones(
+    tmp_path: Path, known: StatisticsCache, old: int, live: int, young: int, left: int
+) -> None:
+    tables = [stats(f"old-{number}", modified_ms=NOW_MS - DAY_MS) for number in range(old)]
+    for table in (*tables, *(stats(f"young-{number}") for number in range(young))):
+        known.add(table)
+    alive = logged(*tables).slice(0, live)
+    for _ in range(2):
+        known.gather(alive)
+        names = [path.stem for path in (tmp_path / "_retention" / "stats").iterdir()]
+        assert sum(int(name.rpartition("-")[2]) for name in names) == left
+        assert len(names) == (old if left == old and not young else 1)
+    again = StatisticsCache(Layout(str(tmp_path), "ORDERS"), lambda: NOW_MS * 1_000_000)
+    assert again.match(alive)[1].num_rows == 0
