@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,16 +63,20 @@ class Stage:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[dict[str, str]]:
-    """The environment that reaches the one object store of the test run."""
+    """The environment that reaches the one object store of the test run, which this process has from now on.
+
+    It is set once, and stays: native threads of earlier tests read the environment at any time, and may crash where it
+    changes under them.
+    """
     with object_store() as environment:
+        os.environ.update(environment)
         yield environment
 
 
 @pytest.fixture
-def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(server: dict[str, str]) -> str:
     """An empty prefix on the object store, which this process reaches."""
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
+    del server
     return f"s3://{BUCKET}/{next(_numbers)}"
 
 

@@ -1,0 +1,90 @@
+"""Compaction and reclaim on an object store: a look changes nothing, and what was killed and is done again is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from retention.api.warehouse import Warehouse, open_warehouse
+from retention.core.outcomes import Outcome
+from retention.core.units import HOUR, MINUTE
+from retention.errors import CommitUnknownError
+from retention.storage import files
+from retention.storage.crash_points import Step, watched_by
+from retention.stores import storage_clock
+from tests.support.laying import File, Laid, held, lay
+
+SMALL = 8
+RULES = {"name": "ORDERS", "subjects": [">"], "no_ack": True, "compact": {}, "grace": "1h"}
+
+
+@pytest.fixture
+def lake(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Warehouse]:
+    """A warehouse with a stream of small files, as a process opens it some time from now, by every clock."""
+    place = f"{bucket}/lake"
+    files.replace(f"{place}/retention.yaml", json.dumps({"streams": [RULES]}).encode())
+    clock = open_warehouse(place).clock
+
+    def at(ns: int) -> Warehouse:
+        monkeypatch.setattr(storage_clock, "storage_now", lambda _: clock() + ns)
+        return open_warehouse(place, engine="local", clock=lambda: clock() + ns)
+
+    seqs = range(1, 5 * SMALL + 1)
+    small = [File(1, [Laid(seq) for seq in seqs[at : at + 5]]) for at in range(0, len(seqs), 5)]
+    lay(at(0).new_stream("ORDERS").opened, small)
+    return at
+
+
+def data_files(warehouse: Warehouse) -> list[str]:
+    root = warehouse.stream("ORDERS").opened.root
+    return [path for path in files.walk(f"{root}/messages") if path.startswith("partition=")]
+
+
+def killed_at(step: Step, act: Callable[[], list[Outcome[Any]]]) -> None:
+    """Act as a process that is gone behind a step: nothing is put right."""
+
+    def die(reached: Step) -> None:
+        if reached is step:
+            raise CommitUnknownError("the process is gone")
+
+    with watched_by(die):
+        [outcome] = act()
+    assert isinstance(outcome.error, CommitUnknownError)
+
+
+def test_small_files_are_merged_and_given_back(lake: Callable[[int], Warehouse]) -> None:
+    warehouse = lake(0)
+    place = warehouse.stream("ORDERS").opened.root
+    before, there = held(warehouse), files.walk(place)
+    [planned] = warehouse.plan_compaction()
+    assert planned.value is not None
+    assert planned.value.merges[0].files.num_rows == SMALL
+    assert files.walk(place) == there
+    killed_at(Step.DELTA_COMMITTING, warehouse.compact)
+    [merged] = lake(2 * MINUTE).compact()
+    assert merged.value is not None, merged.error
+    assert (merged.value.files_before, merged.value.files_after) == (SMALL, 1)
+    assert held(warehouse).equals(before)
+
+    [young] = lake(4 * MINUTE).reclaim()
+    assert young.value is not None, young.error
+    assert young.value.going == {}
+    there = files.walk(place)
+    [dry] = lake(2 * HOUR).find_reclaimable()
+    assert dry.value is not None, dry.error
+    assert dry.value.going["removed"].files == SMALL
+    assert files.walk(place) == there
+    killed_at(Step.CLAIM_KEPT, lake(2 * HOUR).reclaim)
+    assert len(data_files(warehouse)) > SMALL
+    killed_at(Step.DEAD_DELETED, lake(2 * HOUR + 2 * MINUTE).reclaim)
+    [gone] = lake(2 * HOUR + 4 * MINUTE).reclaim()
+    assert gone.error is None
+    # What the killed compaction wrote is in no record: reclaim --leftovers tells it.
+    live = warehouse.stream("ORDERS").opened.store.snapshot().files["path"].to_pylist()
+    assert held(warehouse).equals(before)
+    assert set(live) <= set(data_files(warehouse))
+    assert len(data_files(warehouse)) <= 2
+    assert not any("/claims/" in path for path in files.walk(place))
