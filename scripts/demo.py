@@ -26,7 +26,7 @@ from retention.history.report import RunReport
 from retention.inspect.messages import Selection
 from retention.inspect.state import State
 from retention.views.text import groups_of, plan_headline, segments_text
-from scripts import demo_clicks, demo_orders, demo_planes
+from scripts import demo_clicks, demo_mistake, demo_orders, demo_planes
 
 ROOT = Path(__file__).parents[1]
 AS_OF = "2014-01-01T05:00:00Z"
@@ -145,6 +145,7 @@ def main(directory: Path = ROOT / "demo") -> None:
     demo_planes.show(directory, table, AS_OF, tell)
     demo_orders.show(directory, tell)
     demo_clicks.show(directory, AS_OF, tell)
+    demo_mistake.show(directory, table, AS_OF, tell)
     try_next(directory, report)
 
 

