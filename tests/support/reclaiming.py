@@ -101,21 +101,27 @@ def log_directory(opened: OpenedStream) -> Path:
 
 def lengthen_log(opened: OpenedStream) -> None:
     """Make many commits without a file, with checkpoints or lists among them, and have the whole log be a month old."""
+    commit_nothing(opened)
+    month_ago = opened.clock() - 30 * DAY
+    for path in log_directory(opened).iterdir():
+        os.utime(path, ns=(month_ago, month_ago))
+
+
+def commit_nothing(opened: OpenedStream) -> None:
+    """Make so many commits without a file that two checkpoints or lists are among them."""
     if opened.config.format == "parquet":
         log = ParquetLog(Layout(opened.root, opened.name))
-        for version in range(log.newest() + 1, 2 * LIST_EVERY + 21):
+        first = log.newest() + 1
+        for version in range(first, first + 2 * LIST_EVERY + 20):
             state = log.read()
             if state.wants_list:
                 log.write_list(state)
             log.append(Entry(version, 0), state)
-    else:
-        for _ in range(25):
-            nothing = Swap(LOGGED_FILES.empty_table(), FILE_STATS.empty_table(), {"run": "nothing"})
-            opened.store.commit(nothing, opened.store.snapshot())
-            opened.store.finish()
-    month_ago = opened.clock() - 30 * DAY
-    for path in log_directory(opened).iterdir():
-        os.utime(path, ns=(month_ago, month_ago))
+        return
+    for _ in range(25):
+        nothing = Swap(LOGGED_FILES.empty_table(), FILE_STATS.empty_table(), {"run": "nothing"})
+        opened.store.commit(nothing, opened.store.snapshot())
+        opened.store.finish()
 
 
 def reclaim(folder: Path) -> None:

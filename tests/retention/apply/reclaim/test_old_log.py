@@ -18,7 +18,7 @@ from retention.stores.layout import Layout
 from retention.stores.old_log import WORTH_ENTRIES, first_needed, old_entries
 from retention.stores.parquet.log import LIST_EVERY, ParquetLog
 from tests.support.laying import held
-from tests.support.reclaiming import emptied, lengthen_log, log_directory, run_pass
+from tests.support.reclaiming import commit_nothing, emptied, lengthen_log, log_directory, run_pass
 
 FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
 NEEDED = {
@@ -69,6 +69,18 @@ def test_old_entries_go_and_everything_stands(tmp_path: Path, format_: str) -> N
     undo_run(again.opened, run)
     assert held(open_warehouse(tmp_path)).num_rows == before.num_rows + 3
     run_pass(tmp_path)
+    assert held(open_warehouse(tmp_path)).equals(before)
+
+
+@FORMATS
+def test_old_entries_go_while_the_log_goes_on(tmp_path: Path, format_: str) -> None:
+    opened = with_long_log(tmp_path, format_)
+    entries = sorted(log_directory(opened).glob("*.json"))
+    commit_nothing(opened)
+    before = held(open_warehouse(tmp_path))
+    planned = plan_reclaim(opened).going[LOG]
+    assert reclaim_now(opened).going == {LOG: planned}
+    assert sum(1 for entry in entries if entry.exists()) < len(entries) / 2
     assert held(open_warehouse(tmp_path)).equals(before)
 
 
