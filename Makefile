@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws conformance crash faults foreign mutations concurrency queue bench format lock
+.PHONY: help setup demo test check static laws conformance crash faults foreign mutations concurrency queue bench year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -62,6 +62,9 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.compaction
 	$(BIN)/python -m benchmarks.cold
 	$(BIN)/python -m benchmarks.memory
+
+year: setup  ## Live through a year of hourly publishes and nightly maintenance, six times (hours; needs a C compiler)
+	$(BIN)/python -m benchmarks.year
 
 format: setup  ## Format the code and mend what lint can mend
 	$(BIN)/ruff format

@@ -1,0 +1,116 @@
+"""`python -m benchmarks.year`: a year of hourly publishes, with retain, compact and reclaim every night."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparing import choices, say
+from benchmarks.year.clock import compiled
+from benchmarks.year.workloads import GRACE, HISTORY, STREAM, WORKLOADS
+
+FORMATS = ("delta", "parquet")
+STEPS = ("retain", "compact", "reclaim", "publish")
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a stream lives, and how much comes."""
+
+    days: int = 365
+    messages: int = 90
+    """The messages of a publish."""
+    hours_apart: int = 1
+    """The hours from one publish to the next."""
+
+
+def run(place: Path, name: str, format_: str, pace: Pace) -> dict[str, Any]:
+    """Let a stream live, in a process that believes the manual clock.
+
+    Raises:
+        subprocess.CalledProcessError: there is no C compiler; or a pass has left wrong messages, see above.
+    """
+    warehouse = place / f"{name}-{format_}"
+    configure(warehouse, name, format_)
+    numbers = [pace.messages, pace.days, pace.hours_apart]
+    lived = subprocess.run(
+        [sys.executable, "-m", "benchmarks.year.life", str(warehouse), name, *map(str, numbers)],
+        env=compiled(place),
+        cwd=_ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    figures: dict[str, Any] = json.loads(lived.stdout)
+    return {"workload": name, "format": format_} | asdict(pace) | figures
+
+
+def configure(warehouse: Path, name: str, format_: str) -> None:
+    """Make a warehouse with the configuration of a stream to live in it."""
+    warehouse.mkdir(parents=True)
+    kept = f"format: {format_}, grace: {GRACE}, history: {HISTORY}, compact: true"
+    stream = f'{{name: {STREAM}, subjects: ["year.>"], {kept}, {WORKLOADS[name].settings}}}'
+    (warehouse / "retention.yaml").write_text(f"streams:\n  - {stream}\n", encoding="utf-8")
+
+
+def table(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a Markdown table: a row for each month, and how steady the seconds are."""
+    yield f"### `{figures['workload']}`, {figures['format']}"
+    yield ""
+    yield (
+        "| day | messages | files | MB | of it in grace | outside grace, times live | written again, times | "
+        "retain s | compact s | reclaim s | publish s |"
+    )
+    yield "|" + "---|" * 11
+    for month in figures["months"]:
+        seconds = " | ".join(f"{month['spent'][step]['cpu_seconds']:.3f}" for step in STEPS)
+        yield (
+            f"| {month['days']} | {month['messages']:,} | {month['files']:,} | {month['bytes'] / 1e6:.1f} | "
+            f"{month['grace_bytes'] / 1e6:.1f} | {month['outside_grace']:.2f} | {month['amplification']:.2f} | "
+            f"{seconds} |"
+        )
+    ratios = " | ".join(f"{ratio:.2f}" for ratio in steadiness(figures["months"]).values())
+    yield f"| last month, times the second | | | | | | | {ratios} |"
+    yield ""
+
+
+def steadiness(months: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Step → its seconds in the last month, times those in the second; in the first everything is still filling."""
+    second, last = months[min(1, len(months) - 1)], months[-1]
+    return {
+        step: last["spent"][step]["cpu_seconds"] / second["spent"][step]["cpu_seconds"]
+        for step in STEPS
+    }
+
+
+def main() -> int:
+    """Live, and print Markdown tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.year", description=__doc__)
+    parser.add_argument("--days", type=int, default=Pace.days)
+    parser.add_argument("--messages", type=int, default=Pace.messages, help="in each hour")
+    parser.add_argument("--workloads", type=choices(tuple(WORKLOADS)), default=tuple(WORKLOADS))
+    parser.add_argument("--formats", type=choices(FORMATS), default=FORMATS)
+    parser.add_argument("--directory", type=Path, help="where the warehouses lie")
+    parser.add_argument("--output", type=Path, help="where all figures go, as JSON")
+    options = parser.parse_args()
+    pace, lives = Pace(options.days, options.messages), []
+    with tempfile.TemporaryDirectory(prefix="year-", dir=options.directory) as directory:
+        for name in options.workloads:
+            for format_ in options.formats:
+                say(f"{name}, {format_}")
+                lives.append(run(Path(directory), name, format_, pace))
+                print("\n".join(table(lives[-1])), flush=True)
+                if options.output is not None:
+                    options.output.write_text(json.dumps(lives, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
