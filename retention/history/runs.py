@@ -96,10 +96,15 @@ class History:
         begun = (name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN))
         return [run for run in begun if run not in done]
 
+    def finished(self) -> list[str]:
+        """Runs that have an outcome, newest first."""
+        names = reversed(files.names(self.directory))
+        return [name.removesuffix(_DONE) for name in names if name.endswith(_DONE)]
+
     def outcomes(self) -> Iterator[dict[str, Any]]:
         """Outcomes, newest first."""
-        for name in reversed(files.names(self.directory)):
-            if name.endswith(_DONE) and (record := self._read(name)) is not None:
+        for run in self.finished():
+            if (record := self.done(run)) is not None:
                 yield record
 
     def since(self, run: str) -> list[dict[str, Any]]:

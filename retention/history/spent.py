@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from retention.core.run_names import started_ns
 from retention.history.runs import ABANDONED, REPAIR
 
 _FLOOR, _LATEST, _POLICY = "floor", "latest_as_of_ns", "policy"
+_FACTS = {_FLOOR, _LATEST, _POLICY}
+_Fact: TypeAlias = tuple[str, int | None]
+"""A fact that a record states for all before it; the floor of sequences with its epoch."""
 
 
 def spent_runs(
-    outcomes: Iterable[Mapping[str, Any]], kept: Collection[str], cutoff_ns: int
+    runs: Iterable[str],
+    read: Callable[[str], Mapping[str, Any] | None],
+    kept: Collection[str],
+    cutoff_ns: int,
 ) -> list[str]:
     """The runs whose records may go, oldest first.
 
@@ -22,41 +28,46 @@ def spent_runs(
     outcome.
 
     Args:
-        outcomes: all outcomes of a stream, newest first.
+        runs: all runs of a stream that have an outcome, newest first.
+        read: gives the outcome of a run; not asked for young ones once newer ones have said everything.
         kept: runs of which records of files are kept.
         cutoff_ns: runs that began at that instant or later stay, nanoseconds since the epoch.
     """
-    carried: set[object] = set()
+    carried: set[_Fact] = set()
     spent = []
-    for number, record in enumerate(outcomes):
-        if number and _needs(record) <= carried and _may_go(record, kept, cutoff_ns):
-            spent.append(str(record["run"]))
+    for number, run in enumerate(runs):
+        is_old = started_ns(run, cutoff_ns) < cutoff_ns
+        if not is_old and {name for name, _ in carried} == _FACTS:
+            continue
+        record = read(run)
+        if record is None:
+            continue
+        if number and is_old and run not in kept and _needs(record) <= carried and _may_go(record):
+            spent.append(run)
         carried |= _carries(record)
     return spent[::-1]
 
 
-def _needs(record: Mapping[str, Any]) -> set[object]:
+def _needs(record: Mapping[str, Any]) -> set[_Fact]:
     """The facts that a newer record has to carry before this one may go."""
-    needs: set[object] = set()
+    needs: set[_Fact] = set()
     if "next_seq" in record:
         needs.add((_FLOOR, record.get("epoch", 0)))
     if record.get("kind") == "apply" or _LATEST in record:
-        needs.add(_LATEST)
+        needs.add((_LATEST, None))
     if _POLICY in record:
-        needs.add(_POLICY)
+        needs.add((_POLICY, None))
     return needs
 
 
-def _carries(record: Mapping[str, Any]) -> set[object]:
+def _carries(record: Mapping[str, Any]) -> set[_Fact]:
     """The facts that a record states for all before it."""
     if record.get("status") != "done":
         return set()
-    carries: set[object] = {name for name in (_LATEST, _POLICY) if name in record}
-    return carries | ({(_FLOOR, record.get("epoch", 0))} if _FLOOR in record else set())
+    epochs = {_FLOOR: record.get("epoch", 0)}
+    return {(name, epochs.get(name)) for name in _FACTS if name in record}
 
 
-def _may_go(record: Mapping[str, Any], kept: Collection[str], cutoff_ns: int) -> bool:
+def _may_go(record: Mapping[str, Any]) -> bool:
     is_certain = record.get("status") in {"done", ABANDONED}
-    is_plain = record.get("kind") != REPAIR and "ends_epoch" not in record
-    is_old = started_ns(record["run"], cutoff_ns) < cutoff_ns
-    return is_certain and is_plain and is_old and record["run"] not in kept
+    return is_certain and record.get("kind") != REPAIR and "ends_epoch" not in record

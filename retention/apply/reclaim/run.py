@@ -128,8 +128,8 @@ def _spent(looked: Survey, now_ns: int) -> list[str]:
     kept_ns = max(opened.config.history, looked.grace_ns)
     if kept_ns >= INT64_MAX:
         return []
-    outcomes = history_of(opened.warehouse, opened.name).outcomes()
-    return spent_runs(outcomes, set(kept_runs(opened)), now_ns - kept_ns)
+    history = history_of(opened.warehouse, opened.name)
+    return spent_runs(history.finished(), history.done, set(kept_runs(opened)), now_ns - kept_ns)
 
 
 def _records_of(opened: OpenedStream, runs: Sequence[str]) -> list[str]:

@@ -48,6 +48,10 @@ CASES = {
         [],
     ),
     "of another epoch": ([record(YOUNG, epoch=7), record(1)], []),
+    "of an epoch of which only a young one speaks": (
+        [record(YOUNG + 1), record(YOUNG, epoch=7), record(1, epoch=7)],
+        [],
+    ),
     "of unknown outcome": ([record(YOUNG), record(1, status=UNKNOWN)], []),
     "a repair": ([record(YOUNG), record(1, kind=REPAIR)], []),
     "the end of an epoch": ([record(YOUNG), record(1, ends_epoch=0)], []),
@@ -60,10 +64,26 @@ CASES = {
 def test_a_record_goes_when_nothing_rests_on_it(
     outcomes: list[dict[str, Any]], expected: list[int]
 ) -> None:
-    spent = spent_runs(outcomes, set(), CUTOFF)
-    by_run = {one["run"]: one["as_of_ns"] for one in outcomes}
-    assert [by_run[run] for run in spent] == expected
-    assert spent_runs(outcomes, set(by_run), CUTOFF) == []
+    by_run = {one["run"]: one for one in outcomes}
+    spent = spent_runs(by_run, by_run.get, set(), CUTOFF)
+    assert [by_run[run]["as_of_ns"] for run in spent] == expected
+    assert spent_runs(by_run, by_run.get, set(by_run), CUTOFF) == []
+
+
+def test_young_records_are_not_read_once_newer_ones_have_said_everything() -> None:
+    newest = [record(YOUNG + 1_000, policy=None), record(YOUNG + 999)]
+    young = [record(YOUNG + number) for number in range(90, 0, -1)]
+    old = [record(number) for number in range(9, 0, -1)]
+    by_run = {one["run"]: one for one in [*newest, *young, *old]}
+    read: list[str] = []
+
+    def reading(run: str) -> dict[str, Any] | None:
+        read.append(run)
+        return by_run[run]
+
+    spent = spent_runs(by_run, reading, set(), CUTOFF)
+    assert read == [one["run"] for one in [*newest, *old]]
+    assert spent == [one["run"] for one in reversed(old)]
 
 
 KINDS = st.sampled_from(["apply", "undo", "reclaim", "purge", REPAIR])
@@ -94,9 +114,9 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     return outcomes
 
 
-@given(outcomes=histories())
+@given(outcomes=histories(), cutoff_ns=st.one_of(st.just(10**9), st.integers(0, 60_000)))
 def test_the_history_answers_the_same_without_them(
-    tmp_path_factory: pytest.TempPathFactory, outcomes: list[dict[str, Any]]
+    tmp_path_factory: pytest.TempPathFactory, outcomes: list[dict[str, Any]], cutoff_ns: int
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("runs")
     history = History(str(folder))
@@ -111,5 +131,5 @@ def test_the_history_answers_the_same_without_them(
         yield history.name_run(1)[:20]
 
     before = list(answers())
-    history.forget(spent_runs(history.outcomes(), set(), 10**9))
+    history.forget(spent_runs(history.finished(), history.done, set(), cutoff_ns))
     assert list(answers()) == before
