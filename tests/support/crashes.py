@@ -351,7 +351,8 @@ def scattered(folder: Path, format_: str) -> None:
 
 def compact(folder: Path) -> None:
     [outcome] = opened_at(folder).compact()
-    assert outcome.error is None, outcome.sentence
+    if outcome.error is not None:
+        raise outcome.error
 
 
 def apply_with_ledger(folder: Path) -> None:
