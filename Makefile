@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws conformance crash faults foreign mutations concurrency queue bench year format lock
+.PHONY: help setup demo test check static laws histories conformance crash faults foreign mutations concurrency queue bench year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,6 +28,9 @@ static: setup
 
 laws: setup  ## Try every law on 2,000 small worlds (minutes)
 	LAW_EXAMPLES=2000 $(BIN)/pytest -n 2 -m law
+
+histories: setup  ## Do 100,000 random things to small streams, and hold each against a model (an hour of one core)
+	RETENTION_HISTORIES=100000 $(BIN)/pytest tests/histories -s
 
 conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
 	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance

@@ -53,6 +53,7 @@ WHOLE = (
     "contract",
     "crash",
     "docs",
+    "histories",
     "jobs",
     "live",
     "safety",

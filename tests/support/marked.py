@@ -20,6 +20,8 @@ class Server:
     left: list[Message]
     gone: dict[int, str]
     next_seq: int = NEXT_SEQ
+    heading: int = HEADING
+    """Bytes of a marker's headers."""
     replaced: dict[int, int] = field(default_factory=dict)
     """Marker → the message that it stands for, of every marker that was stored."""
     refused: list[Message] = field(default_factory=list)
@@ -46,11 +48,13 @@ class Server:
         self.gone[message.seq] = rule
 
     def _size(self, message: Message) -> int:
-        return 34 + len(message.subject) + HEADING
+        return 34 + len(message.subject) + self.heading
 
     def _stores(self, marker: Message, message: Message) -> bool:
         policy = self.policy
-        if policy.sealed or (policy.max_msg_size is not None and policy.max_msg_size < HEADING):
+        if policy.sealed or (
+            policy.max_msg_size is not None and policy.max_msg_size < self.heading
+        ):
             return False
         at_cap = policy.max_msgs_per_subject == 1
         if policy.discard == "old":
@@ -74,7 +78,13 @@ class Server:
             self.gone[message.seq] = rule
 
 
-def marked_update(world: World, policy: Policy, as_of_ns: int) -> Server:
+def marked_update(
+    world: World,
+    policy: Policy,
+    as_of_ns: int,
+    next_seq: int = NEXT_SEQ,
+    heading: int = HEADING,
+) -> Server:
     """STREAM.UPDATE from an unlimited config with markers: limits, then the two scans."""
     limits = Policy(
         max_msgs=policy.max_msgs,
@@ -84,7 +94,8 @@ def marked_update(world: World, policy: Policy, as_of_ns: int) -> Server:
         discard=policy.discard,
     )
     gone = update(world.messages, limits, as_of_ns)
-    server = Server(policy, [m for m in world.messages if m.seq not in gone], gone)
+    left = [m for m in world.messages if m.seq not in gone]
+    server = Server(policy, left, gone, next_seq, heading)
     _scan_ages(server, policy, as_of_ns)
     for message in list(server.left):
         if (

@@ -1,0 +1,25 @@
+"""A law: whatever is done to a stream, it holds what a model in plain Python says, and tells the truth of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.support.histories.play import History, play, play_all
+
+ACTS = int(os.environ.get("RETENTION_HISTORIES", "150"))
+"""Acts to play; `make histories` plays 100,000."""
+FIRST = int(os.environ.get("RETENTION_HISTORIES_FROM", "1"))
+"""The first seed."""
+ONE = os.environ.get("RETENTION_HISTORY")
+"""A single history, as a failure prints it: a seed, or a seed and the numbers of acts."""
+
+
+def test_a_stream_is_what_the_model_says(tmp_path: Path) -> None:
+    if ONE:
+        failure = play(History.parsed(ONE), tmp_path / "history")
+        assert failure is None, failure.report()
+        return
+    played, failures = play_all(FIRST, ACTS, tmp_path)
+    assert not failures, "\n\n".join(failure.report() for failure in failures)
+    assert played >= ACTS

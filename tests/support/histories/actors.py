@@ -1,0 +1,100 @@
+"""A warehouse with one stream and the model of it, to which the same acts are done; and how refusals are expected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retention.api.stream import Stream
+from retention.api.warehouse import Warehouse, open_warehouse
+from retention.config.stream import StreamConfig
+from retention.core.outcomes import Outcome
+from retention.errors import RetentionError
+from tests.support.histories.stopped_clock import StoppedClock
+from tests.support.histories.stored import SECOND
+from tests.support.histories.stream_model import StreamModel
+from tests.support.histories.terms import NAME, Terms
+
+Refusals = tuple[type[RetentionError], ...]
+"""Errors, one of which is expected."""
+GRACES = {"0s": 0, "10s": 10, "1m": 60, "10m": 600}
+"""Seconds of each `grace` that histories have."""
+
+
+@dataclass
+class Actors:
+    """A warehouse with one stream, the model of that, and the clock of both."""
+
+    folder: Path
+    terms: Terms
+    said: str = ""
+    """What the last act was, in a few words."""
+    last_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock = StoppedClock(self.folder / "clock")
+        self.graces_ns = {self.grace_ns}
+        self.warehouse = self._opened()
+        self.model = StreamModel(self.config)
+
+    @property
+    def grace_ns(self) -> int:
+        """The configured grace."""
+        return GRACES[self.terms["grace"]] * SECOND
+
+    @property
+    def config(self) -> StreamConfig:
+        """The stream's configuration as the engine has read it."""
+        config = self.warehouse.config.stream(NAME)
+        assert config is not None
+        return config
+
+    @property
+    def stream(self) -> Stream:
+        """The stream, as another process would open it."""
+        return self.warehouse.new_stream(NAME)
+
+    @property
+    def has_table(self) -> bool:
+        """Whether anything was written."""
+        return self.stream.opened.store.exists()
+
+    def _opened(self) -> Warehouse:
+        path = self.folder / "retention.yaml"
+        path.write_text(json.dumps({"warehouse": ".", "streams": [self.terms]}), encoding="utf-8")
+        return open_warehouse(path, engine="local", clock=self.clock)
+
+    def edit(self, terms: Terms) -> None:
+        """Change the configuration."""
+        self.terms = terms
+        self.graces_ns.add(self.grace_ns)
+        self.warehouse = self._opened()
+        self.model.config = self.config
+
+    def newest_run(self) -> dict[str, Any]:
+        """The newest outcome of the run history."""
+        return self.stream.history()[0]
+
+
+def done(outcomes: Sequence[Outcome[Any]]) -> Any:
+    """What became of the only stream; its error is raised."""
+    [outcome] = outcomes
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.value is not None
+    return outcome.value
+
+
+@contextmanager
+def refused(kinds: Refusals, words: Sequence[str] = ()) -> Iterator[None]:
+    """Expect a refusal of one of some kinds, which says one of some words."""
+    with pytest.raises(kinds) as error:
+        yield
+    said = str(error.value)
+    assert not words or any(word in said for word in words), (words, said)

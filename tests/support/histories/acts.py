@@ -1,0 +1,268 @@
+"""What can happen to a stream: each act is done to a real warehouse and to the model, and both must answer the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from retention.apply.compact import CompactionLimits
+from retention.errors import RefusedError, UsageError, VerificationError
+from tests.support.histories.actors import Actors, Refusals, done, refused
+from tests.support.histories.consumer_acts import subscribe, work
+from tests.support.histories.publish_model import Given, Taken, publish
+from tests.support.histories.stored import MSG_ID, OPERATION, ROLLUP, SECOND, TTL
+from tests.support.histories.stream_model import (
+    GRACE_OVER,
+    THERE_AGAIN,
+    UNDONE,
+    Run,
+)
+from tests.support.histories.terms import NAME, SUBJECTS, changed
+
+MS = 1_000_000
+"""What a storage tells the time by."""
+WHY_NOT: Mapping[str, tuple[Refusals, tuple[str, ...]]] = {
+    UNDONE: ((UsageError,), ("was undone already",)),
+    THERE_AGAIN: ((RefusedError,), ("there twice", "in the table again")),
+    GRACE_OVER: ((VerificationError, RefusedError, UsageError), ()),
+}
+"""Why a run cannot be undone: the errors, and words of them."""
+
+
+def wait(actors: Actors, rng: Random) -> None:
+    """Let time pass: often to an edge, at which something is just due, or to just before; by whole milliseconds."""
+    now_ns = actors.clock()
+    edges = [-(-edge // MS) * MS for edge in actors.model.edges(actors.grace_ns)]
+    ahead = [edge for edge in edges if edge > now_ns + MS]
+    if ahead and rng.random() < 0.5:
+        by_ns = rng.choice(ahead[:3]) - now_ns - rng.choice([0, 0, MS])
+    else:
+        by_ns = rng.choice([1, 1, 2, 3, 5, 10, 30, 60, 600]) * SECOND
+    if rng.random() < 0.01:
+        by_ns = 9 * 86_400 * SECOND
+    actors.said = f"wait {by_ns / SECOND:.3f} s"
+    actors.clock.advance(by_ns)
+
+
+def send(actors: Actors, rng: Random) -> None:
+    """Publish a few messages."""
+    batch = [_given(actors, rng) for _ in range(rng.choice([1, 1, 2, 3, 5, 8]))]
+    model, now_ns = actors.model, actors.clock()
+    taken = publish(model, batch)
+    actors.said = f"publish {' '.join(map(_shown, batch))}"
+    if taken.refused is not None:
+        actors.said += f" (refused: {taken.refused})"
+        with refused((RefusedError,), [taken.refused]):
+            actors.stream.publish(list(map(_line, batch)))
+        return
+    published = actors.stream.publish(list(map(_line, batch)))
+    assert [(ack.seq, ack.duplicate) for ack in published.acks()] == list(taken.acks)
+    _take_in(actors, taken, now_ns)
+
+
+def _take_in(actors: Actors, taken: Taken, now_ns: int) -> None:
+    model = actors.model
+    # Where a message goes is decided before older ones are gone.
+    for message in taken.stored:
+        model.store(message)
+    if taken.rolled_up:
+        rules = dict.fromkeys(sorted(taken.rolled_up), "rollup")
+        record = actors.newest_run()
+        run = model.remove(record["run"], "rollup", rules, now_ns)
+        _same_removal(record, run)
+    model.removed_seq = max(model.removed_seq, taken.unstored)
+    model.next_seq, model.ids = taken.next_seq, taken.ids
+
+
+def _same_removal(record: dict[str, Any], run: Run) -> None:
+    assert record["removed_messages"] == len(run.removed), (record, sorted(run.removed))
+    assert record["removed_bytes"] == run.removed_bytes
+    assert record["by_rule"] == run.by_rule
+
+
+def _given(actors: Actors, rng: Random) -> Given:
+    headers: list[tuple[str, str]] = []
+    ts_ns = actors.clock()
+    kind = rng.random()
+    if kind < 0.12:
+        headers.append((OPERATION, rng.choice(["DEL", "DEL", "PURGE"])))
+    elif kind < 0.2 and actors.config.allow_rollup_hdrs:
+        headers.append((ROLLUP, rng.choice(["sub", "sub", "all"])))
+    elif kind < 0.35:
+        repeated = rng.random() < 0.3
+        actors.last_id += not repeated
+        headers.append((MSG_ID, f"id-{actors.last_id}"))
+    elif kind < 0.5:
+        ts_ns -= rng.choice([1, 2, 5, 20, 100]) * SECOND
+    if actors.config.allow_msg_ttl and rng.random() < 0.3:
+        headers.append((TTL, rng.choice(["never", "1", "3", "8", "40"])))
+    payload = bytes(rng.choices(b"abcdef", k=rng.choice([1, 5, 40, 200])))
+    return Given(rng.choice(SUBJECTS), ts_ns, tuple(headers), payload)
+
+
+def _line(given: Given) -> bytes:
+    line = {
+        "subject": given.subject,
+        "data": given.payload.decode(),
+        "headers": given.headers,
+        "ts_ns": given.ts_ns,
+    }
+    return json.dumps(line).encode()
+
+
+def _shown(given: Given) -> str:
+    headers = ",".join(f"{name}={value}" for name, value in given.headers)
+    return f"{given.subject}*{len(given.payload)}" + (f"[{headers}]" if headers else "")
+
+
+def retain(actors: Actors, rng: Random) -> None:
+    """Run a pass now: all at once, or a plan and then what it says."""
+    model, now_ns = actors.model, actors.clock()
+    judged = model.judge(now_ns)
+    if rng.random() < 0.3 and actors.has_table:
+        report: Any = actors.stream.plan().apply()
+    else:
+        report = done(actors.warehouse.apply([NAME]))
+    actors.said = f"retain: {len(judged.rules)} go, {len(judged.markers)} markers"
+    rules = list(judged.rules.values())
+    assert report.by_rule == {rule: rules.count(rule) for rule in rules}, report.by_rule
+    assert report.removed_messages == len(rules)
+    assert report.markers == len(judged.markers)
+    model.carry_out(report.run, judged, now_ns)
+
+
+def compact(actors: Actors, rng: Random) -> None:
+    """Merge files, all or some; nothing that anybody can read changes."""
+    limits = CompactionLimits(max_bytes=3000) if rng.random() < 0.2 else None
+    report = done(actors.warehouse.compact([NAME], limits))
+    actors.said = (
+        f"compact: {report.merges} merges, {report.files_before} to {report.files_after} files"
+    )
+    if limits is None and actors.has_table:
+        assert not actors.stream.plan_compaction().merges, "compacted, and there is more to do"
+
+
+def undo(actors: Actors, rng: Random) -> None:
+    """Undo one of the runs, a young one more often than an old one; it may be refused."""
+    runs = actors.model.runs
+    if not runs:
+        actors.said = "undo: no run"
+        return
+    run = rng.choice(runs[-4:] if rng.random() < 0.7 else runs)
+    why_not = actors.model.why_not_undo(run)
+    actors.said = f"undo {run.name} ({run.kind}; {why_not or len(run.removed)})"
+    if why_not is not None:
+        with refused(*WHY_NOT[why_not]):
+            actors.warehouse.undo(run.name)
+        return
+    record = actors.warehouse.undo(run.name)
+    assert record["restored_messages"] == len(run.removed)
+    assert record["restored_bytes"] == run.removed_bytes
+    actors.model.undo(run)
+
+
+def reclaim(actors: Actors, rng: Random) -> None:
+    """Delete what is dead for longer than the grace."""
+    del rng
+    found = done(actors.warehouse.find_reclaimable([NAME]))
+    report = done(actors.warehouse.reclaim([NAME]))
+    assert found.going == report.going
+    assert report.grace_ns in actors.graces_ns
+    assert report.grace_ns >= actors.grace_ns
+    actors.said = f"reclaim: {report.going}"
+    actors.model.reclaim(actors.clock() - report.grace_ns)
+
+
+def restore(actors: Actors, rng: Random) -> None:
+    """Bring back from the archive what runs have removed, and what is not there."""
+    del rng
+    model = actors.model
+    if "archive" not in actors.terms:
+        actors.said = "restore: no archive"
+        return
+    if not model.archived:
+        actors.said = "restore: nothing in the archive"
+        with refused((UsageError,)):
+            actors.stream.restore()
+        return
+    back = model.archived.keys() - model.live.keys()
+    actors.said = f"restore {sorted(back)}"
+    report = actors.stream.restore()
+    # Copies hold what had stayed in their files, too, and that is counted.
+    assert report.messages == len(back)
+    assert report.already >= len(model.archived) - len(back)
+    model.restore()
+
+
+def delete(actors: Actors, rng: Random) -> None:
+    """Delete single messages; one that is not there has all of them refused."""
+    model = actors.model
+    wanted = rng.sample(sorted(model.live), min(len(model.live), rng.choice([1, 1, 2, 4])))
+    if rng.random() < 0.15 or not wanted:
+        wanted.append(rng.randint(1, model.next_seq + 2))
+    actors.said = f"delete {sorted(wanted)}"
+    if set(wanted) - model.live.keys():
+        with refused((UsageError,)):
+            actors.stream.delete(*wanted)
+        return
+    report = actors.stream.delete(*wanted).apply()
+    rules = dict.fromkeys(sorted(set(wanted)), "delete")
+    _same_removal(vars(report), model.remove(report.run, "delete", rules, actors.clock()))
+
+
+def purge(actors: Actors, rng: Random) -> None:
+    """Purge all, or some."""
+    model = actors.model
+    subject = rng.choice([None, None, *SUBJECTS, "s.*"])
+    seq = rng.randint(1, model.next_seq + 3) if rng.random() < 0.5 else None
+    keep = rng.randint(1, 10) if seq is None and rng.random() < 0.8 else None
+    actors.said = f"purge subject={subject} seq={seq} keep={keep}"
+    meant = model.purge(subject, seq, keep)
+    report = actors.stream.purge(subject, seq, keep).apply()
+    assert report.removed_messages == len(meant)
+    if meant:
+        rules = dict.fromkeys(sorted(meant), "purge")
+        _same_removal(vars(report), model.remove(report.run, "purge", rules, actors.clock()))
+    if subject is None and seq is not None and seq > model.next_seq:
+        model.next_seq, model.removed_seq = seq, max(model.removed_seq, seq - 1)
+
+
+def edit(actors: Actors, rng: Random) -> None:
+    """Change the configuration."""
+    terms = changed(actors.terms, rng)
+    differing = {key: value for key, value in terms.items() if actors.terms.get(key) != value}
+    actors.said = f"edit {differing} without {sorted(actors.terms.keys() - terms.keys())}"
+    actors.edit(terms)
+
+
+ACTS: dict[str, Callable[[Actors, Random], None]] = {
+    "wait": wait,
+    "send": send,
+    "retain": retain,
+    "compact": compact,
+    "undo": undo,
+    "reclaim": reclaim,
+    "restore": restore,
+    "delete": delete,
+    "purge": purge,
+    "edit": edit,
+    "subscribe": subscribe,
+    "work": work,
+}
+WEIGHTS = {
+    "wait": 18,
+    "send": 26,
+    "retain": 14,
+    "compact": 8,
+    "undo": 8,
+    "reclaim": 5,
+    "restore": 2,
+    "delete": 4,
+    "purge": 3,
+    "edit": 4,
+    "subscribe": 2,
+    "work": 8,
+}
+"""How often each act comes; what consumers do is nothing on a stream without them."""

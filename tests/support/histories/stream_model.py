@@ -1,0 +1,247 @@
+"""A stream as the definitions of its rules have it: a dict of messages, and the runs with what each removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from retention.config.stream import StreamConfig
+from retention.core.policy import Policy
+from retention.core.run_names import started_ns
+from tests.support.batch_model import PullConsumer
+from tests.support.histories.stored import NEVER, SECOND, Stored, marker_headers, matches
+from tests.support.marked import marked_update
+from tests.support.worlds import World, update
+
+UNDONE, GRACE_OVER, THERE_AGAIN = "undone already", "grace is over", "there again"
+"""Why a run cannot be undone."""
+
+
+@dataclass
+class Run:
+    """A run that removed messages."""
+
+    name: str
+    kind: str
+    ended_ns: int
+    removed: dict[int, Stored]
+    rules: dict[int, str]
+    """Sequence → the rule that took the message."""
+    markers: tuple[int, ...] = ()
+    """The sequences of the delete markers that it wrote."""
+    bases: dict[int, int] = field(default_factory=dict)
+    """Sequence → the segment in which the message lay."""
+    undone: bool = False
+    lost: bool = False
+    """Whether a reclaim has deleted the files that held its messages."""
+
+    @property
+    def by_rule(self) -> dict[str, int]:
+        """Rule → how many messages it took."""
+        rules = list(self.rules.values())
+        return {rule: rules.count(rule) for rule in rules}
+
+    @property
+    def removed_bytes(self) -> int:
+        """The bytes that it removed."""
+        return sum(message.size for message in self.removed.values())
+
+
+@dataclass
+class Subscriber:
+    """A consumer: what it wants, and the server's account of what it got and settled."""
+
+    filters: tuple[str, ...]
+    worker: PullConsumer
+
+    def wants(self, subject: str) -> bool:
+        """Whether one of its filters matches; without filters it wants everything."""
+        return not self.filters or any(matches(pattern, subject) for pattern in self.filters)
+
+    def needs(self, message: Stored) -> bool:
+        """Whether it wants a message and has not settled it (server: needAck)."""
+        worker, seq = self.worker, message.seq
+        if not self.wants(message.subject):
+            return False
+        waits = seq > worker.delivered or seq in worker.pending
+        above = seq > worker.floor[1]
+        return (above and (waits or worker.policy != "explicit")) or seq in worker.redelivered
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The outcome of a pass."""
+
+    rules: dict[int, str]
+    """Sequence → the rule that takes the message."""
+    markers: tuple[Stored, ...] = ()
+    next_seq: int = 0
+    """The next sequence behind it."""
+
+
+@dataclass
+class StreamModel:
+    """What a stream holds, and what became of what it held."""
+
+    config: StreamConfig
+    live: dict[int, Stored] = field(default_factory=dict)
+    bases: dict[int, int] = field(default_factory=dict)
+    """Sequence → the segment of a live message, as its way in gave it."""
+    open_base: int | None = None
+    next_seq: int = 1
+    removed_seq: int = 0
+    """The highest sequence that was ever removed."""
+    runs: list[Run] = field(default_factory=list)
+    subscribers: dict[str, Subscriber] = field(default_factory=dict)
+    ids: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Message id → sequence and time of the last message that was taken in with it."""
+    archived: dict[int, tuple[Stored, int]] = field(default_factory=dict)
+    """Sequence → the message and its segment, of all that runs have copied to the archive."""
+
+    @property
+    def policy(self) -> Policy:
+        """The rules of now."""
+        return self.config.policy()
+
+    @property
+    def messages(self) -> list[Stored]:
+        """The messages by sequence."""
+        return [self.live[seq] for seq in sorted(self.live)]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all messages."""
+        return sum(message.size for message in self.live.values())
+
+    def edges(self, grace_ns: int) -> list[int]:
+        """The instants at which something begins to be due, ascending: ages, lifetimes, deletions, ids, graces."""
+        policy, config = self.policy, self.config
+        spans = (policy.max_age_ns, policy.delete_retention_ns, config.segment_span_ns)
+        stored = [m.ts_ns + span for m in self.live.values() for span in spans if span is not None]
+        deadlines = [m.deadline_ns for m in self.live.values() if m.deadline_ns is not None]
+        ids = [ts_ns + config.duplicate_window_ns for _, ts_ns in self.ids.values()]
+        graces = [run.ended_ns + grace_ns for run in self.runs if not run.lost]
+        return sorted({*stored, *ids, *graces, *(one for one in deadlines if one != NEVER)})
+
+    def judge(self, as_of_ns: int) -> Pass:
+        """What one pass lets go: first what no consumer needs, then limits, then expiry (jetstream.md 0.1)."""
+        policy = self.policy
+        released = {m.seq: policy.retention for m in self.messages if self._is_released(m)}
+        left = tuple(m for m in self.messages if m.seq not in released)
+        world = World(((1, tuple(m.to_rules() for m in left)),), 1)
+        marker_ttl_ns = policy.subject_delete_marker_ttl_ns
+        if marker_ttl_ns is None:
+            gone = update(world.messages, policy, as_of_ns)
+            return Pass(self._whole(gone) | released, next_seq=self.next_seq)
+        headers = marker_headers(marker_ttl_ns // SECOND)
+        heading = len(Stored(0, "", 0, headers, b"").block or b"")
+        server = marked_update(world, policy, as_of_ns, self.next_seq, heading)
+        markers = tuple(
+            Stored(m.seq, m.subject, as_of_ns, headers, b"")
+            for m in server.left
+            if m.seq >= self.next_seq
+        )
+        stored = {seq: rule for seq, rule in server.gone.items() if seq < self.next_seq}
+        return Pass(stored | released, markers, server.next_seq)
+
+    def carry_out(self, name: str, done: Pass, now_ns: int) -> None:
+        """Let go what a pass has judged."""
+        if done.next_seq > self.next_seq + len(done.markers):
+            evicted = set(range(self.next_seq, done.next_seq)) - {m.seq for m in done.markers}
+            self.removed_seq = max(self.removed_seq, *evicted)
+        markers = tuple(marker.seq for marker in done.markers)
+        if done.rules:
+            self.remove(name, "retention", done.rules, now_ns, markers)
+        for marker in done.markers:
+            self.store(marker)
+        self.next_seq = max(self.next_seq, done.next_seq)
+
+    def remove(
+        self,
+        name: str,
+        kind: str,
+        rules: dict[int, str],
+        now_ns: int,
+        markers: tuple[int, ...] = (),
+    ) -> Run:
+        """Take messages out, as a run."""
+        removed = {seq: self.live.pop(seq) for seq in rules}
+        bases = {seq: self.bases.pop(seq) for seq in rules}
+        # Of runs at one instant each has a name of its own, a nanosecond behind the one before.
+        ended_ns = max(now_ns, started_ns(name, now_ns))
+        run = Run(name, kind, ended_ns, removed, dict(rules), markers, bases)
+        self.runs.append(run)
+        if self.config.archive is not None:
+            self.archived |= {seq: (removed[seq], bases[seq]) for seq in rules}
+        self.removed_seq = max(self.removed_seq, *rules)
+        return run
+
+    def store(self, message: Stored) -> None:
+        """Put a message behind the last one, in the segment where it belongs."""
+        config = self.config
+        active = [m for m in self.messages if m.seq >= (self.open_base or 0)]
+        if self.open_base is None:
+            self.open_base = message.seq
+        elif active:
+            spans = config.segment_span_ns
+            is_late = spans is not None and message.ts_ns - active[0].ts_ns >= spans
+            if is_late or sum(m.size for m in active) >= config.segment_size:
+                self.open_base = message.seq
+        self.live[message.seq] = message
+        self.bases[message.seq] = self.open_base
+
+    def why_not_undo(self, run: Run) -> str | None:
+        """Why a run cannot be undone; None: it can."""
+        if run.undone:
+            return UNDONE
+        if run.lost:
+            return GRACE_OVER
+        if run.removed.keys() & self.live.keys():
+            return THERE_AGAIN
+        return None
+
+    def undo(self, run: Run) -> None:
+        """Bring back what a run removed, and take the markers that it wrote, wherever they lie."""
+        run.undone = True
+        self.live |= run.removed
+        self.bases |= run.bases
+        for marker in run.markers:
+            if self.live.pop(marker, None) is not None:
+                del self.bases[marker]
+                self.removed_seq = max(self.removed_seq, marker)
+
+    def restore(self) -> None:
+        """Bring back from the archive whatever is not there."""
+        for seq, (message, base) in self.archived.items():
+            if seq not in self.live:
+                self.live[seq], self.bases[seq] = message, base
+
+    def reclaim(self, cutoff_ns: int) -> None:
+        """Forget the files of what was removed before an instant."""
+        for run in self.runs:
+            run.lost = run.lost or run.ended_ns < cutoff_ns
+
+    def purge(self, subject: str | None, seq: int | None, keep: int | None) -> set[int]:
+        """The messages that a purge means (removals.md)."""
+        meant = [m.seq for m in self.messages if subject is None or matches(subject, m.subject)]
+        if seq is not None:
+            meant = [one for one in meant if one < seq]
+        if keep is not None:
+            meant = meant[: max(0, len(meant) - keep)]
+        return set(meant)
+
+    def _is_released(self, message: Stored) -> bool:
+        policy = self.policy
+        if policy.retention == "limits" or not self.subscribers:
+            return False
+        wanting = [one for one in self.subscribers.values() if one.wants(message.subject)]
+        if not wanting:
+            return policy.unmatched == "remove"
+        return not any(one.needs(message) for one in wanting)
+
+    def _whole(self, gone: dict[int, str]) -> dict[int, str]:
+        """Of what rules take, with `whole_segments`, that of sealed segments of which they take everything."""
+        if not self.policy.whole_segments:
+            return gone
+        spared = {base for seq, base in self.bases.items() if seq not in gone}
+        spared.add(self.open_base or 0)
+        return {seq: rule for seq, rule in gone.items() if self.bases[seq] not in spared}

@@ -1,0 +1,104 @@
+"""Random configurations of a stream: which rules it has, how it lies on the disk, and what changes later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+NAME = "ORDERS"
+SUBJECTS = ("s.a", "s.b", "s.c", "s.d")
+Terms = dict[str, Any]
+"""A stream's configuration, as `retention.yaml` has it."""
+
+
+def random_terms(rng: Random) -> Terms:
+    """What a stream begins with."""
+    retention = rng.choice(["limits", "limits", "limits", "interest", "workqueue"])
+    terms: Terms = {
+        "name": NAME,
+        "subjects": ["s.*"],
+        "retention": retention,
+        "format": rng.choice(["delta", "parquet"]),
+        "segment_span": rng.choice(["5s", "20s", "1m", "1d"]),
+        "segment_size": rng.choice([300, 900, 2500, "1MiB"]),
+        "allow_rollup_hdrs": rng.random() < 0.7,
+        "duplicate_window": rng.choice(["2s", "5s"]),
+        "grace": rng.choice(["0s", "10s", "1m", "10m"]),
+        "compact": {
+            "min_files": rng.choice([2, 2, 3, 8]),
+            "dead_share": f"{rng.choice([1, 20, 50])}%",
+        },
+    }
+    if rng.random() < 0.4:
+        terms["layout"] = "deadline"
+    if retention == "interest":
+        terms["unmatched"] = rng.choice(["keep", "remove"])
+    if retention != "limits" and rng.random() < 0.5:
+        terms["release_share"] = rng.choice(["20%", "50%", "100%"])
+    if retention == "limits" and rng.random() < 0.2:
+        terms["whole_segments"] = True
+        terms["layout"] = "sequence"
+    if retention == "limits" and rng.random() < 0.3:
+        terms["archive"] = "archive"
+    terms["allow_msg_ttl"] = rng.random() < 0.5
+    if terms["allow_msg_ttl"] and "whole_segments" not in terms and rng.random() < 0.5:
+        terms["subject_delete_marker_ttl"] = rng.choice(["1s", "7s", "1m30s"])
+        terms["allow_rollup_hdrs"] = True
+    return with_limits(terms, rng)
+
+
+def with_limits(terms: Terms, rng: Random) -> Terms:
+    """The same stream under other limits, another grace, and other bounds of compaction."""
+    limits: Terms = {}
+    if rng.random() < 0.5:
+        limits["max_age"] = rng.choice(["6s", "15s", "1m", "5m"])
+        limits["expiry"] = rng.choice(["head", "head", "each"])
+    if rng.random() < 0.4:
+        limits["max_msgs"] = rng.choice([1, 5, 12, 30])
+    if rng.random() < 0.3:
+        limits["max_bytes"] = rng.choice([150, 600, 2000])
+    if rng.random() < 0.4:
+        limits["max_msgs_per_subject"] = rng.choice([1, 2, 5])
+    if rng.random() < 0.25 and not terms.get("whole_segments"):
+        limits["delete_retention"] = rng.choice(["3s", "20s"])
+    bounded = {"max_msgs", "max_bytes"} & limits.keys()
+    if bounded and rng.random() < 0.25:
+        limits["discard"] = "new"
+        if "max_msgs_per_subject" in limits and rng.random() < 0.5:
+            limits["discard_new_per_subject"] = True
+    kept = {name: value for name, value in terms.items() if name not in CHANGING}
+    return kept | limits
+
+
+CHANGING = (
+    "max_age",
+    "expiry",
+    "max_msgs",
+    "max_bytes",
+    "max_msgs_per_subject",
+    "delete_retention",
+    "discard",
+    "discard_new_per_subject",
+)
+"""The settings that come and go with a change of policy."""
+
+
+def changed(terms: Terms, rng: Random) -> Terms:
+    """The terms after somebody has edited one thing or another."""
+    what = rng.choice(["limits", "limits", "grace", "compact", "layout", "release_share", "ttl"])
+    graces, shares = ["0s", "10s", "1m", "10m"], ["0%", "30%", "100%"]
+    edits: Mapping[str, Terms] = {
+        "grace": {"grace": rng.choice(graces)},
+        "compact": {"compact": {"min_files": rng.choice([2, 3, 8]), "dead_share": "10%"}},
+        "layout": {"layout": rng.choice(["sequence", "deadline"])},
+        "release_share": {"release_share": rng.choice(shares)},
+        "ttl": {"allow_msg_ttl": True},
+    }
+    refused = {
+        "layout": terms.get("whole_segments"),
+        "release_share": terms["retention"] == "limits",
+    }
+    if what == "limits":
+        return with_limits(terms, rng)
+    return terms if refused.get(what) else terms | edits[what]
