@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws histories conformance crash faults foreign mutations concurrency queue bench year format lock
+.PHONY: help setup demo test check static laws histories conformance crash faults foreign mutations concurrency queue publishes bench year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -44,6 +44,9 @@ concurrency: setup  ## Let appenders, readers and maintainers work on one stream
 queue: setup  ## Let eight processes work off a queue of 100,000 messages, and kill seven of them (minutes)
 	RETENTION_QUEUE=100000 $(BIN)/pytest tests/concurrency/test_queue_groups.py -s
 
+publishes: setup  ## Compact and reclaim what 500 small publishes leave, and count what is left (a minute)
+	RETENTION_PUBLISHES=500 $(BIN)/pytest tests/retention/apply/reclaim/test_beside.py -k small_publishes
+
 foreign: setup  ## Let Spark, deltalake and Polars do everything to our tables, and damage every file (minutes)
 	RETENTION_FOREIGN=all $(BIN)/pytest tests/contract/test_foreign_hands.py tests/contract/test_foreign_rows.py \
 		tests/contract/test_table_features.py tests/contract/test_protocols.py tests/safety/test_contradictions.py tests/safety/test_damage.py
@@ -63,6 +66,7 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.broker
 	$(BIN)/python -m benchmarks.consumers
 	$(BIN)/python -m benchmarks.compaction
+	$(BIN)/python -m benchmarks.reclaim
 	$(BIN)/python -m benchmarks.cold
 	$(BIN)/python -m benchmarks.memory
 

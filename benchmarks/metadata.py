@@ -26,10 +26,8 @@ from schemas.messages import MESSAGES, PARTITION_COLUMNS
 
 EACH = 1_000
 EACH_STREAM = 24
-END = 1_800_000_000 * 10**9
+END = 1_700_000_000 * 10**9
 SPAN = 60 * 86_400 * 10**9
-WRITTEN_MS = 1_700_000_000_000
-"""When files were written, by their own account: never in the future, where a grace would begin later."""
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _BEFORE = """
 import sys, time
@@ -113,7 +111,7 @@ def _files(segments: int) -> pa.Table:
         "path": [f"partition=0/segment={one}/{one:032x}.parquet" for one in base.tolist()],
         "segment": base,
         "file_bytes": none + 100_000,
-        "modified_ms": none + WRITTEN_MS,
+        "modified_ms": none + END // 10**6,
         "messages": none + EACH,
         "bytes": none + 140 * EACH,
         "min_seq": base,

@@ -37,7 +37,7 @@ def make_dead(folder: Path, live: int, dead: int) -> None:
         for place in (layout.live(path), layout.engine_path("subjects", path)):
             Path(place).parent.mkdir(parents=True)
             Path(place).write_bytes(CONTENT)
-    plan.apply(allow_future=True)
+    plan.apply()
 
 
 def _rules(segments: int, dead: int) -> dict[str, object]:

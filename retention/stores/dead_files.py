@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from retention.core.units import DAY
 from retention.errors import BusyError, DamagedError
 from retention.ports import Snapshot, Store, VersionToken
 from retention.storage import files
-from retention.stores.delta import internals
+from retention.stores.delta import counters, internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.log_diff import Changes, changes
 from retention.stores.layout import Layout
@@ -68,11 +68,7 @@ class DeadFiles(Protocol):
         ...
 
     def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
-        """The numbers of the records of row tombstones that versions since an instant name; None: the log has lost it.
-
-        Raises:
-            DamagedError: an entry cannot be read.
-        """
+        """The numbers of row tombstones' records that versions since an instant name; None: the log cannot tell."""
         ...
 
     def places(self, file: DeadFile) -> list[str]:
@@ -162,20 +158,13 @@ class DeltaDeadFiles:
 
     def tombstones(self, cutoff_ns: int) -> frozenset[int] | None:
         """The numbers in the young entries' transactions, and in those of the last version before them."""
-        # pyarrow's Parquet is loaded only where records are to go.
-        from retention.stores.delta import counters
-
         entries, states = internals.log_times(self.layout.messages)
         window = log_window(entries, states, cutoff_ns)
         before = _before(window, max(entries, default=-1))
-        try:
-            named = counters.transactions(self.layout, before) if before >= 0 else {}
-        except BusyError:
-            return None
-        numbers = {named.get(RELEASED, 0)}
-        for entry in delta_history.read_entries(self.layout, window.versions):
-            numbers.add(internals.transactions(entry or b"").get(RELEASED, 0))
-        return frozenset(numbers) if window.is_whole else None
+        with suppress(BusyError, DamagedError):
+            named = counters.values(self.layout, RELEASED, before, window.versions)
+            return named if window.is_whole else None
+        return None
 
     def places(self, file: DeadFile) -> list[str]:
         """The file, Hadoop's checksum of it, and its subject digest."""
@@ -241,12 +230,12 @@ class ParquetDeadFiles:
         """The numbers in the young entries, and in the state before them."""
         log = ParquetLog(self.layout)
         window = log_window(*log.times(), cutoff_ns)
-        if not window.is_whole:
-            return None
         before = _before(window, log.newest())
-        numbers = {log.read(before).counters.released if before >= 0 else 0}
-        numbers.update(log.entry(version).edits.get(RELEASED, 0) for version in window.versions)
-        return frozenset(numbers)
+        with suppress(DamagedError):
+            named = {log.read(before).counters.released if before >= 0 else 0}
+            named.update(log.entry(version).edits.get(RELEASED, 0) for version in window.versions)
+            return frozenset(named) if window.is_whole else None
+        return None
 
     def places(self, file: DeadFile) -> list[str]:
         """The file in the trash, or where it was staged, and its subject digest."""

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from deltalake.exceptions import DeltaError
-
-from retention.errors import DamagedError, StorageError
+from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import first_line
-from retention.stores.delta import internals
-from retention.stores.delta.table import open_table
+from retention.stores.delta import counters, internals
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import ParquetLog, State
 from retention.stores.parquet.settle_files import Places
@@ -66,7 +62,8 @@ def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> No
     if not old:
         return
     if format_ == "delta":
-        _clean_up(layout)
+        # The oldest first: what a kill leaves has no hole.
+        files.delete(old)
     else:
         log = ParquetLog(layout)
         with Places(layout, log).at_rest() as state:
@@ -74,28 +71,19 @@ def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> No
                 if standing is not None and not log.has_list(standing.version):
                     log.write_list(standing)
             _forget_unfinished(layout, cutoff_ns)
-            # The oldest first: what a kill leaves has no hole.
             files.delete(old)
     reached(Step.LOG_TRIMMED)
 
 
-def _clean_up(layout: Layout) -> None:
-    """Have deltalake delete what a checkpoint stands for and `delta.logRetentionDuration` does not keep."""
-    try:
-        open_table(layout).cleanup_metadata()
-    except (DeltaError, OSError) as error:
-        raise StorageError(
-            f"{layout.messages}: old entries of the log could not be deleted ({first_line(error)}); the table is "
-            "sound; try again"
-        ) from error
-
-
 def _old_of_delta(layout: Layout, cutoff_ns: int) -> list[str]:
+    """The files before the newest checkpoint that is old, whole and readable (Delta protocol, metadata cleanup)."""
     entries, _ = internals.log_times(layout.messages)
     newest = max(entries, default=-1)
-    whole = [number for number, _ in internals.whole_checkpoints(layout.messages, newest)]
-    needed = first_needed(entries, whole, cutoff_ns)
-    return [] if needed is None else internals.log_places(layout.messages, needed)
+    for version, places in internals.whole_checkpoints(layout.messages, newest):
+        stands = first_needed(entries, [version], cutoff_ns) is not None
+        if stands and counters.is_readable(places):
+            return internals.log_places(layout.messages, version)
+    return []
 
 
 def _old_of_parquet(log: ParquetLog, cutoff_ns: int) -> list[str]:

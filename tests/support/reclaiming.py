@@ -8,16 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.reclaim.leftovers import reclaim_leftovers
 from retention.apply.reclaim.run import reclaim_now
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
-from retention.core.units import DAY
+from retention.core.units import DAY, HOUR
 from retention.errors import CommitUnknownError
 from retention.history.runs import history_of
 from retention.ports import Swap
 from retention.storage.crash_points import Step, watched_by
+from retention.stores import storage_clock
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import LIST_EVERY, Entry, ParquetLog
 from schemas.files import FILE_STATS, LOGGED_FILES
@@ -91,6 +94,14 @@ def leave(folder: Path, format_: str) -> OpenedStream:
 def again(folder: Path) -> OpenedStream:
     """The stream as another process would open it."""
     return open_warehouse(folder / "retention.yaml", engine="local").stream("ORDERS").opened
+
+
+def later(folder: Path, patch: pytest.MonkeyPatch, ns: int = 2 * HOUR) -> OpenedStream:
+    """The stream as another process would open it some hours from now, by every clock."""
+    clock = again(folder).clock
+    patch.setattr(storage_clock, "storage_now", lambda _: clock() + ns)
+    path = folder / "retention.yaml"
+    return open_warehouse(path, engine="local", clock=lambda: clock() + ns).stream("ORDERS").opened
 
 
 def log_directory(opened: OpenedStream) -> Path:

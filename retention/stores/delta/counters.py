@@ -63,6 +63,19 @@ def transactions(layout: Layout, version: int) -> dict[str, int]:
     return versions
 
 
+def values(layout: Layout, name: str, before: int, later: Sequence[int]) -> frozenset[int]:
+    """The values that a transaction has at a version (below 0: before the first), and that later entries set; 0: none.
+
+    Raises:
+        BusyError: an entry is gone.
+        DamagedError: an entry cannot be read.
+    """
+    known = transactions(layout, before) if before >= 0 else {}
+    entries = zip(later, delta_history.read_entries(layout, later), strict=True)
+    set_since = [_of_entry(layout, number, entry) for number, entry in entries]
+    return frozenset(one.get(name, 0) for one in (known, *set_since))
+
+
 def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
     """Partition → the highest next sequence that entries set in an epoch and that a message can be given.
 
@@ -83,6 +96,11 @@ def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
             if name.startswith(counted) and partition.isdigit() and value <= MAX_SEQ + 1:
                 highest[int(partition)] = max(value, highest.get(int(partition), 0))
     return highest
+
+
+def is_readable(places: Sequence[str]) -> bool:
+    """Whether the parts of a checkpoint can be read, as far as its transactions lie in them."""
+    return _of_checkpoint(places) is not None
 
 
 def _of_checkpoint(places: Sequence[str]) -> dict[str, int] | None:

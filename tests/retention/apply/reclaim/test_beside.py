@@ -25,6 +25,8 @@ from tests.support.laying import File, Laid, even_segments, held, lay
 from tests.support.reclaiming import TICK_S, again, emptied, log_directory, real_warehouse, run_pass
 
 FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
+PUBLISHES = int(os.environ.get("RETENTION_PUBLISHES", "40"))
+"""500: `make publishes`."""
 MOST_FILES = 20
 SPENT = {
     "old ones": ({1: 10, 2: 20, 3: 30}, 3, (), [1, 2]),
@@ -51,13 +53,12 @@ def age(opened: OpenedStream, *directories: Path, days: int = 30) -> None:
 
 
 @FORMATS
-@pytest.mark.parametrize("publishes", [40, pytest.param(500, marks=pytest.mark.slow)])
 def test_what_is_left_of_small_publishes_does_not_grow_with_them(
-    tmp_path: Path, format_: str, publishes: int
+    tmp_path: Path, format_: str
 ) -> None:
     real_warehouse(tmp_path, format_, compact={})
     stream = open_warehouse(tmp_path / "retention.yaml", engine="local").stream("ORDERS")
-    for number in range(publishes):
+    for number in range(PUBLISHES):
         stream.publish([b'{"subject": "a.%d", "data": "x"}' % (number % 7)] * 20)
     before = held(open_warehouse(tmp_path))
     compact_now(again(tmp_path), Engines("local"), CompactionLimits())
@@ -66,7 +67,7 @@ def test_what_is_left_of_small_publishes_does_not_grow_with_them(
     there = kept_files(tmp_path)
     assert there.total() <= MOST_FILES, there
     assert held(open_warehouse(tmp_path)).equals(before)
-    assert before.num_rows == 20 * publishes
+    assert before.num_rows == 20 * PUBLISHES
 
 
 @pytest.mark.parametrize(("written", "in_force", "named", "expected"), SPENT.values(), ids=SPENT)

@@ -20,24 +20,23 @@ from retention.core.reclaim import Hindrance, Reason
 from retention.core.units import DAY, HOUR
 from retention.history.runs import history_of
 from retention.storage.crash_points import Step, watched_by
-from retention.stores import storage_clock
 from retention.stores.delta.actions import add_action
 from retention.stores.delta.internals import paths_in
 from schemas.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.laying import held
-from tests.support.reclaiming import TICK_S, again, data_files, emptied, log_directory, run_pass
+from tests.support.reclaiming import (
+    TICK_S,
+    again,
+    data_files,
+    emptied,
+    later,
+    log_directory,
+    run_pass,
+)
 
 
 def table(folder: Path) -> DeltaTable:
     return DeltaTable(folder / "streams" / "ORDERS" / "messages")
-
-
-def later(folder: Path, patch: pytest.MonkeyPatch, ns: int = 2 * HOUR) -> OpenedStream:
-    """The stream as another process would open it some hours from now, by every clock."""
-    clock = again(folder).clock
-    patch.setattr(storage_clock, "storage_now", lambda _: clock() + ns)
-    path = folder / "retention.yaml"
-    return open_warehouse(path, engine="local", clock=lambda: clock() + ns).stream("ORDERS").opened
 
 
 def happen_later(opened: OpenedStream, act: Callable[[], None], ns: int = 2 * HOUR) -> None:

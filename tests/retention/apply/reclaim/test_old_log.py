@@ -18,7 +18,14 @@ from retention.stores.layout import Layout
 from retention.stores.old_log import WORTH_ENTRIES, first_needed, old_entries
 from retention.stores.parquet.log import LIST_EVERY, ParquetLog
 from tests.support.laying import held
-from tests.support.reclaiming import commit_nothing, emptied, lengthen_log, log_directory, run_pass
+from tests.support.reclaiming import (
+    commit_nothing,
+    emptied,
+    later,
+    lengthen_log,
+    log_directory,
+    run_pass,
+)
 
 FORMATS = pytest.mark.parametrize("format_", ["delta", "parquet"])
 NEEDED = {
@@ -127,6 +134,36 @@ def test_where_an_entry_is_damaged_a_list_stands_for_those_before(tmp_path: Path
     assert old_entries(Layout(opened.root, "ORDERS"), "parquet", opened.clock() - DAY) == [
         str(log_directory(opened) / f"{version:020d}.json") for version in range(LIST_EVERY)
     ]
+
+
+@FORMATS
+def test_old_is_what_the_clock_of_the_run_calls_old(
+    tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = emptied(tmp_path, format_)
+    stream = open_warehouse(tmp_path / "retention.yaml").stream("ORDERS")
+    for _ in range(WORTH_ENTRIES):
+        stream.publish([b'{"subject": "a", "data": "x"}'])
+    before = held(open_warehouse(tmp_path))
+    there = len(list(log_directory(opened).iterdir()))
+    planned = plan_reclaim(later(tmp_path, monkeypatch, 30 * DAY)).going[LOG]
+    report = reclaim_now(later(tmp_path, monkeypatch, 30 * DAY))
+    assert report.going[LOG].files > WORTH_ENTRIES
+    assert planned.files <= report.going[LOG].files
+    assert len(list(log_directory(opened).iterdir())) <= there + 5 - report.going[LOG].files
+    assert held(open_warehouse(tmp_path)).equals(before)
+
+
+def test_a_checkpoint_that_cannot_be_read_stands_for_nothing(tmp_path: Path) -> None:
+    opened = emptied(tmp_path, "delta", grace="1d")
+    lengthen_log(opened)
+    *_, older, newest = sorted(log_directory(opened).glob("*.checkpoint.parquet"))
+    at_ns = newest.stat().st_mtime_ns
+    newest.write_bytes(b"PAR1")
+    os.utime(newest, ns=(at_ns, at_ns))
+    old = old_entries(Layout(opened.root, "ORDERS"), "delta", opened.clock() - DAY)
+    assert max(map(Path, old)).name[:20] < older.name[:20]
+    assert old
 
 
 @FORMATS
