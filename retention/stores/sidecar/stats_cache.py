@@ -117,8 +117,10 @@ class StatisticsCache:
                 yield pa.concat_tables(gathered)
 
     def _names(self) -> list[str]:
-        """The cache's files, the oldest first."""
-        return files.names(self._directory)
+        """The cache's files, the oldest first; those that a rival has merged are forgotten."""
+        names = files.names(self._directory)
+        self._known = {name: self._known[name] for name in names if name in self._known}
+        return names
 
     def _write(self, rows: pa.Table, clock: int) -> None:
         rows = rows.select(FILE_STATS.names).cast(FILE_STATS)

@@ -69,6 +69,16 @@ def test_an_empty_cache_knows_nothing(known: StatisticsCache) -> None:
     assert known.match(LOGGED_FILES.empty_table())[0].num_rows == 0
 
 
+def test_what_a_rival_has_merged_is_forgotten(tmp_path: Path, known: StatisticsCache) -> None:
+    tables = [stats(f"f{number}") for number in range(stats_cache.MERGE_ABOVE + 1)]
+    for table in tables:
+        known.add(table)
+    rival = StatisticsCache(Layout(str(tmp_path), "ORDERS"), lambda: NOW_MS * 1_000_000)
+    rival.tidy(lambda: pa.concat_tables(tables))
+    assert known.match(logged(*tables))[0].num_rows == len(tables)
+    assert len(vars(known)["_known"]) == 1
+
+
 def test_many_files_become_one_that_keeps_live_and_young_rows(
     tmp_path: Path, known: StatisticsCache
 ) -> None:
