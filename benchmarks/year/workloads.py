@@ -136,7 +136,7 @@ class Queue(Workload):
 class Keys(Workload):
     """A table of 1,000 keys: two new ones an hour, of which the two oldest are deleted, and values of the others."""
 
-    settings = "max_msgs_per_subject: 1, delete_retention: 7d"
+    settings = "max_msgs_per_subject: 1, delete_retention: 7d, segment_span: off"
     keys, turnover = 1_000, 2
 
     def __init__(self, messages: int) -> None:
