@@ -73,7 +73,7 @@ def values(layout: Layout, name: str, before: int, later: Sequence[int]) -> froz
     known = transactions(layout, before) if before >= 0 else {}
     entries = zip(later, delta_history.read_entries(layout, later), strict=True)
     set_since = [_of_entry(layout, number, entry) for number, entry in entries]
-    return frozenset(one.get(name, 0) for one in (known, *set_since))
+    return frozenset(numbers.get(name, 0) for numbers in (known, *set_since))
 
 
 def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
