@@ -114,10 +114,11 @@ class RowTombstoneRecords:
 
     def written(self) -> dict[int, int]:
         """Number → when the storage wrote the record, nanoseconds since the epoch."""
-        return {
-            int(name.removesuffix(_SUFFIX)): at_ms * 1_000_000
+        stems = {
+            name.removesuffix(_SUFFIX): at_ms
             for name, at_ms in files.times(self._directory).items()
         }
+        return {int(stem): at_ms * 1_000_000 for stem, at_ms in stems.items() if stem.isdigit()}
 
     def places(self, numbers: Iterable[int]) -> list[str]:
         """The locations of some records."""
