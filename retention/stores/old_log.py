@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from retention.errors import DamagedError
 from retention.storage import files
@@ -33,79 +34,71 @@ def first_needed(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: i
     return None if state is None or state <= min(entries) else state
 
 
-def old_entries(layout: Layout, format_: str, cutoff_ns: int) -> list[str]:
-    """Locations of the files of a log that `trim` would delete by now, the oldest first.
+@dataclass(frozen=True)
+class OldLog:
+    """The log of a table at one version, and the instant from which its entries are young."""
 
-    Args:
-        layout: the stream's, whose table exists.
-        format_: the table's.
-        cutoff_ns: entries that were written at that instant or later are young, nanoseconds since the epoch.
-    """
-    if format_ == "delta":
-        return _old_of_delta(layout, cutoff_ns)
-    return _old_of_parquet(ParquetLog(layout), cutoff_ns)
+    layout: Layout
+    format_: str
+    version: int
+    """Later entries play no part: a look before a commit and one behind it come to the same."""
+    cutoff_ns: int
+    """Entries that were written at that instant or later stay, nanoseconds since the epoch."""
 
+    def places(self) -> list[str]:
+        """Locations of the files that `trim` would delete by now, the oldest first."""
+        if self.format_ == "delta":
+            return self._old_of_delta()
+        # The newest state has a list of its own: one that is damaged later loses nothing.
+        state = self._standing(ParquetLog(self.layout))
+        return [] if state is None else ParquetLog(self.layout).places_before(state.version)
 
-def trim(layout: Layout, format_: str, old: Sequence[str], cutoff_ns: int) -> None:
-    """Delete old entries of a log, under the maintenance lease and with every interrupted run settled.
+    def trim(self, old: Sequence[str]) -> None:
+        """Delete old files of the log, under the maintenance lease and with every interrupted run settled.
 
-    Args:
-        layout: the stream's.
-        format_: the table's.
-        old: locations that `old_entries` has just returned.
-        cutoff_ns: as there.
+        Args:
+            old: locations that `places` has just returned.
 
-    Raises:
-        StorageError: the storage failed; what was not deleted stays.
-        BusyError: another process moves files of a Parquet stream, and does not end.
-    """
-    if not old:
-        return
-    if format_ == "delta":
-        # The oldest first: what a kill leaves has no hole.
-        files.delete(old)
-    else:
-        log = ParquetLog(layout)
-        with Places(layout, log).at_rest() as state:
-            for standing in (_standing(log, cutoff_ns), state):
-                if standing is not None and not log.has_list(standing.version):
-                    log.write_list(standing)
-            _forget_unfinished(layout, cutoff_ns)
+        Raises:
+            StorageError: the storage failed; what was not deleted stays.
+            BusyError: another process moves files of a Parquet stream, and does not end.
+        """
+        if not old:
+            return
+        if self.format_ == "delta":
+            # The oldest first: what a kill leaves has no hole.
             files.delete(old)
-    reached(Step.LOG_TRIMMED)
+        else:
+            log = ParquetLog(self.layout)
+            with Places(self.layout, log).at_rest() as state:
+                for standing in (self._standing(log), state):
+                    if standing is not None and not log.has_list(standing.version):
+                        log.write_list(standing)
+                _forget_unfinished(self.layout, self.cutoff_ns)
+                files.delete(old)
+        reached(Step.LOG_TRIMMED)
 
+    def _old_of_delta(self) -> list[str]:
+        """The files before the newest checkpoint that is old, whole and readable (Delta protocol, metadata cleanup)."""
+        messages = self.layout.messages
+        entries, _ = internals.log_times(messages)
+        for version, places in internals.whole_checkpoints(messages, self.version):
+            stands = first_needed(entries, [version], self.cutoff_ns) is not None
+            if stands and counters.is_readable(places):
+                return internals.log_places(messages, version)
+        return []
 
-def _old_of_delta(layout: Layout, cutoff_ns: int) -> list[str]:
-    """The files before the newest checkpoint that is old, whole and readable (Delta protocol, metadata cleanup)."""
-    entries, _ = internals.log_times(layout.messages)
-    newest = max(entries, default=-1)
-    for version, places in internals.whole_checkpoints(layout.messages, newest):
-        stands = first_needed(entries, [version], cutoff_ns) is not None
-        if stands and counters.is_readable(places):
-            return internals.log_places(layout.messages, version)
-    return []
-
-
-def _old_of_parquet(log: ParquetLog, cutoff_ns: int) -> list[str]:
-    """The files before the state that is to stand for them, beside the newest one's list."""
-    state = _standing(log, cutoff_ns)
-    return [] if state is None else log.places_before(state.version)
-
-
-def _standing(log: ParquetLog, cutoff_ns: int) -> State | None:
-    """The last state that is old and not the newest; where it cannot be read, that of a list; None: it is not worth it.
-
-    The newest state has a list of its own: one that is damaged later loses nothing.
-    """
-    entries, lists = log.times()
-    earlier = {version: at_ns for version, at_ns in entries.items() if version < max(entries)}
-    last = _worth(earlier, earlier, cutoff_ns)
-    if last is None:
-        return None
-    with suppress(DamagedError):
-        return log.read(last)
-    listed = _worth(earlier, filter(log.has_list, lists), cutoff_ns)
-    return None if listed is None else log.read(listed)
+    def _standing(self, log: ParquetLog) -> State | None:
+        """The last state that is old; where it cannot be read, that of a list; None: it is not worth it."""
+        entries, lists = log.times()
+        earlier = {version: at_ns for version, at_ns in entries.items() if version < self.version}
+        last = _worth(earlier, earlier, self.cutoff_ns)
+        if last is None:
+            return None
+        with suppress(DamagedError):
+            return log.read(last)
+        listed = _worth(earlier, filter(log.has_list, lists), self.cutoff_ns)
+        return None if listed is None else log.read(listed)
 
 
 def _worth(entries: Mapping[int, int], states: Iterable[int], cutoff_ns: int) -> int | None:

@@ -26,7 +26,7 @@ from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.layout import Layout
 from retention.stores.lease import lease
-from retention.stores.old_log import old_entries, trim
+from retention.stores.old_log import OldLog
 from retention.stores.storage_clock import agreed_now
 
 RECORDS = "undo_records"
@@ -51,7 +51,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
         return ReclaimReport(opened.name, opened.config.grace_ns)
     now_ns = opened.clock()
     looked = survey(opened, now_ns)
-    going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked))
+    going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked).places())
     going |= _amount(TOMBSTONES, spent_tombstones(looked)) | _amount(NOTES, _notes(looked))
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
     return ReclaimReport(opened.name, looked.grace_ns, going, looked.staying())
@@ -86,9 +86,9 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         reached(Step.RECORDS_DELETED)
         opened.store.gather_statistics(looked.snapshot)
         opened.store.finish()
-        old = _old_log(looked)
+        old = _old_log(looked).places()
         going |= _amount(LOG, old)
-        trim(layout, opened.config.format, old, looked.log_cutoff_ns)
+        _old_log(looked).trim(old)
         spent = _spent(looked, now_ns)
         going |= _amount(HISTORY, _records_of(opened, spent))
         history.forget(spent)
@@ -115,11 +115,10 @@ def _notes(looked: Survey) -> list[str]:
     return looked.opened.store.spent_notes(looked.snapshot)
 
 
-def _old_log(looked: Survey) -> list[str]:
-    """Locations of the log's files that are old enough to go."""
+def _old_log(looked: Survey) -> OldLog:
     opened = looked.opened
     layout = Layout(opened.root, opened.name)
-    return old_entries(layout, opened.config.format, looked.log_cutoff_ns)
+    return OldLog(layout, opened.config.format, looked.snapshot.version, looked.log_cutoff_ns)
 
 
 def _spent(looked: Survey, now_ns: int) -> list[str]:
