@@ -82,8 +82,8 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
                 "was changed; else restore the record from a copy if there is one"
             )
         raise RefusedError(
-            f"{location}: the record of the files of run {run} is gone, so the run cannot be undone; restore the "
-            "record from a copy if there is one"
+            f"{location}: the record of the files of run {run} is gone (reclaim deletes it once grace is "
+            "over), so the run cannot be undone; nothing was changed; bring messages back from an archive or a backup"
         )
     return _decoded(location, run, content, partial(check_file_records, schema=FILE_STATS))
 
