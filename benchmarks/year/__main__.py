@@ -90,17 +90,24 @@ def steadiness(months: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
+def _write(place: Path, lives: Sequence[Mapping[str, Any]]) -> None:
+    """Write the figures of lives as JSON, without their single nights."""
+    kept = [{name: of[name] for name in of if name != "nights"} for of in lives]
+    place.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     """Live, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.year", description=__doc__)
     parser.add_argument("--days", type=int, default=Pace.days)
-    parser.add_argument("--messages", type=int, default=Pace.messages, help="in each hour")
+    parser.add_argument("--messages", type=int, default=Pace.messages, help="of a publish")
+    parser.add_argument("--hours-apart", type=int, default=Pace.hours_apart, help="publishes")
     parser.add_argument("--workloads", type=choices(tuple(WORKLOADS)), default=tuple(WORKLOADS))
     parser.add_argument("--formats", type=choices(FORMATS), default=FORMATS)
     parser.add_argument("--directory", type=Path, help="where the warehouses lie")
-    parser.add_argument("--output", type=Path, help="where all figures go, as JSON")
+    parser.add_argument("--output", type=Path, help="where the months go, as JSON")
     options = parser.parse_args()
-    pace, lives = Pace(options.days, options.messages), []
+    pace, lives = Pace(options.days, options.messages, options.hours_apart), []
     with tempfile.TemporaryDirectory(prefix="year-", dir=options.directory) as directory:
         for name in options.workloads:
             for format_ in options.formats:
@@ -108,7 +115,7 @@ def main() -> int:
                 lives.append(run(Path(directory), name, format_, pace))
                 print("\n".join(table(lives[-1])), flush=True)
                 if options.output is not None:
-                    options.output.write_text(json.dumps(lives, indent=1) + "\n", encoding="utf-8")
+                    _write(options.output, lives)
     return 0
 
 
