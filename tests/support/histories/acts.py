@@ -26,7 +26,7 @@ MS = 1_000_000
 WHY_NOT: Mapping[str, tuple[Refusals, tuple[str, ...]]] = {
     UNDONE: ((UsageError,), ("was undone already",)),
     THERE_AGAIN: ((RefusedError,), ("there twice", "in the table again")),
-    GRACE_OVER: ((VerificationError, RefusedError, UsageError), ()),
+    GRACE_OVER: ((VerificationError, RefusedError), ("once grace is over",)),
 }
 """Why a run cannot be undone: the errors, and words of them."""
 
@@ -150,7 +150,9 @@ def undo(actors: Actors, rng: Random) -> None:
     if not runs:
         actors.said = "undo: no run"
         return
-    run = rng.choice(runs[-4:] if rng.random() < 0.7 else runs)
+    announced = [run for run in runs if run.markers and not run.undone]
+    some = announced if announced and rng.random() < 0.3 else runs
+    run = rng.choice(some[-4:] if rng.random() < 0.7 else some)
     why_not = actors.model.why_not_undo(run)
     actors.said = f"undo {run.name} ({run.kind}; {why_not or len(run.removed)})"
     if why_not is not None:
@@ -164,15 +166,22 @@ def undo(actors: Actors, rng: Random) -> None:
 
 
 def reclaim(actors: Actors, rng: Random) -> None:
-    """Delete what is dead for longer than the grace."""
-    del rng
+    """Delete what is dead for longer than the grace; sometimes at the instant at which a grace ends."""
+    model = actors.model
+    ends = [run.ended_ns + actors.grace_ns for run in model.runs if not run.lost]
+    ahead = [end for end in ends if end > actors.clock() and end % MS == 0]
+    if ahead and rng.random() < 0.4:
+        actors.clock.advance(min(ahead) - actors.clock())
     found = done(actors.warehouse.find_reclaimable([NAME]))
     report = done(actors.warehouse.reclaim([NAME]))
     assert found.going == report.going
     assert report.grace_ns in actors.graces_ns
     assert report.grace_ns >= actors.grace_ns
     actors.said = f"reclaim: {report.going}"
-    actors.model.reclaim(actors.clock() - report.grace_ns)
+    model.reclaim(actors.clock() - report.grace_ns)
+    spared = [run for run in model.runs if model.why_not_undo(run) is None]
+    for run in spared[:1]:
+        actors.warehouse.show_undo(run.name)
 
 
 def restore(actors: Actors, rng: Random) -> None:

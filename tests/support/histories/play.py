@@ -36,9 +36,9 @@ class History:
 
     @classmethod
     def of(cls, seed: int) -> History:
-        """The whole history of a seed: one in fifty has a thousand acts."""
+        """The whole history of a seed: one in a hundred has a thousand acts."""
         rng = Random(f"length {seed}")
-        length = 1000 if rng.random() < 0.02 else rng.randint(30, 100)
+        length = 1000 if rng.random() < 0.01 else rng.randint(30, 100)
         return cls(seed, tuple(range(length)))
 
     @classmethod

@@ -41,9 +41,9 @@ def random_terms(rng: Random) -> Terms:
         terms["layout"] = "sequence"
     if retention == "limits" and rng.random() < 0.3:
         terms["archive"] = "archive"
-    terms["allow_msg_ttl"] = rng.random() < 0.5
-    if terms["allow_msg_ttl"] and "whole_segments" not in terms and rng.random() < 0.5:
-        terms["subject_delete_marker_ttl"] = rng.choice(["1s", "7s", "1m30s"])
+    terms["allow_msg_ttl"] = rng.random() < 0.6
+    if terms["allow_msg_ttl"] and "whole_segments" not in terms and rng.random() < 0.6:
+        terms["subject_delete_marker_ttl"] = rng.choice(["1s", "20s", "1m30s"])
         terms["allow_rollup_hdrs"] = True
     return with_limits(terms, rng)
 
