@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from retention.apply.compaction_totals import CompactionTotals, compaction_totals
 from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.merge_batch import MergedBatch, merge_batch
 from retention.apply.recover import settle_interrupted
@@ -106,6 +107,7 @@ def compact_now(
         with lease(opened.root, "maintenance", opened.clock):
             settle_interrupted(opened, history_of(opened.warehouse, opened.name))
             done.append(merge_batch(opened, plan, batch, engines))
+            _count(opened, done[-1])
     opened.store.finish()
     report = _report(opened, plan, done, started)
     _refuse_damaged(report, done)
@@ -118,6 +120,13 @@ def _planned(opened: OpenedStream, engines: Engines) -> CompactionPlan:
         return resolving_vectors(
             opened, lambda: plan_compaction(opened, opened.store.snapshot()), engines
         )
+
+
+def _count(opened: OpenedStream, batch: MergedBatch) -> None:
+    note = compaction_totals(opened)
+    files = [merge.files for merge in batch.merged]
+    written = sum(row["file_bytes"] for row in batch.added)
+    note.save((note.load() or CompactionTotals()).with_merged(files, written))
 
 
 def _report(
@@ -136,6 +145,7 @@ def _report(
         bytes_written=sum(row["file_bytes"] for row in added),
         pending=len(plan.merges) - len(merged),
         left=tuple(left.as_json() for left in plan.left),
+        amplification=(compaction_totals(opened).load() or CompactionTotals()).amplification,
         seconds=round((opened.clock() - started) / SECOND, 6),
     )
 

@@ -26,6 +26,8 @@ class CompactionReport:
     """Merges that were planned and not carried out: time or bytes were up, or others changed their files first."""
     left: tuple[dict[str, Any], ...] = ()
     """Files that stay as they are, and why."""
+    amplification: float | None = None
+    """The writes by now of a byte that compactions have met, the one when it came included; None: they met none."""
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:

@@ -84,6 +84,8 @@ class Step(StrEnum):
     """Records of row tombstones that no version within the grace names, and notes on gone files, are deleted."""
     LOG_TRIMMED = "reclaim.log-trimmed"
     """Entries of the log for which a checkpoint or a full list stands, and which are old, are deleted."""
+    COMPACTION_COUNTED = "compact.counted"
+    """A note counts the bytes that compactions have met and written."""
     HISTORY_FORGOTTEN = "reclaim.history-forgotten"
     """Records of runs are deleted that are older than the configuration keeps them."""
     LEFTOVERS_NOTED = "reclaim.leftovers-noted"

@@ -43,9 +43,16 @@ def compaction_text(report: CompactionReport) -> Iterator[str]:
             f"{_dead(report.dead_bytes)}; {format_size(report.bytes_read)} read, "
             f"{format_size(report.bytes_written)} written{rest}"
         )
-        yield f"  {count(len(report.runs), 'run')}, {report.runs[0]} first; {report.seconds:.2f} s"
+        yield f"  {count(len(report.runs), 'run')}, {report.runs[0]} first{_so_far(report)}; {report.seconds:.2f} s"
     for left in report.left:
         yield f"  left: {count(len(left['files']), 'file')}, {left['files'][0]} first: {left['why']}"
+
+
+def _so_far(report: CompactionReport) -> str:
+    """The writes of a byte of the stream, by this compaction and all before."""
+    if report.amplification is None:
+        return ""
+    return f"; what was compacted has been written {report.amplification:.1f} times so far"
 
 
 def _merge_text(merge: Merge) -> str:

@@ -85,6 +85,7 @@ def test_the_same_messages_lie_in_fewer_files(
     assert outcome.value is not None, outcome.sentence
     report = outcome.value
     assert (report.files_before, report.files_after) == (8, 4)
+    assert report.amplification == 1 + report.bytes_written / report.bytes_read
     assert held(warehouse).equals(before)
     after = stream.state()
     assert (after.messages, after.bytes, after.segments) == (
@@ -104,6 +105,18 @@ def test_the_same_messages_lie_in_fewer_files(
 
 HOLLOW = [File(base, [Laid(base), Laid(base + 1)]) for base in (1, 11, 21)]
 """Segments of ten sequences of which two are left; the last is open."""
+
+
+def test_bytes_that_were_merged_before_came_once(make: Make) -> None:
+    stream = make([File(1, [Laid(seq)]) for seq in (1, 2, 3)])
+    first = compact_now(stream.opened, LOCAL, CompactionLimits())
+    for seq in (4, 5, 6, 7):
+        stream.publish([json.dumps({"subject": "s.0", "data": str(seq)}).encode()])
+    merged = first.bytes_written
+    second = compact_now(stream.opened, LOCAL, CompactionLimits())
+    assert (second.files_before, second.files_after) == (5, 1)
+    came = first.bytes_read + second.bytes_read - merged
+    assert second.amplification == 1 + (merged + second.bytes_written) / came
 
 
 def test_hollow_neighbours_become_one_segment_and_appends_go_on(make: Make) -> None:
