@@ -53,7 +53,17 @@ HOSTILE: dict[str, Any] = {
 }
 FEW = 4
 """In a quick run commands meet every so-manieth field, each with another hostile value; shapes meet all of them."""
-FREE = ("who", "metadata", "policy", "held", "folded", "config", "archived", "changes")
+FREE = (
+    "who",
+    "spark_application",
+    "metadata",
+    "policy",
+    "held",
+    "folded",
+    "config",
+    "archived",
+    "changes",
+)
 """What is below is not for the engine, or judged by those who read it: what it must not do is lead anywhere."""
 OPTIONAL = {"none", "missing"}
 
