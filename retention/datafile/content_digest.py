@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,12 +23,6 @@ class ContentDigest:
         for column, name in zip(self._columns, FILE_COLUMNS.names, strict=True):
             column.update(rows[name], self.messages)
         self.messages += rows.num_rows
-
-    def passing(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Take in tables, shape `FILE_COLUMNS`, on their way."""
-        for rows in tables:
-            self.update(rows)
-            yield rows
 
     @property
     def value(self) -> str:

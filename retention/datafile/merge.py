@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile
 from retention.datafile.content_digest import ContentDigest
-from retention.datafile.deadline_writer import in_large_parts, write_by_deadline
+from retention.datafile.deadline_writer import TableBuffer, in_large_parts, write_by_deadline
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import COLUMNS, with_time
 from retention.datafile.row_groups import merged_by_seq, rows_in_order
@@ -54,8 +54,8 @@ def merge_files(task: MergeTask) -> MergeResult:
     """
     before = ContentDigest()
     try:
-        rows = before.passing(_sources(task.spans))
-        targets = write_by_deadline(task.targets, in_large_parts(rows))
+        rows = _digested(_sources(task.spans), before)
+        targets = write_by_deadline(task.targets, map(with_time, in_large_parts(rows)))
     except (DamagedError, ForeignRowsError) as error:
         return MergeResult([], str(error))
     after = ContentDigest()
@@ -72,8 +72,18 @@ def merge_files(task: MergeTask) -> MergeResult:
     return MergeResult([target.stats for target in written])
 
 
+def _digested(tables: Iterable[pa.Table], digest: ContentDigest) -> Iterator[pa.Table]:
+    """Pass tables on as they were decoded; a digest takes them in parts of its own, which nobody writes."""
+    held = TableBuffer()
+    for rows in tables:
+        if held.takes(rows):
+            digest.update(with_time(held.emptied().combine_chunks()))
+        yield rows
+    if held.rows:
+        digest.update(with_time(held.emptied().combine_chunks()))
+
+
 def _sources(spans: Iterable[Sequence[DataFile]]) -> Iterator[pa.Table]:
-    """The visible rows of spans of files, ascending, with `time` made from `ts_ns`, as every copy has it."""
+    """The visible rows of spans of files, ascending, without `time`: copies have it from `ts_ns`."""
     for span in spans:
-        for rows in merged_by_seq([rows_in_order(file, COLUMNS) for file in span]):
-            yield with_time(rows)
+        yield from merged_by_seq([rows_in_order(file, COLUMNS) for file in span])

@@ -34,6 +34,8 @@ from schemas.files import FILE_STATS
 from schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 
 ROW_GROUP_ROWS = 131_072
+SMALL_BYTES = 8 << 20
+"""The length up to which reading all of a file at once is cheaper than seeking in it, and decoding it in one thread."""
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
 _STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time", "msg_id"]
 _DICTIONARY = ["subject"]
@@ -82,10 +84,24 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
         DamagedError: it is missing, not a readable Parquet file, or without the expected statistics.
         ForeignRowsError: a column is missing or has another type.
     """
+    return _opened(file, _open_or_moved)
+
+
+def open_all_messages(file: DataFile) -> pq.ParquetFile:
+    """Open a data file of which every row is wanted: a small one is read at once, in one request to an object store.
+
+    Raises:
+        DamagedError, ForeignRowsError: as `open_messages`.
+    """
+    return _opened(file, _read_if_small)
+
+
+def _opened(file: DataFile, source: Callable[[DataFile], pa.NativeFile]) -> pq.ParquetFile:
     try:
+        content = source(file)
         opened = pq.ParquetFile(
-            _open_or_moved(file),
-            pre_buffer=True,
+            content,
+            pre_buffer=not isinstance(content, pa.BufferReader),
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
@@ -94,6 +110,14 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
     _check_columns(file, opened.schema_arrow)
     check_footer(file, opened)
     return opened
+
+
+def _read_if_small(file: DataFile) -> pa.NativeFile:
+    content = _open_or_moved(file)
+    if content.size() > SMALL_BYTES:
+        return content
+    with content:
+        return pa.BufferReader(content.read_buffer())
 
 
 def _open_or_moved(file: DataFile) -> pa.NativeFile:

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.seq_ranges import visible_rows
 from retention.datafile.parquet import (
+    SMALL_BYTES,
     in_sequence_order,
+    open_all_messages,
     open_messages,
     read_columns,
     seq_bounds,
@@ -41,7 +43,7 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     Raises:
         DamagedError: the file cannot be read to its end.
     """
-    opened = open_messages(file)
+    opened = open_all_messages(file) if "payload" in columns else open_messages(file)
     groups = range(opened.metadata.num_row_groups)
     bounds = [seq_bounds(opened, group) or _UNKNOWN for group in groups]
     if any(later[0] <= earlier[1] for earlier, later in pairwise(bounds)):
@@ -49,7 +51,9 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         return
     try:
         for group in groups:
-            rows = opened.read_row_group(group, columns=list(columns)).select(columns)
+            # Columns of a small group are decoded sooner than they are handed to threads.
+            is_large = opened.metadata.row_group(group).total_byte_size > SMALL_BYTES
+            rows = opened.read_row_group(group, list(columns), use_threads=is_large).select(columns)
             yield in_sequence_order(visible_rows(file, rows.cast(_shape(columns))))
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
