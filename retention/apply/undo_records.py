@@ -78,8 +78,8 @@ def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:
         if opened.store.find_commit(run) is None:
             raise RefusedError(
                 f"{location}: the record of the files of run {run} is gone, and the log of {opened.name} has no commit "
-                "of it, as after the table was put back from a copy of before: then there is nothing to undo; nothing "
-                "was changed; else restore the record from a copy if there is one"
+                "of it: reclaim deletes both once grace is over, or the table was put back from a copy of before, and "
+                "then there is nothing to undo; nothing was changed; bring messages back from an archive or a backup"
             )
         raise RefusedError(
             f"{location}: the record of the files of run {run} is gone (reclaim deletes it once grace is "
