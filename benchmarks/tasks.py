@@ -15,6 +15,7 @@ TTL_NAMES = ("ttl", "ttl-grouped", "ttl-drop")
 """The pieces of work of `benchmarks.ttl`."""
 COMPACT_NAMES = ("compact-small", "compact-hollow")
 """The pieces of work of `benchmarks.compaction`."""
+ALL_NAMES = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from benchmarks.contenders.contender import (
     first_to_keep,
 )
 from benchmarks.data import messages_of
-from benchmarks.tasks import COMPACT_NAMES, NAMES, TTL_NAMES, Task
+from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, Task
 
 _WRITER = WriterProperties(
     compression="ZSTD", compression_level=ZSTD_LEVEL, max_row_group_size=ROW_GROUP_ROWS
@@ -25,7 +25,7 @@ _WRITER = WriterProperties(
 class ByTime(DeltaContender):
     """One predicate on the column that decides."""
 
-    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
+    tasks = ALL_NAMES
 
     def run(self, place: Path, task: Task) -> None:
         table = DeltaTable(messages_of(place))

@@ -11,14 +11,14 @@ from pyspark.sql import Row, SparkSession
 
 from benchmarks.contenders.contender import ZSTD_LEVEL, DeltaContender
 from benchmarks.data import messages_of
-from benchmarks.tasks import COMPACT_NAMES, NAMES, TTL_NAMES, Task
+from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, Task
 from retention.engines.spark.session import session
 
 
 class ByTime(DeltaContender):
     """One predicate on the column that decides."""
 
-    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
+    tasks = ALL_NAMES
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -43,8 +43,7 @@ class ByTime(DeltaContender):
             self._delete(table, task.column, task.limit)
 
     def _optimize(self, table: str, limit: int) -> None:
-        if self._session is not None:
-            self._session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(limit))
+        self._sql(f"SET spark.databricks.delta.optimize.maxFileSize = {limit}")
         self._sql(f"OPTIMIZE {table}")
 
     def _delete(self, table: str, column: str, limit: int) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import retention
 from benchmarks.contenders.contender import DeltaContender
 from benchmarks.data import copy_warehouse, ttl_settings, write_config
-from benchmarks.tasks import COMPACT_NAMES, NAMES, STREAM, TTL_NAMES, Task
+from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, STREAM, Task
 from retention.engines.select import EngineName
 
 _AGE_NS = 30 * 86_400 * 10**9
@@ -17,7 +17,7 @@ _AGE_NS = 30 * 86_400 * 10**9
 class Local(DeltaContender):
     """Rows are read and written in this process."""
 
-    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
+    tasks = ALL_NAMES
     engine: ClassVar[EngineName] = "local"
 
     def place(self, source: Path, target: Path, task: Task) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.contenders.contender import Contender
 from benchmarks.data import copy_data_files
-from benchmarks.tasks import COMPACT_NAMES, NAMES, TTL_NAMES, Task
+from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, Task
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Bounds:
 class PlainFiles(Contender):
     """Whole files are unlinked; others are written anew without the rows that go."""
 
-    tasks = (*NAMES, *TTL_NAMES, *COMPACT_NAMES)
+    tasks = ALL_NAMES
 
     def place(self, source: Path, target: Path, task: Task) -> None:
         del task

@@ -107,7 +107,8 @@ def compact_now(
         with lease(opened.root, "maintenance", opened.clock):
             settle_interrupted(opened, history_of(opened.warehouse, opened.name))
             done.append(merge_batch(opened, plan, batch, engines))
-            _count(opened, done[-1])
+            if done[-1].merged:
+                _count(opened, done[-1])
     opened.store.finish()
     report = _report(opened, plan, done, started)
     _refuse_damaged(report, done)

@@ -43,6 +43,7 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     Raises:
         DamagedError: the file cannot be read to its end.
     """
+    # Payloads are nearly all of a file.
     opened = open_all_messages(file) if "payload" in columns else open_messages(file)
     groups = range(opened.metadata.num_row_groups)
     bounds = [seq_bounds(opened, group) or _UNKNOWN for group in groups]

@@ -50,8 +50,9 @@ class OldLog:
         if self.format_ == "delta":
             return self._old_of_delta()
         # The newest state has a list of its own: one that is damaged later loses nothing.
-        state = self._standing(ParquetLog(self.layout))
-        return [] if state is None else ParquetLog(self.layout).places_before(state.version)
+        log = ParquetLog(self.layout)
+        state = self._standing(log)
+        return [] if state is None else log.places_before(state.version)
 
     def trim(self, old: Sequence[str]) -> None:
         """Delete old files of the log, under the maintenance lease and with every interrupted run settled.
