@@ -22,6 +22,7 @@ from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.engines.select import Engines
 from retention.errors import RefusedError, VerificationError
 from retention.layout.segment_homes import homes_of
+from retention.plan.run_ranges import ranges_of_files
 from retention.storage import files
 from retention.stores.checks import inventory
 from schemas.bounds import MAX_SEQ
@@ -70,6 +71,8 @@ class ComingBack:
     """The files that go, likewise."""
     released: tuple[int, int]
     """The numbers of the record of row tombstones, as it is and as it shall be."""
+    markers: pa.Table
+    """The delete markers that the run wrote and that go, shape `RUN_RANGES`: undoing takes them, by no rule."""
     requirements: Sequence[TableRequirement]
     """Everything else that has to hold."""
     is_rewritten: bool = False
@@ -124,11 +127,19 @@ def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> Comi
     hiding = undoing.snapshot.counters.released
     shown = {part.path: part.ranges for part in findings.taken if part.path in here}
     shows = record_without(opened, hiding, live, shown) if shown else hiding
+    markers = ranges_of_files(
+        live.filter(goes),
+        {file.path: file.ranges for file in findings.marked if file.messages},
+        [],
+        opened.store.released(hiding),
+    )
     requirements: list[TableRequirement] = [
         AssertSegmentOrder(added),
         RowsCompared(findings.compared),
     ]
-    return ComingBack(added, live.filter(goes), (hiding, shows), requirements, is_rewritten=True)
+    return ComingBack(
+        added, live.filter(goes), (hiding, shows), markers, requirements, is_rewritten=True
+    )
 
 
 @dataclass(frozen=True)

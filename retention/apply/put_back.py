@@ -13,6 +13,7 @@ from retention.apply.foreign_changes import UndoCheck, back_under_other_names
 from retention.context.context import OpenedStream
 from retention.core.table_requirements import RowsCompared
 from retention.errors import ForeignRowsError
+from retention.plan.run_ranges import ranges_of_files
 from retention.ports import Snapshot
 from retention.stores.checks import duplicates, inventory
 from retention.stores.checks import swap as swaps
@@ -24,7 +25,8 @@ def put_back(undoing: UndoCheck) -> ComingBack:
     """The files that a run removed, for the copies that it left; what it hid is hidden no more."""
     compared = compare_rows(undoing)
     released = _record_before(undoing.opened, undoing.snapshot, undoing.outcome)
-    return ComingBack(undoing.removed, undoing.added, released, compared)
+    markers = ranges_of_files(undoing.markers, {}, [], TOMBSTONED_FILES.empty_table())
+    return ComingBack(undoing.removed, undoing.added, released, markers, compared)
 
 
 def recorded_anew(opened: OpenedStream, outcome: Mapping[str, Any]) -> pa.Table:

@@ -40,11 +40,11 @@ from retention.errors import CommitUnknownError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import lower_watermarks
 from retention.layout.segment_homes import homes_of
-from retention.plan.run_ranges import highest_removed, ranges_of_files
+from retention.plan.run_ranges import highest_removed
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.lease import lease
-from schemas.files import FILE_STATS, LOGGED_FILES, TOMBSTONED_FILES
+from schemas.files import FILE_STATS, LOGGED_FILES
 
 RESTORE = "restore"
 """The run history's kind of a run that brings messages back from an archive."""
@@ -183,10 +183,8 @@ def _commit(
     }
     record |= {"epoch": epochs[1]} if epochs[1] else {}
     record |= {"rewritten": True, "released": list(back.released)} if back.is_rewritten else {}
-    # Undoing takes the delete markers that the run wrote, by no rule.
-    gone = ranges_of_files(undoing.markers, {}, [], TOMBSTONED_FILES.empty_table())
     unclaimed = refuse_claimed(opened, undoing.snapshot, back.added)
-    keep_for_undo(opened, undo, back.removed, back.added, gone)
+    keep_for_undo(opened, undo, back.removed, back.added, back.markers)
     history.begin(undo, record | basis(undoing.snapshot) | {"status": "begun"})
     swap = Swap(
         remove=back.removed.select(LOGGED_FILES.names),
@@ -199,7 +197,7 @@ def _commit(
             *back.requirements,
         ],
         updates=[
-            *set_removed(highest_removed(gone)),
+            *set_removed(highest_removed(back.markers)),
             *set_row_tombstones(*back.released),
             *set_epoch(*epochs),
         ],

@@ -121,6 +121,21 @@ def test_markers_of_the_run_go_wherever_they_were_merged(make: Make) -> None:
     assert seqs(make(**settings)) == [1, 2, 3, 6]
 
 
+@pytest.mark.parametrize("deleted", [(4,), (4, 5)])
+def test_undoing_takes_no_marker_that_went_before(make: Make, deleted: tuple[int, ...]) -> None:
+    soon = [Laid(seq, f"s.{seq}", headers=b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n") for seq in (1, 2)]
+    settings = {"allow_msg_ttl": True, "subject_delete_marker_ttl": "1h"}
+    stream = make([File(1, soon), File(1, [Laid(3)])], **settings)
+    stream.plan().apply()
+    run = last_run(stream)
+    earlier = removed(stream, *deleted)
+    undone = undo_run(stream.opened, run)["run"]
+    assert seqs(make(**settings)) == [1, 2, 3]
+    takers = {4: earlier, 5: earlier if 5 in deleted else undone}
+    told = {seq: stream.explain(seq).removed or {} for seq in takers}
+    assert {seq: removed["run"] for seq, removed in told.items()} == takers
+
+
 def test_messages_that_are_there_again_are_not_brought_twice(make: Make, tmp_path: Path) -> None:
     stream = make(archive=str(tmp_path / "archive"))
     run = removed(stream, *range(3, 9))
