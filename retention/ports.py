@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -328,6 +328,19 @@ class WritesFiles(Protocol):
         ...
 
 
+Part = tuple[int, bytes]
+"""A key, from 0 on, and content for whoever gathers the parts of that key."""
+
+
+@dataclass(frozen=True)
+class Gathering(Generic[Result]):
+    """A function of all parts of one key, and among how many tasks the keys are shared out."""
+
+    function: Callable[[int, Sequence[bytes]], Result]
+    """Picklable; it is given the key, and the contents in order of those who dealt them, one each."""
+    tasks: int
+
+
 class Engine(Protocol):
     """A place where functions run; what they compute is the same everywhere."""
 
@@ -342,6 +355,31 @@ class Engine(Protocol):
         """Apply a picklable function to each task, balanced by `weights` (bytes to read); results in order of tasks.
 
         Tasks that write files are carried out as attempts of their own.
+        """
+        ...
+
+    def shuffle(
+        self,
+        deal: Callable[[Task], Iterable[Part]],
+        tasks: Sequence[Task],
+        weights: Sequence[int],
+        deal_again: Gathering[Iterable[Part]],
+        gather: Gathering[Result],
+    ) -> list[Result]:
+        """Deal the parts of tasks out by key, deal what becomes of each key out by another, and gather that.
+
+        All functions are picklable. One key's parts are held at a time, and everything else is on a disk; nothing is
+        left there if the process ends.
+
+        Args:
+            deal: the parts of one task.
+            tasks: balanced by `weights`, as for `map`.
+            weights: bytes to read.
+            deal_again: the parts that are made of those of one key.
+            gather: the result of one key of these.
+
+        Returns:
+            The results, in order of keys; keys of which nothing was dealt have none.
         """
         ...
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from retention.ports import Result, Task, run_task
+from retention.engines.spool import Spool
+from retention.ports import Gathering, Part, Result, Task, run_task
 from retention.storage.parallel import in_threads
 
 _THREADS = min(4, os.cpu_count() or 1)
@@ -23,3 +24,36 @@ class LocalEngine:
         """Apply `function` to each task; results in order of tasks."""
         del weights
         return list(in_threads(partial(run_task, function), tasks, _THREADS))
+
+    def shuffle(
+        self,
+        deal: Callable[[Task], Iterable[Part]],
+        tasks: Sequence[Task],
+        weights: Sequence[int],
+        deal_again: Gathering[Iterable[Part]],
+        gather: Gathering[Result],
+    ) -> list[Result]:
+        """Deal parts out by key, twice, through temporary files; results in order of keys.
+
+        Raises:
+            StorageError: the directory of temporary files is full.
+        """
+        del weights
+        with Spool() as dealt, Spool() as again:
+
+            def first(number: int) -> None:
+                for key, content in deal(tasks[number]):
+                    dealt.put(number, key, content)
+
+            def second(number: int) -> None:
+                for key, content in deal_again.function(number, dealt.parts(number)):
+                    again.put(number, key, content)
+
+            def last(number: int) -> Result:
+                return gather.function(number, again.parts(number))
+
+            for _ in in_threads(first, range(len(tasks)), _THREADS):
+                pass
+            for _ in in_threads(second, dealt.keys, _THREADS):
+                pass
+            return list(in_threads(last, again.keys, _THREADS))

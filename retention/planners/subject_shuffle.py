@@ -1,14 +1,15 @@
-"""The limit per subject over more subjects than one process holds: digests dealt out by hash of subject, on disk.
+"""The limit per subject over more subjects than one process holds: digests dealt out by hash of subject.
 
-Tasks deal every digest into buckets of subjects, then decide bucket by bucket what goes of each span; they hold one
-bucket at a time, whatever the stream's size. Only totals by span come back; the rest lies in files until the end.
+Tasks deal every digest into buckets of subjects, decide bucket by bucket what goes of each span, and gather that span
+by span; they hold one bucket, or one span, at a time, whatever the stream's size. Only totals by span come back; what
+goes of each span lies in a file of its own until the end.
 """
 
 from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
+from retention.ports import Gathering, Part
 from retention.rules.jetstream.max_msgs_per_subject import (
     KeepCounts,
     KeepLast,
@@ -52,6 +54,9 @@ _DEALT = pa.schema(
     ]
 )
 _DECIDED = pa.schema([*list(_DEALT)[1:], pa.field("beyond", pa.int64())])
+_KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
+_KEEP_COUNTS = pa.schema([pa.field("subject", pa.string()), pa.field("count", pa.int64())])
+_STAY, _GO = {b"counts": b"stay"}, {b"counts": b"go"}
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _AT_ONCE = 65_536
 Asked = TypeVar("Asked")
@@ -60,7 +65,7 @@ _BASE, _MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class PartitionTask:
+class DealTask:
     """A task: the digests of neighbouring files, to be dealt into buckets."""
 
     files: tuple[DataFile, ...]
@@ -71,31 +76,29 @@ class PartitionTask:
     digests: tuple[pa.Table | None, ...]
     """The digest of what is left of a file, where that is less than it holds."""
     buckets: int
-    target: str
 
 
 @dataclass(frozen=True)
-class DecideTask:
-    """A task: one bucket of all digests."""
+class DecidedSpan:
+    """The messages of one span beyond the limit."""
 
-    bucket: int
-    dealt: tuple[str, ...]
-    limit: int
-    span_of_file: Array
-    spans: int
-    target: str
+    span: int
+    messages: int
+    place: str
+    """The file that has the limit's rule for the rows of the span."""
 
 
 @dataclass(frozen=True)
 class ShuffledExcess:
-    """The messages of each span beyond the limit, like `Surplus`, but kept in files."""
+    """The messages of each span beyond the limit, like `Excess`, but kept in files."""
 
     messages: Array
-    places: tuple[str, ...]
+    places: Mapping[int, str]
+    """Span → its file; spans of which nothing goes have none."""
 
     def of_span(self, span: int) -> StoredShare:
         """The place of one span's share: what the limit does to it."""
-        return StoredShare(self.places, span)
+        return StoredShare(self.places[span], span)
 
 
 def subject_excess(
@@ -110,7 +113,7 @@ def subject_excess(
     excess: SubjectExcess | None = None
     if sum(lengths) > HELD_BYTES:
         with files.if_writable():
-            excess = _exchange(opened, left, spans, (limit, lengths), engines)
+            excess = _shuffled(opened, left, spans, (limit, lengths), engines)
     if excess is None:
         counts = left.subject_counts(opened.store)
         excess = surplus(limit, counts, spans.span_of_file, len(spans))
@@ -122,47 +125,67 @@ def with_fetched_shares(question: Asked) -> Asked:
     if not isinstance(question, Question):
         return question
     parts = tuple(
-        _fetched(part) if isinstance(part, StoredShare) else part for part in question.parts
+        _read_share(part.place) if isinstance(part, StoredShare) else part
+        for part in question.parts
     )
     return replace(question, parts=parts)
 
 
-def _fetched(share: StoredShare) -> KeepCounts | KeepLast:
-    table = pa.Table.from_batches([_piece(place, share.span) for place in share.places], _DECIDED)
-    numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
-    return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
-
-
-def partition_subjects(task: PartitionTask) -> None:
-    """Carry out a `PartitionTask`: an Arrow file whose batch number `n` has the subjects of bucket `n`."""
-    batches: list[list[pa.RecordBatch]] = [[] for _ in range(task.buckets)]
+def deal_subjects(task: DealTask) -> Iterator[Part]:
+    """Deal the subjects of a `DealTask` into buckets; contents are batches of the shape `_DEALT`."""
     given = zip(task.files, task.messages, task.digests, strict=True)
+    tables = []
     for at, (file, messages, digest) in enumerate(given):
-        counted = (
-            subject_digests.digest_of(file, messages) if digest is None else digest
-        ).combine_chunks()
+        counted = subject_digests.digest_of(file, messages) if digest is None else digest
         numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
-        counted = counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT)
-        bucket = bucket_of(counted["subject"], task.buckets)
-        for number, kept in enumerate(batches):
-            kept.extend(counted.filter(pa.array(bucket == number)).to_batches())
-    _write(task.target, _DEALT, batches)
+        tables.append(counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT))
+    dealt = pa.concat_tables(tables)
+    bucket = bucket_of(dealt["subject"], task.buckets)
+    # Rows stay in order of files within each bucket.
+    ordered = dealt.take(pa.array(np.argsort(bucket, kind="stable")))
+    ends = np.cumsum(np.bincount(bucket.astype(np.int64), minlength=task.buckets)).tolist()
+    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if end > start:
+            yield number, _packed(ordered.slice(start, end - start))
 
 
-def decide_bucket(task: DecideTask) -> Array:
-    """Carry out a `DecideTask`: an Arrow file with a batch for each span; messages beyond the limit by span."""
-    counts = pa.Table.from_batches([_piece(place, task.bucket) for place in task.dealt], _DEALT)
-    excess = surplus(task.limit, counts, task.span_of_file, task.spans)
-    batches = [
-        [
-            pa.record_batch(
-                [held.subjects, held.messages, held.last_seq, held.beyond], schema=_DECIDED
-            )
-        ]
-        for held in excess.held
-    ]
-    _write(task.target, _DECIDED, batches)
-    return excess.messages
+@dataclass(frozen=True)
+class DecideBucket:
+    """A function that decides what goes of each span in one bucket, and deals that out by span."""
+
+    limit: int
+    span_of_file: Array
+    spans: int
+
+    def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
+        """The parts of a bucket's spans; contents are batches of the shape `_DECIDED`."""
+        del bucket
+        counts = _unpacked(contents, _DEALT)
+        excess = surplus(self.limit, counts, self.span_of_file, self.spans)
+        for span, held in enumerate(excess.held):
+            if len(held.messages):
+                columns = [held.subjects, held.messages, held.last_seq, held.beyond]
+                yield span, _packed(pa.table(columns, schema=_DECIDED))
+
+
+@dataclass(frozen=True)
+class GatherSpan:
+    """A function that puts together what goes of one span, and leaves it in a file of its own."""
+
+    directory: str
+
+    def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | None:
+        """The span, of parts that `DecideBucket` gave; None: nothing of it goes."""
+        table = _unpacked(contents, _DECIDED)
+        numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
+        subjects = SpanSubjects(table["subject"].combine_chunks(), *numbers)
+        messages = int(subjects.beyond.sum())
+        if not messages:
+            return None
+        # No attempt touches what another one wrote.
+        place = files.join(self.directory, f"span-{span}-{uuid.uuid4().hex}.arrow")
+        _write_share(place, subjects.share())
+        return DecidedSpan(span, messages, place)
 
 
 def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
@@ -175,7 +198,7 @@ def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
     return np.concatenate([np.zeros(0, np.uint64), *hashes]) % np.uint64(buckets)
 
 
-def _exchange(
+def _shuffled(
     opened: OpenedStream,
     left: RemainingMessages,
     spans: Spans,
@@ -184,40 +207,31 @@ def _exchange(
 ) -> ShuffledExcess:
     limit, lengths = limit_and_lengths
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
-    place = _place(opened, engine.name, engines)
     buckets = -(-sum(lengths) // BUCKET_BYTES)
     stored = left.stored
     data = opened.store.data_files(stored)
     messages = stored["messages"].to_pylist()
     deals = [
-        PartitionTask(
+        DealTask(
             tuple(data[start:end]),
             RemainingRow(start),
             tuple(messages[start:end]),
             tuple(left.digests.get(RemainingRow(number)) for number in range(start, end)),
             buckets,
-            files.join(place, f"dealt-{start}.arrow"),
         )
         for start, end in _runs(lengths)
     ]
-    engine.map(
-        partition_subjects, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
+    decided = engine.shuffle(
+        deal_subjects,
+        deals,
+        [sum(lengths[task.first :][: len(task.files)]) for task in deals],
+        Gathering(DecideBucket(limit, spans.span_of_file, len(spans)), buckets),
+        Gathering(GatherSpan(_place(opened, engine.name, engines)), min(buckets, len(spans))),
     )
-    dealt = tuple(task.target for task in deals)
-    decides = [
-        DecideTask(
-            number,
-            dealt,
-            limit,
-            spans.span_of_file,
-            len(spans),
-            files.join(place, f"decided-{number}.arrow"),
-        )
-        for number in range(buckets)
-    ]
-    totals = engine.map(decide_bucket, decides, [BUCKET_BYTES] * buckets)
-    files.delete(dealt)
-    return ShuffledExcess(np.sum(totals, axis=0), tuple(task.target for task in decides))
+    going = [span for span in decided if span is not None]
+    totals = np.zeros(len(spans), dtype=np.int64)
+    totals[[span.span for span in going]] = [span.messages for span in going]
+    return ShuffledExcess(totals, {span.span: span.place for span in going})
 
 
 def _place(opened: OpenedStream, engine: str, engines: Engines) -> str:
@@ -253,25 +267,41 @@ def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield start, len(lengths)
 
 
-def _write(location: str, schema: pa.Schema, batches: Sequence[Sequence[pa.RecordBatch]]) -> None:
-    empty = schema.empty_table()
-    with files.create(location) as sink, pa.ipc.new_file(sink, schema, options=_LZ4) as writer:
-        for parts in batches:
-            table = pa.concat_tables([empty, *map(_as_table, parts)]).combine_chunks()
-            writer.write_batch(table.to_batches()[0] if len(table) else _nothing(schema))
+def _packed(table: pa.Table) -> bytes:
+    """A table that is not empty as one compressed batch, without its schema: a shuffle moves very many of them."""
+    [batch] = table.combine_chunks().to_batches()
+    content = batch.serialize()
+    return len(content).to_bytes(8, "little") + pa.compress(content, "lz4", asbytes=True)
 
 
-def _as_table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
+def _unpacked(contents: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches(
+        [pa.ipc.read_record_batch(_decompressed(content), schema) for content in contents], schema
+    )
 
 
-def _nothing(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
+def _decompressed(content: bytes) -> pa.Buffer:
+    length = int.from_bytes(content[:8], "little")
+    return pa.decompress(memoryview(content)[8:], length, "lz4")
 
 
-def _piece(location: str, number: int) -> pa.RecordBatch:
+def _write_share(location: str, share: KeepCounts | KeepLast) -> None:
+    if isinstance(share, KeepLast):
+        table = pa.table([share.seqs], schema=_KEEP_LAST)
+    else:
+        schema = _KEEP_COUNTS.with_metadata(_STAY if share.stay else _GO)
+        table = pa.table([share.subjects, share.counts], schema=schema)
+    with files.create(location) as sink, pa.ipc.new_file(sink, table.schema, options=_LZ4) as out:
+        out.write_table(table)
+
+
+def _read_share(location: str) -> KeepCounts | KeepLast:
     with files.open_input(location) as source:
-        return pa.ipc.open_file(source).get_batch(number)
+        table = pa.ipc.open_file(source).read_all().combine_chunks()
+    if table.schema.equals(_KEEP_LAST):
+        return KeepLast(table["seq"].to_numpy())
+    subjects = pa.concat_arrays([pa.nulls(0, pa.string()), *table["subject"].chunks])
+    return KeepCounts(subjects, table["count"].to_numpy(), table.schema.metadata == _STAY)
 
 
 def _hashes(subjects: pa.StringArray) -> Array:

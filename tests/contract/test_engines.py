@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from pyspark.sql import SparkSession
 from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
 from retention.core import headers
+from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName, Engines
+from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
 from retention.planners import subject_shuffle
+from retention.ports import Engine, Gathering, Part
 from retention.rules.requests import Delete, Purge, Request
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.trees import scramble
@@ -173,3 +177,49 @@ def test_rows_that_cannot_be_read_in_a_spark_task_are_a_damaged_file_to_the_driv
         sentences.append(str(damage.value))
         shutil.rmtree(tmp_path / "w")
     assert sentences[0] == sentences[1]
+
+
+def dealt_by_last_digit(number: int) -> Iterator[Part]:
+    if number == 1_000:
+        raise DamagedError("the thousandth is damaged")
+    yield number % 10, str(number).encode()
+
+
+def again_by_parity(key: int, contents: Sequence[bytes]) -> Iterator[Part]:
+    yield key % 2, b"%d:%s" % (key, b",".join(contents))
+
+
+def gathered(key: int, contents: Sequence[bytes]) -> tuple[int, bytes]:
+    return key, b" ".join(contents)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_parts_are_gathered_by_key_in_order_of_those_who_dealt_them(
+    spark: SparkSession, groups: int
+) -> None:
+    engines: list[Engine] = [LocalEngine(), SparkEngine(spark)]
+    numbers = [31, 7, 12, 2, 17, 101]
+    for engine in engines:
+        results = engine.shuffle(
+            dealt_by_last_digit,
+            numbers,
+            [1] * len(numbers),
+            Gathering(again_by_parity, groups),
+            Gathering(gathered, groups),
+        )
+        assert results == [(0, b"2:12,2"), (1, b"1:31,101 7:7,17")]
+
+
+def test_an_error_while_parts_are_dealt_reaches_the_driver_as_what_it_is(
+    spark: SparkSession,
+) -> None:
+    engines: list[Engine] = [LocalEngine(), SparkEngine(spark)]
+    for engine in engines:
+        with pytest.raises(DamagedError, match="the thousandth is damaged"):
+            engine.shuffle(
+                dealt_by_last_digit,
+                [1, 1_000, 2],
+                [1] * 3,
+                Gathering(again_by_parity, 2),
+                Gathering(gathered, 2),
+            )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from retention.engines.bin_packing import groups
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
-from retention.ports import Result, Task, run_task
-
-_RESULT = "number long, outcome binary"
+from retention.engines.spark.shuffle import RESULTS, shuffled
+from retention.ports import Gathering, Part, Result, Task, run_task
 
 
 class SparkEngine:
@@ -40,6 +39,30 @@ class SparkEngine:
         """
         if not tasks:
             return []
+        worker = _worker(function, attempts_of(self._session))
+        received = self._shares(tasks, weights).mapInArrow(worker, RESULTS).toArrow()
+        return _in_order(received)
+
+    def shuffle(
+        self,
+        deal: Callable[[Task], Iterable[Part]],
+        tasks: Sequence[Task],
+        weights: Sequence[int],
+        deal_again: Gathering[Iterable[Part]],
+        gather: Gathering[Result],
+    ) -> list[Result]:
+        """Deal parts out by key, twice, through Spark's shuffle; results in order of keys.
+
+        Raises:
+            RetentionError: what a task raised.
+        """
+        if not tasks:
+            return []
+        shares, attempts = self._shares(tasks, weights), attempts_of(self._session)
+        return _in_order(shuffled(shares, deal, deal_again, gather, attempts).toArrow())
+
+    def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> DataFrame:
+        """The tasks in groups of about the same weight, each a row in a partition of its own: a column `share`."""
         shares = groups(weights, self._workers())
         sent = pa.table(
             {
@@ -58,9 +81,7 @@ class SparkEngine:
         placed = slots.join(
             F.broadcast(self._session.createDataFrame(sent)), on="group", how="inner"
         )
-        worker = _worker(function, attempts_of(self._session))
-        received = placed.select("share").mapInArrow(worker, _RESULT).toArrow()
-        return _in_order(received)
+        return placed.select("share")
 
     def _workers(self) -> int:
         return int(self._session.sparkContext.defaultParallelism)

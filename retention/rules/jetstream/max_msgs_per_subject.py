@@ -158,10 +158,10 @@ class KeepLast(_OfSubjects):
 
 @dataclass(frozen=True)
 class StoredShare(_OfSubjects):
-    """The messages of a span that the limit lets stay, in files: of so many subjects that no process holds them all."""
+    """The messages of a span that the limit lets stay, in a file: no process holds the subjects of all spans."""
 
-    places: tuple[str, ...]
-    """Arrow files, each with some of the subjects and a batch for each span."""
+    place: str
+    """The file."""
     span: int
 
     def takes(self, rows: pa.Table) -> Array:

@@ -1,0 +1,128 @@
+"""Parts on their way between Spark tasks, in Spark's own shuffle: it spills, moves and forgets them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from retention.engines.spark.attempts import CARRIED, outcome_of
+from retention.ports import Gathering, Part
+
+PARTS = "key long, sender long, content binary"
+RESULTS = "number long, outcome binary"
+_ERROR = -1
+"""The key under which an error travels, instead of parts."""
+Batches = Iterator[pa.RecordBatch]
+_Row = tuple[int, int, bytes]
+
+
+def shuffled(
+    shares: DataFrame,
+    deal: Callable[[Any], Iterable[Part]],
+    deal_again: Gathering[Iterable[Part]],
+    gather: Gathering[Any],
+    attempts: int,
+) -> DataFrame:
+    """The results of gathering what tasks deal out, or errors; columns `number` (the key) and `outcome`, pickled.
+
+    Args:
+        shares: tasks, in one column of pickled lists of number and task.
+        deal: the parts of one task.
+        deal_again: the parts that are made of those of one key.
+        gather: the result of one key of these.
+        attempts: how often Spark tries a task.
+    """
+    dealt = shares.mapInArrow(_dealing(deal, attempts), PARTS)
+    again = _by_key(dealt, deal_again.tasks).mapInArrow(
+        _dealing_again(deal_again.function, attempts), PARTS
+    )
+    return _by_key(again, gather.tasks).mapInArrow(_gathering(gather.function, attempts), RESULTS)
+
+
+def _by_key(parts: DataFrame, tasks: int) -> DataFrame:
+    return parts.repartition(max(tasks, 1), "key").sortWithinPartitions("key", "sender")
+
+
+def _dealing(deal: Callable[[Any], Iterable[Part]], attempts: int) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for share in batch.column("share").to_pylist():
+                for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
+                    yield _parts(number, partial(deal, task), attempts)
+
+    return run
+
+
+def _dealing_again(
+    function: Callable[[int, Sequence[bytes]], Iterable[Part]], attempts: int
+) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        for key, contents in _keys(batches):
+            if key == _ERROR:
+                yield _batch([(_ERROR, _ERROR, content) for content in contents])
+            else:
+                yield _parts(key, partial(function, key, contents), attempts)
+
+    return run
+
+
+def _gathering(
+    function: Callable[[int, Sequence[bytes]], Any], attempts: int
+) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        for key, contents in _keys(batches):
+            if key == _ERROR:
+                yield _results([(key, content) for content in contents])
+            else:
+                outcome = outcome_of(partial(function, key, contents), attempts)
+                yield _results([(key, pickle.dumps(outcome))])
+
+    return run
+
+
+def _parts(sender: int, act: Callable[[], Iterable[Part]], attempts: int) -> pa.RecordBatch:
+    """The parts that a function gives, or the error that ended it."""
+    outcome = outcome_of(lambda: list(act()), attempts)
+    if isinstance(outcome, CARRIED):
+        return _batch([(_ERROR, sender, pickle.dumps(outcome))])
+    return _batch([(key, sender, content) for key, content in outcome])
+
+
+def _keys(batches: Batches) -> Iterator[tuple[int, list[bytes]]]:
+    """Each key with its contents, of rows that are sorted by key."""
+    for key, rows in groupby(_rows(batches), key=itemgetter(0)):
+        yield key, [content for _, _, content in rows]
+
+
+def _rows(batches: Batches) -> Iterator[_Row]:
+    for batch in batches:
+        keys, senders = (batch.column(name).to_pylist() for name in ("key", "sender"))
+        for at, (key, sender) in enumerate(zip(keys, senders, strict=True)):
+            yield key, sender, batch.column("content")[at].as_py()
+
+
+def _batch(rows: Sequence[_Row]) -> pa.RecordBatch:
+    keys, senders, contents = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(keys, pa.int64()),
+            pa.array(senders, pa.int64()),
+            pa.array(contents, pa.binary()),
+        ],
+        names=["key", "sender", "content"],
+    )
+
+
+def _results(rows: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    numbers, outcomes = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(numbers, pa.int64()), pa.array(outcomes, pa.binary())],
+        names=["number", "outcome"],
+    )

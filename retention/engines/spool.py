@@ -1,0 +1,60 @@
+"""Parts on their way from one function to another in this process: in one file, which ends with the process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from retention.storage.errors import as_storage_errors
+
+
+class Spool:
+    """Parts by key, from any number of threads."""
+
+    def __init__(self) -> None:
+        with as_storage_errors(tempfile.gettempdir()):
+            self._file = tempfile.TemporaryFile(prefix="retention-")  # noqa: SIM115  (closed by `__exit__`)
+        self._end = 0
+        self._places: dict[int, list[tuple[int, int, int]]] = {}
+        """Key → sender, offset and length of each part."""
+        self._lock = Lock()
+
+    def put(self, sender: int, key: int, content: bytes) -> None:
+        """Keep one part; the parts of a key come back in order of their senders."""
+        with self._lock:
+            offset = self._end
+            self._end += len(content)
+            self._places.setdefault(key, []).append((sender, offset, len(content)))
+        with as_storage_errors(tempfile.gettempdir()):
+            written = 0
+            while written < len(content):
+                written += os.pwrite(
+                    self._file.fileno(), memoryview(content)[written:], offset + written
+                )
+
+    @property
+    def keys(self) -> list[int]:
+        """The keys that have parts, ascending."""
+        return sorted(self._places)
+
+    def parts(self, key: int) -> list[bytes]:
+        """The contents of one key, in order of their senders."""
+        with as_storage_errors(tempfile.gettempdir()):
+            return [
+                os.pread(self._file.fileno(), length, offset)
+                for _, offset, length in sorted(self._places[key])
+            ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
