@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -154,18 +154,25 @@ class _Prepared:
 
     added: Additions
     recorded: TombstoneUpdate
-    ranges: pa.Table
-    """The messages that go, shape `RUN_RANGES`."""
+    highest_removed: Mapping[int, int]
+    """Partition → the highest sequence that goes."""
 
 
 def _on_record(
     opened: OpenedStream, plan: Plan, run: str, added: Additions, recorded: TombstoneUpdate
 ) -> _Prepared:
     """Remember which files a run takes and adds, and which messages it takes of files."""
-    ranges = ranges_of_plan(plan, opened.store.released(recorded.before))
+    highest: dict[int, int] = {}
+
+    def removed_ranges() -> Iterator[pa.Table]:
+        for ranges in ranges_of_plan(plan, opened.store.released(recorded.before)):
+            for partition, seq in highest_removed(ranges).items():
+                highest[partition] = max(seq, highest.get(partition, seq))
+            yield ranges
+
     leaving = plan.actions.leaving.select(FILE_STATS.names)
-    keep_for_undo(opened, run, leaving, stats_table(added.stats), ranges)
-    return _Prepared(added, recorded, ranges)
+    keep_for_undo(opened, run, leaving, stats_table(added.stats), removed_ranges())
+    return _Prepared(added, recorded, highest)
 
 
 def _swap(
@@ -192,7 +199,7 @@ def _swap(
         updates=[
             *set_next_seqs(_sequences_after(plan)),
             *set_open_bases(open_base),
-            *set_removed(*_highest_gone(plan, prepared.ranges)),
+            *set_removed(*_highest_gone(plan, prepared.highest_removed)),
             *set_row_tombstones(recorded.before, recorded.after),
             *set_epoch(*epochs),
         ],
@@ -200,7 +207,7 @@ def _swap(
     return swap if plan.consumers is None else _resting_on_consumers(swap, snapshot)
 
 
-def _highest_gone(plan: Plan, ranges: pa.Table) -> list[dict[int, int]]:
+def _highest_gone(plan: Plan, removed: Mapping[int, int]) -> list[Mapping[int, int]]:
     """Partition → the highest sequence that nobody will find any more, of the epoch behind a plan's commit.
 
     A new epoch has lost nothing. What a purge steps over, and markers that are evicted in the pass that writes them,
@@ -211,7 +218,7 @@ def _highest_gone(plan: Plan, ranges: pa.Table) -> list[dict[int, int]]:
     stored = set(plan.markers["seq"].to_pylist())
     first, after = plan.sequences or (0, 0)
     last = next((seq for seq in range(after - 1, first - 1, -1) if seq not in stored), None)
-    return [highest_removed(ranges), {} if last is None else {PARTITION: last}]
+    return [removed, {} if last is None else {PARTITION: last}]
 
 
 def _resting_on_consumers(swap: Swap, snapshot: Snapshot) -> Swap:

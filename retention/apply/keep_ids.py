@@ -11,7 +11,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import later_mask
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import SeqRanges, in_ranges, ranges_in
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
 from retention.plan.plan import Plan
@@ -37,7 +37,10 @@ def keep_ids_of(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCou
 
 
 def keep_ids(
-    opened: OpenedStream, removed: pa.Table, lost: Mapping[str, Array], snapshot: Snapshot
+    opened: OpenedStream,
+    removed: pa.Table,
+    lost: Mapping[str, Array | SeqRanges],
+    snapshot: Snapshot,
 ) -> ReadCount:
     """Keep the ids of messages that are about to go, as long as they count; return what it cost to learn them.
 
@@ -63,7 +66,9 @@ def keep_ids(
         rows, read = read_columns(file, ("seq", "ts_ns", "msg_id"))
         goes = later_mask(rows["ts_ns"], since_ns)
         if file.path in lost:
-            goes = pc.and_(goes, pa.array(in_ranges(rows["seq"].to_numpy(), lost[file.path])))
+            goes = pc.and_(
+                goes, pa.array(in_ranges(rows["seq"].to_numpy(), ranges_in(lost[file.path])))
+            )
         return digests.kept(rows.filter(goes)), read
 
     young = opened.store.data_files(removed.filter(later_mask(removed["max_ts_ns"], since_ns)))

@@ -24,7 +24,6 @@ from retention.history.runs import history_of
 from retention.plan.compaction import CompactionPlan, Merge
 from retention.ports import Snapshot, Swap
 from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.runs import RUN_RANGES
 
 COMPACT = "compact"
 """The run history's kind of a run that compacts."""
@@ -132,7 +131,7 @@ def _commit(opened: OpenedStream, work: MergedBatch, snapshot: Snapshot, engines
     counters = snapshot.counters
     _archive_dead(opened, work, snapshot, engines)
     record = _record(opened, work) | ({"epoch": counters.epoch} if counters.epoch else {})
-    keep_for_undo(opened, run, removed, added, RUN_RANGES.empty_table())
+    keep_for_undo(opened, run, removed, added, [])
     history.begin(run, record | basis(snapshot) | {"status": "begun"})
     swap = Swap(
         remove=removed.select(LOGGED_FILES.names),

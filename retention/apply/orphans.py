@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.history.runs import history_of
-from retention.planners.subject_shuffle import DIRECTORY
+from retention.planners.scratch import DIRECTORY
 from retention.storage import files
 from retention.stores import consumer_table, offset_table
 from retention.stores.layout import Layout
@@ -87,7 +87,7 @@ def _counts_of_nothing(layout: Layout, unnamed: set[str]) -> Iterator[tuple[str,
 
 def _exchanged(layout: Layout) -> Iterator[tuple[str, str]]:
     for path in files.walk(layout.engine_path(DIRECTORY)):
-        yield layout.engine_path(DIRECTORY, path), "subjects dealt out by a pass that never ended"
+        yield layout.engine_path(DIRECTORY, path), "work of a pass that never ended"
 
 
 def _of_runs(opened: OpenedStream) -> Iterator[tuple[str, str]]:

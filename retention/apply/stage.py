@@ -14,7 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import locate
 from retention.core.inventory import DataFile, ExpectedStats, ReadCount
 from retention.core.message_rows import complete_rows
-from retention.core.seq_ranges import union_of_ranges
+from retention.core.seq_ranges import ranges_in, union_of_ranges
 from retention.datafile.parquet import describe
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.datafile.segment_writer import PARTITION, Staged, Staging, stage_rows
@@ -180,4 +180,6 @@ def _hiding(opened: OpenedStream, plan: Plan) -> Iterator[DataFile]:
     tombstone = plan.actions.tombstone
     files = opened.store.data_files(tombstone.files)
     for file, ranges in zip(files, tombstone.ranges(), strict=True):
-        yield replace(file, hidden=union_of_ranges(file.hidden, ranges), claim=ExpectedStats())
+        yield replace(
+            file, hidden=union_of_ranges(file.hidden, ranges_in(ranges)), claim=ExpectedStats()
+        )

@@ -184,7 +184,7 @@ def _commit(
     record |= {"epoch": epochs[1]} if epochs[1] else {}
     record |= {"rewritten": True, "released": list(back.released)} if back.is_rewritten else {}
     unclaimed = refuse_claimed(opened, undoing.snapshot, back.added)
-    keep_for_undo(opened, undo, back.removed, back.added, back.markers)
+    keep_for_undo(opened, undo, back.removed, back.added, [back.markers])
     history.begin(undo, record | basis(undoing.snapshot) | {"status": "begun"})
     swap = Swap(
         remove=back.removed.select(LOGGED_FILES.names),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -29,7 +30,7 @@ _DIGEST_BYTES = 32
 
 
 def keep_for_undo(
-    opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table, ranges: pa.Table
+    opened: OpenedStream, run: str, removed: pa.Table, added: pa.Table, ranges: Iterable[pa.Table]
 ) -> None:
     """Remember, before a run commits, what it removes and adds.
 
@@ -38,11 +39,15 @@ def keep_for_undo(
         run: the run's name.
         removed: the files that it removes, shape `FILE_STATS`; recorded with all that they hold.
         added: the files that it adds, likewise.
-        ranges: the messages that it takes of files, shape `RUN_RANGES`.
+        ranges: the messages that it takes of files, some at a time; shape `RUN_RANGES`.
     """
     store = opened.store
-    records = {"removed": store.stored(removed), "added": store.stored(added), _RANGES: ranges}
-    contents = {f"{run}.{name}{_SUFFIX}": _content(table) for name, table in records.items()}
+    records: dict[str, tuple[pa.Schema, Iterable[pa.Table]]] = {
+        "removed": (FILE_STATS, [store.stored(removed)]),
+        "added": (FILE_STATS, [store.stored(added)]),
+        _RANGES: (RUN_RANGES, ranges),
+    }
+    contents = {f"{run}.{name}{_SUFFIX}": _content(*of) for name, of in records.items()}
     files.replace_all(_directory(opened), contents)
     reached(Step.UNDO_KEPT)
 
@@ -56,13 +61,23 @@ def _directory(opened: OpenedStream) -> str:
     return files.join(opened.root, "_retention", "reports")
 
 
-def _content(table: pa.Table) -> bytes:
-    """A table as an Arrow file, and its digest."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content + hashlib.sha256(content).digest()
+def _content(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """An Arrow file of tables, and its digest, in pieces as tables come."""
+    digest, pieces = hashlib.sha256(), io.BytesIO()
+
+    def written() -> bytes:
+        piece = pieces.getvalue()
+        pieces.seek(0)
+        pieces.truncate()
+        digest.update(piece)
+        return piece
+
+    with pa.ipc.new_file(pieces, schema) as writer:
+        for table in tables:
+            writer.write_table(table.select(schema.names).cast(schema))
+            yield written()
+    yield written()
+    yield digest.digest()
 
 
 def read_record(opened: OpenedStream, run: str, name: str) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,18 @@ import pyarrow as pa
 from retention.core.inventory import NO_RANGES, DataFile
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+class SeqRanges(Protocol):
+    """Ranges of sequences that are read where they are needed."""
+
+    def read(self) -> np.ndarray:
+        """The ranges, ascending and disjoint, both ends inclusive; shape (n, 2)."""
+
+
+def ranges_in(ranges: np.ndarray | SeqRanges) -> np.ndarray:
+    """Ranges of sequences, shape (n, 2), wherever they are."""
+    return ranges if isinstance(ranges, np.ndarray) else ranges.read()
 
 
 def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:

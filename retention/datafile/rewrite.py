@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.message_rows import time_of
-from retention.core.seq_ranges import in_ranges, union_of_ranges
+from retention.core.seq_ranges import SeqRanges, in_ranges, ranges_in, union_of_ranges
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
@@ -38,17 +39,17 @@ class RewriteTask:
     source: DataFile
     targets: tuple[DataFile, ...]
     """The files to write; several are divided by deadline, as far as that pays."""
-    removed: np.ndarray
-    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint."""
+    removed: np.ndarray | SeqRanges
+    """Shape (n, 2), int64: first and last sequence, both inclusive, ascending and disjoint; or where they are."""
 
     def attempt(self) -> RewriteTask:
         """The task with targets that no other attempt writes."""
         return replace(self, targets=tuple(target.of_attempt() for target in self.targets))
 
-    @property
+    @cached_property
     def gone(self) -> np.ndarray:
         """The ranges of sequences that are left out: the removed, and the hidden ones of the source; shape (n, 2)."""
-        return union_of_ranges(self.removed, self.source.hidden)
+        return union_of_ranges(ranges_in(self.removed), self.source.hidden)
 
 
 @dataclass(frozen=True)

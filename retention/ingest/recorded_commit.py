@@ -92,7 +92,7 @@ def commit_removal(
     }
     history = history_of(opened.warehouse, opened.name)
     # What was published stays when the run is undone: its files are no part of the record.
-    keep_for_undo(opened, removal.run, removal.files, copies, ranges)
+    keep_for_undo(opened, removal.run, removal.files, copies, [ranges])
     history.begin(removal.run, record | basis(snapshot) | {"status": "begun"})
     version = opened.store.commit(whole, snapshot)
     history.finish(removal.run, record | {"status": "done", "version_after": version})

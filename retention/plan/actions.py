@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
+from retention.plan.removed_ranges import FileRanges, RemovedRanges
 from retention.plan.rule_rows import rule_counts
 from schemas.plan import (
     PLANNED_FILES,
     PLANNED_MARKERS,
-    PLANNED_PARTS,
     PLANNED_RULES,
     RULE_NAMES,
 )
@@ -39,17 +39,12 @@ class PartialRemoval:
     """Shape `PLANNED_FILES`."""
     numbers: Array
     """Each file's row number among all files of the plan."""
-    removed: pa.Table
-    """Ranges of sequences that go of these files, and of others of the plan, by file; shape `PLANNED_PARTS`."""
+    removed: RemovedRanges
+    """Ranges of sequences that go of these files, and of others of the plan."""
 
-    def ranges(self) -> list[Array]:
+    def ranges(self) -> list[Array | FileRanges]:
         """The sequences that go of each file, as ascending ranges, both ends inclusive; shape (n, 2) each."""
-        files = self.removed["file"].to_numpy()
-        bounds = np.searchsorted(files, np.stack([self.numbers, self.numbers + 1]))
-        ends = np.stack(
-            [self.removed[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1
-        )
-        return [ends[start:end] for start, end in bounds.T.tolist()]
+        return self.removed.of_files(self.numbers)
 
 
 class Rewrite(PartialRemoval):
@@ -83,8 +78,8 @@ class Actions:
     """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
     rules: pa.Table = field(default_factory=PLANNED_RULES.empty_table)
     """Messages and bytes that each rule takes of each of `files`; shape `PLANNED_RULES`."""
-    removed: pa.Table = field(default_factory=PLANNED_PARTS.empty_table)
-    """Ranges of sequences that go of files that do not go whole; shape `PLANNED_PARTS`."""
+    removed: RemovedRanges = field(default_factory=RemovedRanges)
+    """Ranges of sequences that go of files that do not go whole; `file` being a row number of `files`."""
     markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
     """Subject-delete markers that are left when the pass is over; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None = None

@@ -18,12 +18,13 @@ from retention.plan.consumer_snapshot import Pin
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import Plan
 from retention.plan.remaining import RemainingMessages
-from retention.plan.rule_rows import rule_column, rule_rows
+from retention.plan.removed_ranges import RemovedRanges, ranges_of, settled_counts
+from retention.plan.rule_rows import rule_rows
 from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.requests import Removal
-from retention.rules.row_verdicts import STAYS, Answer, settled, stop_of
-from schemas.plan import PLANNED_FILES, PLANNED_PARTS, REMOVED_RANGES
+from retention.rules.row_verdicts import STAYS, Answer, stop_of
+from schemas.plan import PLANNED_FILES
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class FileLosses:
     bytes: Array
     by_rule: Array
     """Shape (files, rules)."""
-    ranges: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number among those files."""
+    ranges: RemovedRanges
+    """`file` being a row number among those files."""
 
     def only(self, wanted: Array) -> FileLosses:
         """The losses of the files in `wanted`, a mask, nothing of others."""
@@ -54,7 +55,7 @@ class FileLosses:
             messages=np.where(wanted, self.messages, 0),
             bytes=np.where(wanted, self.bytes, 0),
             by_rule=np.where(wanted[:, None], self.by_rule, 0),
-            ranges=self.ranges.filter(pa.array(wanted[self.ranges["file"].to_numpy()])),
+            ranges=self.ranges.only(wanted),
         )
 
 
@@ -77,8 +78,8 @@ def make_plan(
     inventory = left.inventory
     stopped_at = stop_of(answers)
     known = ByMetadata(decided.spans, decided.whole(stopped_at), decided.by_rule(stopped_at))
-    parts = [settled_ranges(answer, stopped_at) for answer in _in_order(answers)]
-    losses = _with_released(left, policy, _file_losses(left.files, known, parts))
+    losses = _file_losses(left.files, known, _in_order(answers), stopped_at)
+    losses = _with_released(left, policy, losses)
     cause = cause_of_pass(left, policy, decided, answers, losses.ranges)
     if policy.whole_segments:
         losses = losses.only(_sealed_and_spent(inventory, losses))
@@ -97,7 +98,7 @@ def make_removal(
 ) -> Plan:
     """Put together what metadata decided of a removal that was asked for and what rows answered."""
     known = ByMetadata(removal.spans, removal.whole, removal.by_rule)
-    losses = _file_losses(inventory.files, known, [answer.removed for answer in _in_order(answers)])
+    losses = _file_losses(inventory.files, known, _in_order(answers), None)
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
     return replace(plan, header=replace(plan.header, request=removal.request))
 
@@ -118,7 +119,7 @@ def make_topic_plan(
     messages, size = (inventory.files[name].to_numpy() for name in ("messages", "bytes"))
     by_rule = np.where(np.arange(len(RULES)) == rules[:, None], messages[:, None], 0)
     losses = FileLosses(
-        np.where(goes, messages, 0), np.where(goes, size, 0), by_rule, REMOVED_RANGES.empty_table()
+        np.where(goes, messages, 0), np.where(goes, size, 0), by_rule, RemovedRanges()
     )
     plan = _plan(inventory, policy, as_of_ns, losses, ())
     return replace(plan, pins=replace(plan.pins, consumers=pins))
@@ -155,24 +156,27 @@ def _plan(
     done = Actions(
         files=files,
         rules=rule_rows(losses.by_rule[touched], losses.bytes[touched]),
-        removed=_parts(files, losses.ranges, touched),
+        removed=_of_planned(files, losses, touched),
     )
     pins = Pins(released=inventory.counters.released)
     return Plan(header, pins, done, cause_of_files(inventory))
 
 
-def _file_losses(files: pa.Table, known: ByMetadata, parts: Sequence[pa.Table]) -> FileLosses:
-    """Share out among files what spans lose; `parts` have the shape `REMOVED_RANGES`."""
+def _file_losses(
+    files: pa.Table, known: ByMetadata, answers: Sequence[Answer], stopped_at: int | None
+) -> FileLosses:
+    """Share out among files what spans lose."""
     goes_whole = known.whole[known.spans.span_of_file]
     by_rule = _spread(files, known, np.flatnonzero(goes_whole))
     lost_messages = np.where(goes_whole, files["messages"].to_numpy(), 0)
     lost_bytes = np.where(goes_whole, files["bytes"].to_numpy(), 0)
-    ranges = pa.concat_tables([REMOVED_RANGES.empty_table(), *parts])
-    at, rules = ranges["file"].to_numpy(), ranges["rule"].to_numpy()
-    np.add.at(by_rule, (at, rules), ranges["messages"].to_numpy())
-    np.add.at(lost_messages, at, ranges["messages"].to_numpy())
-    np.add.at(lost_bytes, at, ranges["bytes"].to_numpy())
-    return FileLosses(lost_messages, lost_bytes, by_rule, ranges)
+    for answer in answers:
+        counts = settled_counts(answer, stopped_at)
+        at, messages = counts["file"].to_numpy(), counts["messages"].to_numpy()
+        np.add.at(by_rule, (at, counts["rule"].to_numpy()), messages)
+        np.add.at(lost_messages, at, messages)
+        np.add.at(lost_bytes, at, counts["bytes"].to_numpy())
+    return FileLosses(lost_messages, lost_bytes, by_rule, ranges_of(answers, stopped_at))
 
 
 def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
@@ -206,43 +210,8 @@ def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) 
     by_rule = np.zeros((stored.num_rows, len(RULES)), dtype=np.int64)
     by_rule[left.numbers] = losses.by_rule
     by_rule[:, RULES.index(policy.retention)] = messages - by_rule.sum(axis=1)
-    numbers = pa.array(left.numbers[losses.ranges["file"].to_numpy()], pa.int64())
-    numbered = losses.ranges.set_column(0, REMOVED_RANGES.field("file"), numbers)
-    return FileLosses(messages, lost_bytes, by_rule, pa.concat_tables([numbered, left.released]))
-
-
-def settled_ranges(answer: Answer, stopped_at: int | None) -> pa.Table:
-    """The ranges that go of a span, now that the span in which the age scan ended is known; shape `REMOVED_RANGES`."""
-    return _settled(answer.removed, reached=stopped_at is None or answer.span <= stopped_at)
-
-
-def _settled(ranges: pa.Table, *, reached: bool) -> pa.Table:
-    rules = settled(ranges["rule"].to_numpy(), reached=reached)
-    if np.array_equal(rules, ranges["rule"].to_numpy()):
-        return ranges
-    relabelled = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int8()))
-    return _merged(relabelled.filter(pa.array(rules != STAYS)))
-
-
-def _merged(ranges: pa.Table) -> pa.Table:
-    """Merge neighbouring ranges of one rule in one file.
-
-    Of one rule and file, 4 to 6, 7 to 9 and 12 to 12 become 4 to 9 and 12 to 12: rows 0 and 2 start a range, and rows
-    1 and 2 end one.
-    """
-    column = {name: ranges[name].to_numpy() for name in REMOVED_RANGES.names}
-    joins = (
-        (np.diff(column["file"]) == 0)
-        & (np.diff(column["rule"]) == 0)
-        & (column["first_seq"][1:] == column["last_seq"][:-1] + 1)
-    )
-    starts = np.setdiff1d(np.arange(ranges.num_rows), np.flatnonzero(joins) + 1)
-    ends = np.append(starts[1:], ranges.num_rows) - 1
-    merged = {name: column[name][starts] for name in ("file", "rule", "first_seq")}
-    merged["last_seq"] = column["last_seq"][ends] if len(starts) else column["last_seq"]
-    for name in ("messages", "bytes"):
-        merged[name] = np.add.reduceat(column[name], starts) if len(starts) else column[name]
-    return pa.table(merged).cast(REMOVED_RANGES)
+    ranges = losses.ranges.renumbered(left.numbers).and_held(left.released)
+    return FileLosses(messages, lost_bytes, by_rule, ranges)
 
 
 def _sealed_and_spent(inventory: Inventory, losses: FileLosses) -> Array:
@@ -269,14 +238,12 @@ def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array
     return planned.select(PLANNED_FILES.names).cast(PLANNED_FILES)
 
 
-def _parts(files: pa.Table, ranges: pa.Table, touched: Array) -> pa.Table:
-    number = np.searchsorted(touched, ranges["file"].to_numpy())
+def _of_planned(files: pa.Table, losses: FileLosses, touched: Array) -> RemovedRanges:
+    """The ranges of files that do not go whole, by their row numbers in the plan."""
+    numbers = np.full(len(losses.messages), -1)
     in_part = pc.not_equal(files["action"], DROP).to_numpy()
-    renumbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(number, pa.int64()))
-    wanted = renumbered.filter(pa.array(in_part[number]))
-    rules = rule_column(wanted["rule"].to_numpy())
-    parts = wanted.set_column(1, PLANNED_PARTS.field("rule"), rules)
-    return parts.sort_by([("file", "ascending"), ("first_seq", "ascending")]).combine_chunks()
+    numbers[touched] = np.where(in_part, np.arange(len(touched)), -1)
+    return losses.ranges.renumbered(numbers)
 
 
 def _waiting(inventory: Inventory, policy: Policy, losses: FileLosses) -> Array:

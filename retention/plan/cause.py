@@ -15,13 +15,14 @@ from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.remaining import RemainingMessages
+from retention.plan.removed_ranges import RemovedRanges
 from retention.ports import TailTotals
 from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import Answer
 from retention.stores.offset_table import Offsets
-from schemas.plan import CAUSE_FILES, REMOVED_RANGES
+from schemas.plan import CAUSE_FILES
 
 _NO_TAIL = TailTotals()
 _NO_CONSUMERS = ConsumerSnapshot()
@@ -43,9 +44,9 @@ class CauseFiles:
     """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
     remaining: Remaining | None = None
     """Messages and bytes that consumers leave; None: they leave everything."""
-    parts: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    parts: RemovedRanges = field(default_factory=RemovedRanges)
     """Ranges that rules take of files, learned from rows, also of files that go whole, or stay because their segment
-    does; shape `REMOVED_RANGES`, `file` being a row number of `files`."""
+    does; `file` being a row number of `files`."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class Cause:
         return self.made_from.remaining
 
     @property
-    def parts(self) -> pa.Table:
-        """Ranges that rules take of files, learned from rows; shape `REMOVED_RANGES`."""
+    def parts(self) -> RemovedRanges:
+        """Ranges that rules take of files, learned from rows."""
         return self.made_from.parts
 
     def end(self, partition: int) -> int:
@@ -130,9 +131,9 @@ class Cause:
 
     def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
         """Ranges that some rules take of one file, learned from rows; shape `REMOVED_RANGES`, ascending."""
-        ranges = self.parts.filter(pc.equal(self.parts["file"], number))
+        ranges = self.parts.of_file(number)
         wanted = pa.array([RULES.index(rule) for rule in rules], pa.int8())
-        return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted)).sort_by("first_seq")
+        return ranges.filter(pc.is_in(ranges["rule"], value_set=wanted))
 
 
 def cause_of_files(inventory: Inventory) -> Cause:
@@ -146,7 +147,7 @@ def cause_of_pass(
     policy: Policy,
     decided: Evaluation,
     answers: Sequence[Answer],
-    parts: pa.Table,
+    parts: RemovedRanges,
 ) -> Cause:
     """The cause of the plan of a pass.
 
@@ -155,8 +156,7 @@ def cause_of_pass(
         policy: the stream's rules.
         decided: the pass over what is left.
         answers: the rows' answers to its questions.
-        parts: ranges that rules take of files, learned from rows; shape `REMOVED_RANGES`, `file` being a row number of
-            the inventory.
+        parts: ranges that rules take of files, learned from rows; `file` being a row number of the inventory.
     """
     remaining = None if policy.retention == "limits" else _remaining(left)
     return replace(

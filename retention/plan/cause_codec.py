@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.plan.cause import Cause, CauseFiles, Remaining
 from retention.plan.consumer_snapshot import ConsumerSnapshot, pins_as_json, pins_from_json
+from retention.plan.removed_ranges import RemovedRanges
 from retention.ports import TailTotals
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest
@@ -40,8 +41,7 @@ def cause_table(cause: Cause, written: pa.Array) -> pa.Table:
     """
     files = cause.files.select(CAUSE_FILES.names).cast(CAUSE_FILES)
     known = pc.is_in(files["path"], value_set=written).to_numpy()
-    parts = cause.parts.filter(pa.array(~known[cause.parts["file"].to_numpy()]))
-    parts = parts.sort_by([("file", "ascending"), ("first_seq", "ascending")])
+    parts = cause.parts.only(~known).table
     remaining = cause.remaining
     nothing = pa.nulls(files.num_rows, pa.int64())
     bounds = np.searchsorted(parts["file"].to_numpy(), np.arange(files.num_rows + 1))
@@ -102,7 +102,8 @@ def cause_files(table: pa.Table) -> CauseFiles:
     Raises:
         ValueError: the table says what no plan is made from.
     """
-    return CauseFiles(table.select(CAUSE_FILES.names), _remaining(table), _parts(table))
+    parts = RemovedRanges(_parts(table))
+    return CauseFiles(table.select(CAUSE_FILES.names), _remaining(table), parts)
 
 
 def _remaining(table: pa.Table) -> Remaining | None:

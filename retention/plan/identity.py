@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from retention.plan.rule_rows import rule_numbers
+from retention.plan.removed_ranges import RemovedRanges
 from schemas.plan import RULE_NAMES
 
 
@@ -41,7 +41,7 @@ def identity(header: Mapping[str, Any], tables: Sequence[pa.Table], parts: Itera
     return digest.hexdigest()
 
 
-def part_digests(files: pa.Table, parts: pa.Table) -> Iterator[bytes]:
+def part_digests(files: pa.Table, parts: RemovedRanges) -> Iterator[bytes]:
     """Digest what goes inside the files of each segment that stays, in order of partition and base: 32 bytes a segment.
 
     A segment's rows name files by their place in the segment, and rules by their names: whoever decides a segment can
@@ -49,17 +49,32 @@ def part_digests(files: pa.Table, parts: pa.Table) -> Iterator[bytes]:
 
     Args:
         files: what is touched, by partition and segment; shape `PLANNED_FILES`.
-        parts: what goes of files that do not go whole, by file; shape `PLANNED_PARTS`.
+        parts: what goes of files that do not go whole, `file` being a row number of `files`.
     """
-    file = parts["file"].to_numpy()
     begins = _begins(files)
-    first = begins[np.searchsorted(begins, file, side="right") - 1] if len(file) else file
-    numbers = (parts[name].to_numpy() for name in ("first_seq", "last_seq", "messages", "bytes"))
-    columns = [file - first, _rule_keys()[rule_numbers(parts["rule"])], *numbers]
+    open_, digest = -1, hashlib.sha256()
+    for ranges in parts.tables():
+        for segment, rows in _rows_of_segments(ranges, begins):
+            if segment != open_ and open_ >= 0:
+                yield digest.digest()
+                digest = hashlib.sha256()
+            open_ = segment
+            digest.update(rows)
+    if open_ >= 0:
+        yield digest.digest()
+
+
+def _rows_of_segments(ranges: pa.Table, begins: Array) -> Iterator[tuple[int, memoryview]]:
+    """The ranges of each segment, by its first file, as the bytes of which it is digested."""
+    file = ranges["file"].to_numpy()
+    first = begins[np.searchsorted(begins, file, side="right") - 1]
+    numbers = (ranges[name].to_numpy() for name in ("first_seq", "last_seq", "messages", "bytes"))
+    columns = [file - first, _rule_keys()[ranges["rule"].to_numpy()], *numbers]
     rows = memoryview(np.stack(columns, axis=1).astype("<i8").tobytes())
-    ends = np.append(np.flatnonzero(np.diff(first, prepend=-1)), len(file)) * (8 * len(columns))
-    for start, end in pairwise(ends.tolist()):
-        yield hashlib.sha256(rows[start:end]).digest()
+    starts = np.flatnonzero(np.diff(first, prepend=-1))
+    ends = np.append(starts, len(file)) * (8 * len(columns))
+    for start, (begin, end) in zip(starts.tolist(), pairwise(ends.tolist()), strict=True):
+        yield int(first[start]), rows[begin:end]
 
 
 def _begins(files: pa.Table) -> Array:

@@ -113,7 +113,7 @@ def _left_by_others(decided: Evaluation, least: Array, most: Array) -> tuple[Arr
 
 def _not_reached(answer: Answer) -> int:
     """Messages of a span that the scan would have taken, had it come there."""
-    ranges = answer.removed
+    ranges = answer.counts
     stays = settled(ranges["rule"].to_numpy(), reached=False) == STAYS
     return int(ranges["messages"].to_numpy()[stays].sum())
 

@@ -20,7 +20,7 @@ from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.identity import identity, part_digests
 from retention.plan.overdue import Overdue
 from retention.plan.protected import ProtectedMessages, ProtectedSegments
-from retention.plan.rule_rows import rule_numbers
+from retention.plan.rule_rows import planned_parts, rule_numbers
 from retention.rules.requests import Request, as_json
 from schemas.plan import RULE_NAMES
 
@@ -128,8 +128,11 @@ class Plan:
 
     @property
     def removed(self) -> pa.Table:
-        """Ranges of sequences that go of files that do not go whole; shape `PLANNED_PARTS`."""
-        return self.actions.removed
+        """Ranges of sequences that go of files that do not go whole; shape `PLANNED_PARTS`.
+
+        All of them are read, and there may be more than fit into memory: `actions.removed` has some at a time.
+        """
+        return planned_parts(self.actions.removed.table)
 
     @property
     def markers(self) -> pa.Table:
@@ -184,7 +187,7 @@ class Plan:
         Whatever a run takes from the plan (also numbers that only its history tells) is in it.
         """
         tables = (self.files, self.rules, self.markers)
-        return identity(self._header(), tables, part_digests(self.files, self.removed))
+        return identity(self._header(), tables, part_digests(self.files, self.actions.removed))
 
     def _header(self) -> dict[str, Any]:
         optional: dict[str, Any] = {}

@@ -26,7 +26,8 @@ from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import FORMAT_VERSION, Plan
 from retention.plan.protected import protected_from_json, protected_segments_from_json
-from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers
+from retention.plan.removed_ranges import RemovedRanges
+from retention.plan.rule_rows import numbered_parts, rule_column, rule_counts, rule_numbers
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -157,7 +158,7 @@ def _judge_parts(plan: Plan) -> None:
         ValueError: naming the field that is wrong.
     """
     check_file_records(plan.files, PLANNED_FILES)
-    files_, removed = plan.files, plan.removed
+    files_, removed = plan.files, plan.actions.removed.held
     actions = set(files_["action"].unique().to_pylist())
     if not actions <= _ACTIONS:
         raise ValueError(
@@ -219,6 +220,7 @@ def _plan(
     read_files: Callable[[], CauseFiles],
 ) -> Plan:
     plan_tables = {part: _rows_of(table, number) for part, table in tables.items()}
+    removed = RemovedRanges(numbered_parts(plan_tables.pop("removed")))
     held = header.get("held")
     return Plan(
         Header(
@@ -239,7 +241,9 @@ def _plan(
             header["released"],
         ),
         Actions(
-            **plan_tables, sequences=tuple(header["sequences"]) if header["sequences"] else None
+            **plan_tables,
+            removed=removed,
+            sequences=tuple(header["sequences"]) if header["sequences"] else None,
         ),
         cause_from(read_files, header["cause"]),
         held=protected_from_json(held),

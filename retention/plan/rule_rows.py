@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from schemas.plan import PLANNED_RULES, RULE, RULE_NAMES
+from schemas.plan import PLANNED_PARTS, PLANNED_RULES, REMOVED_RANGES, RULE, RULE_NAMES
 
 
 def rule_column(numbers: Array) -> pa.DictionaryArray:
@@ -58,6 +58,21 @@ def rule_counts(rows: pa.Table, files: int) -> Array:
     at = (rows["file"].to_numpy(), rule_numbers(rows["rule"]))
     np.add.at(counts, at, rows["messages"].to_numpy())
     return counts
+
+
+def planned_parts(ranges: pa.Table) -> pa.Table:
+    """Ranges of the shape `REMOVED_RANGES` in that of `PLANNED_PARTS`: with rules by name."""
+    return ranges.set_column(1, PLANNED_PARTS.field("rule"), rule_column(ranges["rule"].to_numpy()))
+
+
+def numbered_parts(parts: pa.Table) -> pa.Table:
+    """Ranges of the shape `PLANNED_PARTS` in that of `REMOVED_RANGES`: with rules by number.
+
+    Raises:
+        ValueError: a name is none of a rule.
+    """
+    numbers = pa.array(rule_numbers(parts["rule"]), pa.int8())
+    return parts.set_column(1, REMOVED_RANGES.field("rule"), numbers).cast(REMOVED_RANGES)
 
 
 @cache

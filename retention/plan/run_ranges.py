@@ -14,13 +14,13 @@ from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
-from retention.plan.rule_rows import rule_counts, rule_numbers
+from retention.plan.rule_rows import rule_counts
 from retention.rules import RULES
 from schemas.runs import RUN_RANGES
 
 
-def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> pa.Table:
-    """The ranges that carrying a plan out takes; shape `RUN_RANGES`.
+def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> Iterator[pa.Table]:
+    """The ranges that carrying a plan out takes, some at a time; shape `RUN_RANGES`.
 
     Of a file that does not go whole, rows told every range and its rule. A file that goes whole is one range; where
     several rules share it, the ranges that rows told of stand by themselves, and the rest is one.
@@ -30,8 +30,9 @@ def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> pa.Table:
         tombstones: what is hidden in files before it is carried out; shape `TOMBSTONED_FILES`.
     """
     shares = _shares_of_dropped(plan)
-    whole = _whole_files(plan.files, shares, _hidden_ranges(tombstones))
-    return pa.concat_tables([whole, *(_parts(plan.files, parts) for parts in shares.by_rows)])
+    yield _whole_files(plan.files, shares, _hidden_ranges(tombstones))
+    for parts in (*plan.actions.removed.tables(), *shares.by_rows):
+        yield _parts(plan.files, parts)
 
 
 def ranges_of_files(
@@ -96,7 +97,7 @@ class _Shares:
     apart: Mapping[int, Array] = field(default_factory=dict)
     """Row number → ranges of the file that stand by themselves; shape (n, 2)."""
     by_rows: Sequence[pa.Table] = ()
-    """Ranges of which rows told the rule; `REMOVED_RANGES` or `PLANNED_PARTS`."""
+    """Ranges of these files of which rows told the rule; `REMOVED_RANGES`."""
 
 
 def _shares_of_dropped(plan: Plan) -> _Shares:
@@ -113,7 +114,7 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
     messages, size = (dropped[name] for name in ("removed_messages", "removed_bytes"))
     doubtful = may.sum(axis=1) > 1
     if not doubtful.any():
-        return _Shares(numbers, counts, may, messages.to_numpy(), size, by_rows=(plan.removed,))
+        return _Shares(numbers, counts, may, messages.to_numpy(), size)
     decided = _decided_by_rows(plan, numbers[doubtful])
     known = np.zeros_like(counts)
     at = np.searchsorted(numbers, decided["file"].to_numpy())
@@ -131,7 +132,7 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
         left[some],
         pa.chunked_array([pa.array(size.to_numpy()[some] - decided_bytes[some])]),
         _ranges_by_file(decided),
-        (plan.removed, decided),
+        (decided,),
     )
 
 
@@ -144,14 +145,14 @@ def _in_span(counts: Array, first_file: Array) -> Array:
 
 
 def _decided_by_rows(plan: Plan, numbers: Array) -> pa.Table:
-    """Ranges that rows told of some of a plan's files; shape `REMOVED_RANGES`, `file` a row number of these files."""
+    """Ranges that rows told of some of a plan's files, by their numbers in the plan; shape `REMOVED_RANGES`."""
     paths = plan.files["path"].take(pa.array(numbers)).combine_chunks()
     in_cause = pc.index_in(paths, value_set=plan.cause.files["path"].combine_chunks())
-    at = pc.index_in(plan.cause.parts["file"].cast(pa.int32()), value_set=in_cause)
-    wanted = plan.cause.parts.filter(pc.is_valid(at))
-    renumbered = pa.array(numbers[pc.drop_null(at).to_numpy()], pa.int64())
-    decided = wanted.set_column(0, plan.cause.parts.schema.field("file"), renumbered)
-    return decided.sort_by([("file", "ascending"), ("first_seq", "ascending")])
+    of_plan = np.full(plan.cause.files.num_rows, -1)
+    of_plan[pc.drop_null(in_cause).to_numpy()] = numbers[
+        pc.is_valid(in_cause).to_numpy(zero_copy_only=False)
+    ]
+    return plan.cause.parts.renumbered(of_plan).table
 
 
 def _ranges_by_file(parts: pa.Table) -> dict[int, Array]:
@@ -224,15 +225,12 @@ def _excepted(
 def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
     """Ranges of which rows told the rule, each by itself; shape `RUN_RANGES`."""
     of = files.select(["path", "partition", "segment"]).take(parts["file"])
-    every, rules = np.arange(parts.num_rows), parts["rule"]
-    by_name = pa.types.is_dictionary(rules.type)
+    every, rules = np.arange(parts.num_rows), parts["rule"].to_numpy()
     nothing = _lists(every[:0], pa.array([], pa.int64()), parts.num_rows)
     columns = {
         **{name: of[name] for name in of.column_names},
         **{name: parts[name] for name in ("first_seq", "last_seq", "messages", "bytes")},
-        "rules": _lists(
-            every, _names(rule_numbers(rules) if by_name else rules.to_numpy()), len(every)
-        ),
+        "rules": _lists(every, _names(rules), len(every)),
         "counts": _lists(every, parts["messages"].combine_chunks(), len(every)),
         "except_firsts": nothing,
         "except_lasts": nothing,

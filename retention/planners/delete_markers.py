@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.plan.build import settled_ranges
+from retention.plan.removed_ranges import settled_counts
 from retention.planners.rows import SpanRowsReader
 from retention.rules import RULES
 from retention.rules.fold import Evaluation
@@ -232,11 +232,11 @@ class _SpanLosses:
         whole_by_limits = by_rule[:, _BEFORE].sum(axis=1) == spans.messages
         heavy = np.where(whole_by_limits, spans.bytes, 0)
         for answer in answers:
-            ranges = settled_ranges(answer, stopped_at)
+            counts = settled_counts(answer, stopped_at)
             np.add.at(
-                by_rule[answer.span], ranges["rule"].to_numpy(), ranges["messages"].to_numpy()
+                by_rule[answer.span], counts["rule"].to_numpy(), counts["messages"].to_numpy()
             )
-            limits = ranges.filter(pa.array(np.isin(ranges["rule"].to_numpy(), _BEFORE)))
+            limits = counts.filter(pa.array(np.isin(counts["rule"].to_numpy(), _BEFORE)))
             heavy[answer.span] += pc.sum(limits["bytes"], min_count=0).as_py()
         end = len(spans) if stopped_at is None else stopped_at + 1
         return cls(by_rule, heavy, np.arange(len(spans)) < end)

@@ -94,8 +94,8 @@ def _removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
         return False, []
     seq = around.message["seq"]
     if plan.files["action"][at].as_py() != DROP:
-        rules = _around(plan.removed.filter(pc.equal(plan.removed["file"], at)), seq)["rule"]
-        return len(rules) > 0, rules.to_pylist()
+        rules = _around(plan.actions.removed.of_file(at), seq)["rule"].to_pylist()
+        return len(rules) > 0, [RULES[rule] for rule in rules]
     parts = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
     if parts:
         return True, [RULES[parts[0]]]

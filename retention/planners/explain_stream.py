@@ -106,7 +106,7 @@ def _reach(plan: Plan, request: Purge, seq: int) -> tuple[bool, str]:
     """Whether a purge reaches a message, and the words: of all that match, it takes the lowest, up to some sequence."""
     ends = [
         pc.max(plan.actions.drop.files["max_seq"]).as_py(),
-        pc.max(plan.removed["last_seq"]).as_py(),
+        plan.actions.removed.last_seq(),
     ]
     last = max((end for end in ends if end is not None), default=0)
     if seq <= last:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic
+from typing import Generic, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,19 @@ from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow, visible_rows
+from retention.plan.removed_ranges import store_ranges
 from retention.planners import deleted_subjects
 from retention.planners.rows import Asked, Deletions, Rule, Told
+from retention.planners.scratch import Scratch, new_place
 from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
-from retention.rules.row_verdicts import SpanRows
+from retention.ports import Engine
+from retention.rules.row_verdicts import Answer, SpanRows
 from retention.rules.rule import SubjectExcess
+from retention.storage import files
 from schemas.messages import RULE_COLUMNS
+
+MOST_HELD = 1_024
+"""Ranges of one span that travel from a Spark task to who plans; more stay in a file."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,18 @@ class RemainingRows:
         weights = [int(lengths[list(probe.numbers)].sum()) for probe in probes]
         config = self.opened.config
         engine = self.engines.pick(config.engine, sum(weights), config.local_limit)
-        return engine.map(partial(_tell, rule), probes, weights)
+        scratch = self._scratch(engine)
+        leaving = None if scratch is None else Leaving(scratch.location, MOST_HELD)
+        answers = engine.map(partial(_tell, rule, leaving), probes, weights)
+        return answers if scratch is None else [_owned(answer, scratch) for answer in answers]
+
+    def _scratch(self, engine: Engine) -> Scratch | None:
+        """The directory for ranges that tasks leave where they are; None: they come here."""
+        scratch: Scratch | None = None
+        if engine.name != "local":
+            with files.if_writable():
+                scratch = Scratch(self.opened, engine)
+        return scratch
 
     def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
         first, end = self.remaining.rows_of(spans, question.span)
@@ -100,11 +118,36 @@ class Probe(Generic[Asked]):
     """Ranges of sequences that are gone; shape (n, 2)."""
 
 
-def _tell(rule: Rule[Asked, Told], probe: Probe[Asked]) -> Told:
+@dataclass(frozen=True)
+class Leaving:
+    """A directory in which a task leaves the ranges of an answer that has too many of them."""
+
+    directory: str
+    most_held: int
+    """Ranges that go to who plans; of more, none."""
+
+    def of(self, answer: Answer) -> Answer:
+        """The answer, its ranges left in a file if they are too many."""
+        if answer.removed.num_rows <= self.most_held:
+            return answer
+        return store_ranges(answer, new_place(self.directory, f"ranges-{answer.span}"))
+
+
+def _owned(answer: Told, scratch: Scratch) -> Told:
+    """An answer that keeps the directory of its ranges as long as it is there itself."""
+    if not isinstance(answer, Answer) or answer.stored is None:
+        return answer
+    return replace(answer, stored=replace(answer.stored, owner=scratch))
+
+
+def _tell(rule: Rule[Asked, Told], leaving: Leaving | None, probe: Probe[Asked]) -> Told:
     question = with_fetched_shares(probe.question)
     stored, of_stored, read = read_span(probe.files, question.columns)
     rows, file_of_row = visible_rows(stored, of_stored, probe.hidden)
-    return rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
+    answer = rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
+    if leaving is None or not isinstance(answer, Answer):
+        return answer
+    return cast("Told", leaving.of(answer))
 
 
 def read_span(

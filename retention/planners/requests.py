@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq, next_seq_without_table
@@ -20,6 +19,7 @@ from retention.plan.plan import Plan, empty_plan
 from retention.plan.protected import ProtectedSegments
 from retention.plan.protected_segments import protected_segments
 from retention.plan.remaining import all_remaining
+from retention.plan.removed_ranges import ranges_of
 from retention.planners.cached import Planned
 from retention.planners.probe import StoredRows
 from retention.planners.request_guards import check_allowed
@@ -30,7 +30,6 @@ from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request
 from retention.rules.row_verdicts import Answer
-from schemas.plan import REMOVED_RANGES
 
 _AT_ONCE = 512
 """Files whose subject digests are held together."""
@@ -158,8 +157,7 @@ def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: 
 def _check_there(
     opened: OpenedStream, request: Delete, spans: Spans, answers: list[Answer], after: int
 ) -> None:
-    removed = [REMOVED_RANGES.empty_table(), *(answer.removed for answer in answers)]
-    missing = requests.absent(request, pa.concat_tables(removed))
+    missing = requests.absent(request, ranges_of(answers, None).table)
     if missing:
         first = int(spans.min_seq.min()) if len(spans) else after
         raise _not_there(opened, missing, first, after)

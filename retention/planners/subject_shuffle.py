@@ -7,12 +7,8 @@ goes of each span lies in a file of its own until the end.
 
 from __future__ import annotations
 
-import tempfile
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,6 +19,7 @@ from retention.core.inventory import DataFile
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
+from retention.planners.scratch import Scratch, new_place
 from retention.ports import Gathering, Part
 from retention.rules.jetstream.max_msgs_per_subject import (
     KeepCounts,
@@ -33,7 +30,7 @@ from retention.rules.jetstream.max_msgs_per_subject import (
 )
 from retention.rules.row_verdicts import Question
 from retention.rules.rule import SubjectExcess
-from retention.storage import files
+from retention.storage import files, scratch_files
 from retention.stores.layout import Layout
 from retention.stores.sidecar import subject_digests
 
@@ -41,9 +38,6 @@ HELD_BYTES = 128 << 20
 """Digests of this length together are decided in one piece, in this process."""
 BUCKET_BYTES = 16 << 20
 """Length of the digests that a task holds, about; in memory it is several times as much."""
-
-DIRECTORY = "exchange"
-"""Directory among the engine's own in which Spark tasks pass subjects on; a pass that is killed leaves its part."""
 
 _DEALT = pa.schema(
     [
@@ -57,7 +51,6 @@ _DECIDED = pa.schema([*list(_DEALT)[1:], pa.field("beyond", pa.int64())])
 _KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
 _KEEP_COUNTS = pa.schema([pa.field("subject", pa.string()), pa.field("count", pa.int64())])
 _STAY, _GO = {b"counts": b"stay"}, {b"counts": b"go"}
-_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _AT_ONCE = 65_536
 Asked = TypeVar("Asked")
 
@@ -182,8 +175,7 @@ class GatherSpan:
         messages = int(subjects.beyond.sum())
         if not messages:
             return None
-        # No attempt touches what another one wrote.
-        place = files.join(self.directory, f"span-{span}-{uuid.uuid4().hex}.arrow")
+        place = new_place(self.directory, f"span-{span}")
         _write_share(place, subjects.share())
         return DecidedSpan(span, messages, place)
 
@@ -221,35 +213,19 @@ def _shuffled(
         )
         for start, end in _runs(lengths)
     ]
+    scratch = Scratch(opened, engine)
+    engines.at_end(scratch.close)
     decided = engine.shuffle(
         deal_subjects,
         deals,
         [sum(lengths[task.first :][: len(task.files)]) for task in deals],
         Gathering(DecideBucket(limit, spans.span_of_file, len(spans)), buckets),
-        Gathering(GatherSpan(_place(opened, engine.name, engines)), min(buckets, len(spans))),
+        Gathering(GatherSpan(scratch.location), min(buckets, len(spans))),
     )
     going = [span for span in decided if span is not None]
     totals = np.zeros(len(spans), dtype=np.int64)
     totals[[span.span for span in going]] = [span.messages for span in going]
     return ShuffledExcess(totals, {span.span: span.place for span in going})
-
-
-def _place(opened: OpenedStream, engine: str, engines: Engines) -> str:
-    """A new directory that all tasks reach, gone when the engines are."""
-    if engine == "local":
-        place = tempfile.mkdtemp(prefix="retention-")
-    else:
-        place = Layout(opened.root, opened.name).engine_path(DIRECTORY, uuid.uuid4().hex)
-        files.make_directory(place)
-    engines.at_end(lambda: _clear(place))
-    return place
-
-
-def _clear(place: str) -> None:
-    files.delete(files.join(place, path) for path in files.walk(place))
-    if not files.is_remote(place):
-        with suppress(OSError):
-            Path(place).rmdir()
 
 
 def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -291,13 +267,11 @@ def _write_share(location: str, share: KeepCounts | KeepLast) -> None:
     else:
         schema = _KEEP_COUNTS.with_metadata(_STAY if share.stay else _GO)
         table = pa.table([share.subjects, share.counts], schema=schema)
-    with files.create(location) as sink, pa.ipc.new_file(sink, table.schema, options=_LZ4) as out:
-        out.write_table(table)
+    scratch_files.write_table(location, table)
 
 
 def _read_share(location: str) -> KeepCounts | KeepLast:
-    with files.open_input(location) as source:
-        table = pa.ipc.open_file(source).read_all().combine_chunks()
+    table = scratch_files.read_table(location).combine_chunks()
     if table.schema.equals(_KEEP_LAST):
         return KeepLast(table["seq"].to_numpy())
     subjects = pa.concat_arrays([pa.nulls(0, pa.string()), *table["subject"].chunks])

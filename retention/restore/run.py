@@ -55,7 +55,6 @@ from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
 from retention.stores.topic_settings import keep_settings
 from schemas.files import FILE_STATS, LOGGED_FILES
-from schemas.runs import RUN_RANGES
 
 _WRITER = "restore/"
 
@@ -259,7 +258,7 @@ def _commit(opened: OpenedStream, swap: Swap, snapshot: Snapshot, archive: Archi
     }
     if snapshot.counters.epoch:
         record["epoch"] = snapshot.counters.epoch
-    keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add, RUN_RANGES.empty_table())
+    keep_for_undo(opened, run, FILE_STATS.empty_table(), swap.add, [])
     history.begin(run, record | basis(snapshot) | {"status": "begun"})
     try:
         version = opened.store.commit(swap, snapshot)

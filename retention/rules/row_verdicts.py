@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,12 +83,28 @@ class SpanRows:
 
 
 @dataclass(frozen=True)
+class StoredRanges:
+    """Ranges of one span that lie in a file, because they are many."""
+
+    place: str
+    """An Arrow file of the shape `REMOVED_RANGES`."""
+    counts: pa.Table
+    """Sums of what each verdict takes of each file: `file`, `rule`, `messages`, `bytes`, the highest `last_seq`."""
+    owner: object = field(default=None, compare=False)
+    """The directory that is deleted when nobody refers to it any more."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the owner, which is the affair of one process."""
+        return vars(self) | {"owner": None}
+
+
+@dataclass(frozen=True)
 class Answer:
     """The answer of the rows of one span."""
 
     span: int
     removed: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
+    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory; empty where they are stored."""
     stop_seq: int | None
     """The message at which the scan ends, if it ends in this span."""
     read: ReadCount
@@ -98,6 +114,13 @@ class Answer:
     """The time of that message; None also where rows were not read."""
     skipped: int | None = None
     """Messages that stay because the scan ends before them in this span; None: no row was read for it."""
+    stored: StoredRanges | None = None
+    """The ranges that go, where they are so many that they lie in a file."""
+
+    @property
+    def counts(self) -> pa.Table:
+        """Rows with `file`, `rule` (a verdict), `messages` and `bytes`, which add up to what goes."""
+        return self.removed if self.stored is None else self.stored.counts
 
 
 def answer_question(span: SpanRows, question: Question) -> Answer:

@@ -142,15 +142,16 @@ def replace(location: str, content: bytes) -> None:
         sink.write(content)
 
 
-def replace_all(directory: str, contents: Mapping[str, bytes]) -> None:
-    """Put contents at names directly in a directory, in place of any files there; all durable when this returns."""
-    for name, content in contents.items():
+def replace_all(directory: str, contents: Mapping[str, Iterable[bytes]]) -> None:
+    """Put contents, in pieces, at names directly in a directory, in place of others; durable when this returns."""
+    for name, pieces in contents.items():
         location = join(directory, name)
         with (
             as_storage_errors(location),
             _held(location) if is_remote(location) else local.put(location) as sink,
         ):
-            sink.write(content)
+            for piece in pieces:
+                sink.write(piece)
     if not is_remote(directory):
         sync_directory(directory)
 

@@ -29,7 +29,8 @@ WITHOUT = {
     "plan/planfile.py": "a plan is a file of the person who asked for it",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "inspect/nats_export.py": "so is what lies beside it",
-    "planners/subject_shuffle.py": "rows on their way between tasks; nothing rests on them once a process is gone",
+    "storage/scratch_files.py": "tables on their way between tasks; nothing rests on them once a process is gone",
+    "planners/scratch.py": "nor on their directories",
     "apply/deletion_vectors.py": "Spark's own commit",
 }
 

@@ -18,7 +18,7 @@ from retention.engines.select import EngineName, Engines
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
-from retention.planners import subject_shuffle
+from retention.planners import probe, scratch, subject_shuffle
 from retention.ports import Engine, Gathering, Part
 from retention.rules.requests import Delete, Purge, Request
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
@@ -119,8 +119,13 @@ def test_both_engines_remove_the_same_by_hand(
 
 @pytest.mark.parametrize("limits", POLICIES.values(), ids=POLICIES)
 def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
-    spark: SparkSession, laid: Path, tmp_path: Path, limits: dict[str, Any]
+    spark: SparkSession,
+    laid: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
 ) -> None:
+    monkeypatch.setattr(probe, "MOST_HELD", 1)
     saved, left, reports = {}, {}, {}
     for engine in ENGINES:
         warehouse = copied(laid, tmp_path / engine, engine, limits)
@@ -158,7 +163,7 @@ def test_subjects_dealt_out_among_tasks_change_no_plan(
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
     monkeypatch.setattr(subject_shuffle, "BUCKET_BYTES", 2_000)
     assert [plan_id(engine) for engine in ENGINES] == [whole, whole]
-    left = tmp_path / "w" / "streams" / "ORDERS" / "_retention" / subject_shuffle.DIRECTORY
+    left = tmp_path / "w" / "streams" / "ORDERS" / "_retention" / scratch.DIRECTORY
     assert [path for path in left.rglob("*") if path.is_file()] == []
 
 

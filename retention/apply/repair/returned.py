@@ -227,7 +227,7 @@ def _removed(
         lost = {part.file.path: part.ranges for part in repair.back}
         hidden = opened.store.released(snapshot.counters.released)
         ranges = ranges_of_files(whole, lost, [], hidden)
-        keep_for_undo(opened, run, whole, added, ranges)
+        keep_for_undo(opened, run, whole, added, [ranges])
         history.begin(run, record | basis(snapshot) | {"status": "begun"})
         swap = Swap(
             leaving.select(LOGGED_FILES.names),

@@ -312,7 +312,7 @@ def _commit(
     if epoch != here:
         take_back(opened, repair.consumers, repair.next_seq, (here, epoch))
     ranges = _ranges(diagnosis)
-    keep_for_undo(opened, run, _recorded(diagnosis), added, ranges)
+    keep_for_undo(opened, run, _recorded(diagnosis), added, [ranges])
     record = repair.as_json() | {"as_of_ns": opened.clock(), "by_rule": {}}
     record |= {"epoch": epoch} if epoch else {}
     record |= {"ends_epoch": here} if epoch != here else {}

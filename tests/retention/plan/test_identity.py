@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,7 +12,14 @@ from retention.core.policy import Policy
 from retention.plan.identity import identity, part_digests
 from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
-from retention.plan.rule_rows import rule_column, rule_counts, rule_numbers, rule_rows
+from retention.plan.removed_ranges import RemovedRanges
+from retention.plan.rule_rows import (
+    numbered_parts,
+    rule_column,
+    rule_counts,
+    rule_numbers,
+    rule_rows,
+)
 from schemas.plan import RULE_NAMES
 from tests.support.worlds import Message, World, plan_of
 
@@ -25,12 +33,13 @@ def plan() -> Plan:
 
 
 def test_the_identity_is_the_same_however_tables_are_cut(plan: Plan) -> None:
-    cut = {
+    cut: dict[str, Any] = {
         name: pa.concat_tables(
             [getattr(plan, name).slice(at, 1) for at in range(getattr(plan, name).num_rows)]
         )
         for name in ("files", "rules", "removed")
     }
+    cut["removed"] = RemovedRanges(numbered_parts(cut["removed"]))
     assert replace(plan, actions=replace(plan.actions, **cut)).plan_id == plan.plan_id
 
 
@@ -65,15 +74,14 @@ def test_parts_are_digested_segment_by_segment() -> None:
     messages = [Message(seq, "aab"[seq % 3], seq, 10, never=False) for seq in range(1, 31)]
     files = tuple((at // 10 * 10 + 1, tuple(messages[at : at + 5])) for at in range(0, 30, 5))
     plan = plan_of(World(files, 21), Policy(max_msgs_per_subject=10), 30)
-    whole = list(part_digests(plan.files, plan.removed))
+    whole = list(part_digests(plan.files, plan.actions.removed))
     segments = plan.files["segment"].to_pylist()
     apart: list[bytes] = []
     for base in sorted(set(segments)):
         first, end = segments.index(base), len(segments) - segments[::-1].index(base)
-        number = plan.removed["file"].to_numpy()
-        rows = plan.removed.filter(pa.array((number >= first) & (number < end)))
-        place = pa.array(rows["file"].to_numpy() - first)
-        rows = rows.set_column(0, rows.schema.field(0), place)
+        numbers = np.arange(plan.files.num_rows) - first
+        numbers[end:] = -1
+        rows = plan.actions.removed.renumbered(numbers)
         apart += part_digests(plan.files.slice(first, end - first), rows)
     assert whole == apart
     assert len(set(whole)) == len(whole) == 2
@@ -90,8 +98,10 @@ def test_every_number_of_every_row_is_in_it(plan: Plan, name: str) -> None:
             values = table[field.name].to_pylist()
             values[row] = _other(values[row])
             column = pa.array(values).cast(field.type)
-            actions = replace(plan.actions, **{name: table.set_column(at, field, column)})
-            changed = replace(plan, actions=actions)
+            other: Any = table.set_column(at, field, column)
+            if name == "removed":
+                other = RemovedRanges(numbered_parts(other))
+            changed = replace(plan, actions=replace(plan.actions, **{name: other}))
             known.add(changed.plan_id)
     columns = set(table.column_names) - {"file"}
     assert len(known) == 1 + table.num_rows * len(columns)

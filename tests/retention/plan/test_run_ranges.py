@@ -40,7 +40,7 @@ def test_ranges_are_exactly_the_messages_that_a_plan_takes(
     world: World, policy: Policy, as_of: int
 ) -> None:
     expected = update(world.messages, policy, as_of)
-    ranges = ranges_of_plan(plan_of(world, policy, as_of), NOTHING_HIDDEN)
+    ranges = pa.concat_tables(ranges_of_plan(plan_of(world, policy, as_of), NOTHING_HIDDEN))
     check_ranges(ranges, RUN_RANGES)
     gone = taken(world, ranges)
     assert set(gone) == set(expected)

@@ -33,7 +33,7 @@ def test_files_put_together_are_durable_by_one_sync_of_their_directory_behind_al
     place = str(tmp_path / "records")
     files.make_directory(place)
     monkeypatch.setattr(files, "sync_directory", synced)
-    files.replace_all(place, {"one": b"1", "two": b"2"})
+    files.replace_all(place, {"one": [b"1"], "two": [b"", b"2"]})
     assert there_when_synced == [["one", "two"]]
     assert files.read_bytes(f"{place}/two") == b"2"
 

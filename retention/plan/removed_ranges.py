@@ -1,0 +1,237 @@
+"""Ranges of sequences that rules take of files: in this process, or in files that tasks wrote because they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.core.seq_ranges import union_of_ranges
+from retention.core.spans import Array
+from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
+from retention.storage import scratch_files
+from schemas.plan import REMOVED_RANGES
+
+_ORDER = [("file", "ascending"), ("first_seq", "ascending")]
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """Ranges of neighbouring files, in a file that a task wrote."""
+
+    stored: StoredRanges
+    reached: bool
+    """Whether the age scan comes to their span."""
+    numbers: Array
+    """Row numbers of the files, ascending, as the task had them; others are left out."""
+    files: Array
+    """The row number that stands for each of them here, ascending."""
+
+    def read(self) -> pa.Table:
+        """The ranges, shape `REMOVED_RANGES`, by file.
+
+        Raises:
+            StorageError: the storage failed, or the file is gone with the process that planned.
+        """
+        ranges = settle(scratch_files.read_table(self.stored.place), reached=self.reached)
+        stored = ranges["file"].to_numpy()
+        at = np.minimum(np.searchsorted(self.numbers, stored), len(self.numbers) - 1)
+        wanted = self.numbers[at] == stored
+        numbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(self.files[at]))
+        return numbered.filter(pa.array(wanted))
+
+    def renumbered(self, numbers: Array) -> StoredPart:
+        """The same with the row numbers that `numbers` gives for those of now; a negative one leaves a file out."""
+        renumbered = numbers[self.files]
+        stay = renumbered >= 0
+        return replace(self, numbers=self.numbers[stay], files=renumbered[stay])
+
+
+@dataclass(frozen=True)
+class FileRanges:
+    """Ranges of sequences that go of one file, wherever they are; picklable, so that tasks read them."""
+
+    file: int
+    held: Array
+    """Shape (n, 2)."""
+    parts: tuple[StoredPart, ...]
+
+    def read(self) -> Array:
+        """The ranges, ascending, both ends inclusive; shape (n, 2)."""
+        ranges = self.held
+        for part in self.parts:
+            table = part.read()
+            ranges = union_of_ranges(
+                ranges, _ends(table.filter(pc.equal(table["file"], self.file)))
+            )
+        return ranges
+
+
+@dataclass(frozen=True)
+class RemovedRanges:
+    """Ranges that rules take of files; few are held, many are named."""
+
+    held: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    """Shape `REMOVED_RANGES`."""
+    parts: tuple[StoredPart, ...] = ()
+    """Ascending by file; those of different spans have no file in common."""
+
+    @property
+    def table(self) -> pa.Table:
+        """All of them, shape `REMOVED_RANGES`, by file and first sequence: only where it is known that they are few."""
+        return pa.concat_tables([REMOVED_RANGES.empty_table(), *self.tables()])
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Some of them at a time, shape `REMOVED_RANGES`, by file and first sequence; no file is in two tables."""
+        held = self.held.sort_by(_ORDER)
+        numbers = held["file"].to_numpy()
+        start = 0
+        for low, high, parts in self._neighbours():
+            first, end = np.searchsorted(numbers, [low, high + 1]).tolist()
+            yield from _some(held.slice(start, first - start))
+            together = [held.slice(first, end - first), *(part.read() for part in parts)]
+            yield from _some(pa.concat_tables(together).sort_by(_ORDER))
+            start = end
+        yield from _some(held.slice(start))
+
+    def _neighbours(self) -> Iterator[tuple[int, int, list[StoredPart]]]:
+        """Parts that meet, with their lowest and their highest file."""
+        open_: tuple[int, int, list[StoredPart]] | None = None
+        for part in sorted(self.parts, key=lambda part: int(part.files[0])):
+            low, high = int(part.files[0]), int(part.files[-1])
+            if open_ is not None and low <= open_[1]:
+                open_ = (open_[0], max(open_[1], high), [*open_[2], part])
+            else:
+                if open_ is not None:
+                    yield open_
+                open_ = (low, high, [part])
+        if open_ is not None:
+            yield open_
+
+    def of_file(self, number: int) -> pa.Table:
+        """Ranges of one file, by its row number; shape `REMOVED_RANGES`, by first sequence."""
+        only = np.array([number])
+        parts = [part for part in self.parts if np.isin(only, part.files).any()]
+        tables = [self.held, *(part.read() for part in parts)]
+        whole = pa.concat_tables(tables)
+        return whole.filter(pc.equal(whole["file"], number)).sort_by("first_seq")
+
+    def of_files(self, numbers: Array) -> list[Array | FileRanges]:
+        """Ranges of some files, by ascending row numbers: ranges of shape (n, 2), or where they are."""
+        held = self.held.sort_by(_ORDER)
+        ends = _ends(held)
+        bounds = np.searchsorted(held["file"].to_numpy(), np.stack([numbers, numbers + 1]))
+        parts: dict[int, list[StoredPart]] = {}
+        for part in self.parts:
+            for number in part.files.tolist():
+                parts.setdefault(number, []).append(part)
+        return [
+            FileRanges(number, ends[start:end], tuple(parts[number]))
+            if number in parts
+            else ends[start:end]
+            for number, start, end in zip(numbers.tolist(), *bounds.tolist(), strict=True)
+        ]
+
+    def renumbered(self, numbers: Array) -> RemovedRanges:
+        """The same with the row numbers that `numbers` gives for those of now; a negative one leaves a file out."""
+        renumbered = numbers[self.held["file"].to_numpy()]
+        held = self.held.set_column(0, REMOVED_RANGES.field("file"), pa.array(renumbered))
+        parts = (part.renumbered(numbers) for part in self.parts)
+        return RemovedRanges(
+            held.filter(pa.array(renumbered >= 0)), tuple(part for part in parts if len(part.files))
+        )
+
+    def only(self, wanted: Array) -> RemovedRanges:
+        """Ranges of the files in `wanted`, a mask."""
+        return self.renumbered(np.where(wanted, np.arange(len(wanted)), -1))
+
+    def and_held(self, ranges: pa.Table) -> RemovedRanges:
+        """The same, and others of the shape `REMOVED_RANGES`."""
+        return replace(self, held=pa.concat_tables([self.held, ranges]))
+
+    def last_seq(self) -> int | None:
+        """The highest sequence in any of them; None: there are none."""
+        ends = [self.held["last_seq"], *(part.stored.counts["last_seq"] for part in self.parts)]
+        highest = [pc.max(end).as_py() for end in ends]
+        return max((seq for seq in highest if seq is not None), default=None)
+
+
+def ranges_of(answers: Sequence[Answer], stopped_at: int | None) -> RemovedRanges:
+    """The ranges of answers, now that the span in which the age scan ended is known; None: in none."""
+    held = [settle(answer.removed, reached=_reached(answer, stopped_at)) for answer in answers]
+    parts = []
+    for answer in answers:
+        if answer.stored is not None:
+            numbers = np.unique(answer.stored.counts["file"].to_numpy())
+            parts.append(StoredPart(answer.stored, _reached(answer, stopped_at), numbers, numbers))
+    of_files = tuple(part for part in parts if len(part.files))
+    return RemovedRanges(pa.concat_tables([REMOVED_RANGES.empty_table(), *held]), of_files)
+
+
+def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
+    """Sums of what rules take of a span's files: columns `file`, `rule`, `messages` and `bytes` of rows that add up."""
+    counts = answer.counts
+    rules = settled(counts["rule"].to_numpy(), reached=_reached(answer, stopped_at))
+    at = counts.column_names.index("rule")
+    relabelled = counts.set_column(at, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    wanted = ["file", "rule", "messages", "bytes"]
+    return relabelled.select(wanted).filter(pa.array(rules != STAYS))
+
+
+def _reached(answer: Answer, stopped_at: int | None) -> bool:
+    return stopped_at is None or answer.span <= stopped_at
+
+
+def settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
+    """Ranges with their final rules, those that stay after all left out; shape `REMOVED_RANGES`."""
+    rules = settled(ranges["rule"].to_numpy(), reached=reached)
+    if np.array_equal(rules, ranges["rule"].to_numpy()):
+        return ranges
+    relabelled = ranges.set_column(1, REMOVED_RANGES.field("rule"), pa.array(rules, pa.int8()))
+    return _merged(relabelled.filter(pa.array(rules != STAYS)))
+
+
+def _merged(ranges: pa.Table) -> pa.Table:
+    """Merge neighbouring ranges of one rule in one file.
+
+    Of one rule and file, 4 to 6, 7 to 9 and 12 to 12 become 4 to 9 and 12 to 12: rows 0 and 2 start a range, and rows
+    1 and 2 end one.
+    """
+    column = {name: ranges[name].to_numpy() for name in REMOVED_RANGES.names}
+    joins = (
+        (np.diff(column["file"]) == 0)
+        & (np.diff(column["rule"]) == 0)
+        & (column["first_seq"][1:] == column["last_seq"][:-1] + 1)
+    )
+    starts = np.setdiff1d(np.arange(ranges.num_rows), np.flatnonzero(joins) + 1)
+    ends = np.append(starts[1:], ranges.num_rows) - 1
+    merged = {name: column[name][starts] for name in ("file", "rule", "first_seq")}
+    merged["last_seq"] = column["last_seq"][ends] if len(starts) else column["last_seq"]
+    for name in ("messages", "bytes"):
+        merged[name] = np.add.reduceat(column[name], starts) if len(starts) else column[name]
+    return pa.table(merged).cast(REMOVED_RANGES)
+
+
+def store_ranges(answer: Answer, location: str) -> Answer:
+    """An answer whose ranges lie at a location; what they take of each file stays with it."""
+    ranges = answer.removed
+    scratch_files.write_table(location, ranges)
+    sums = [("messages", "sum"), ("bytes", "sum"), ("last_seq", "max")]
+    counts = ranges.group_by(["file", "rule"]).aggregate(sums)
+    names = {"messages_sum": "messages", "bytes_sum": "bytes", "last_seq_max": "last_seq"}
+    counts = counts.rename_columns([names.get(name, name) for name in counts.column_names])
+    return replace(
+        answer, removed=REMOVED_RANGES.empty_table(), stored=StoredRanges(location, counts)
+    )
+
+
+def _some(table: pa.Table) -> Iterator[pa.Table]:
+    if table.num_rows:
+        yield table
+
+
+def _ends(ranges: pa.Table) -> Array:
+    return np.stack([ranges[name].to_numpy() for name in ("first_seq", "last_seq")], axis=1)
