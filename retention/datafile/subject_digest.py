@@ -15,6 +15,9 @@ from schemas.files import SUBJECT_COUNTS
 _IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
+MESSAGES_AT_ONCE = 4_000_000
+"""Messages of the files whose digests are held together: no digest has more rows."""
+
 
 @dataclass(frozen=True)
 class SubjectDigest:

@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 
 from retention.core import headers
 from retention.core.inventory import DataFile
+from retention.core.neighbours import runs_within
 from retention.datafile.parquet import read_columns
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.segment_writer import Removal, Staging
+from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.errors import VerificationError
 from retention.ports import Store
 from retention.rules import ROLLUP
@@ -22,6 +24,7 @@ from retention.rules import ROLLUP
 NONE, SUBJECT, EVERYTHING = range(3)
 """The roll-up that a message asks for: none, to replace all older ones of its subject, or of the stream."""
 _COLUMNS = ("seq", "subject")
+_LOST = pa.schema([pa.field("file", pa.int64()), pa.field("messages", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,14 @@ def remove_older(
 
 def _losses(store: Store, files: pa.Table, subjects: pa.Array) -> tuple[pa.Table, pa.ChunkedArray]:
     """The files that hold messages of some subjects, and how many each holds."""
-    counts = store.subject_counts(files)
-    counts = counts.filter(pc.is_in(counts["subject"], value_set=subjects))
-    lost = counts.group_by("file").aggregate([("messages", "sum")]).sort_by("file")
-    return files.take(lost["file"]), lost["messages_sum"]
+    tables = [_LOST.empty_table()]
+    for first, end in runs_within(files["messages"].to_pylist(), MESSAGES_AT_ONCE):
+        counts = store.subject_counts(files.slice(first, end - first))
+        counts = counts.filter(pc.is_in(counts["subject"], value_set=subjects))
+        lost = counts.group_by("file").aggregate([("messages", "sum")]).sort_by("file")
+        tables.append(pa.table([pc.add(lost["file"], first), lost["messages_sum"]], schema=_LOST))
+    lost = pa.concat_tables(tables)
+    return files.take(lost["file"]), lost["messages"]
 
 
 def _copied(

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.inventory import Inventory, ReadCount
+from retention.core.neighbours import runs_within
 from retention.core.policy import Unmatched
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import row_stats, seq_and_size_stats
-from retention.datafile.subject_digest import count_subjects
+from retention.datafile.subject_digest import MESSAGES_AT_ONCE, count_subjects
 from retention.plan.remaining import InventoryRow, RemainingMessages, RemainingRow, all_remaining
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
@@ -23,9 +24,6 @@ from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import REMOVED_RANGES
-
-_AT_ONCE = 512
-"""Spans whose subject digests are held together."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +119,12 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
 def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
     """The row numbers of the files of spans in doubt, all files of some spans at a time."""
     numbers = np.flatnonzero(ask)
-    for at in range(0, len(numbers), _AT_ONCE):
-        some = numbers[at : at + _AT_ONCE]
+    for first, end in runs_within(spans.messages[numbers].tolist(), MESSAGES_AT_ONCE):
         yield np.concatenate(
-            [np.arange(spans.first_file[span], spans.first_file[span + 1]) for span in some]
+            [
+                np.arange(spans.first_file[span], spans.first_file[span + 1])
+                for span in numbers[first:end]
+            ]
         )
 
 

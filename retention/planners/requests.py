@@ -11,7 +11,9 @@ from retention.context.context import OpenedStream
 from retention.context.position import next_seq, next_seq_without_table
 from retention.context.topic import has_data, refuse_partition, topic_of
 from retention.core.inventory import Inventory
+from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans, spans_of
+from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.plan.build import make_removal, make_topic_plan
@@ -30,9 +32,6 @@ from retention.rules.iggy.evaluate import reached_by
 from retention.rules.iggy.segments import STAYS, TopicSegments
 from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Request
 from retention.rules.row_verdicts import Answer
-
-_AT_ONCE = 512
-"""Files whose subject digests are held together."""
 
 
 def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Planned:
@@ -148,9 +147,9 @@ def _decided(opened: OpenedStream, inventory: Inventory, request: MessageRequest
 def _matched(opened: OpenedStream, inventory: Inventory, spans: Spans, subject: str) -> Array:
     """Count the messages of each span that match, from the digests of some files at a time."""
     matched = np.zeros(len(spans), dtype=np.int64)
-    for at in range(0, inventory.files.num_rows, _AT_ONCE):
-        counts = opened.store.subject_counts(inventory.files.slice(at, _AT_ONCE))
-        matched += requests.matching(counts, spans.span_of_file[at:], len(spans), subject)
+    for first, end in runs_within(inventory.files["messages"].to_pylist(), MESSAGES_AT_ONCE):
+        counts = opened.store.subject_counts(inventory.files.slice(first, end - first))
+        matched += requests.matching(counts, spans.span_of_file[first:], len(spans), subject)
     return matched
 
 

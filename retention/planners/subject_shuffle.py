@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
+from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
@@ -211,7 +212,7 @@ def _shuffled(
             tuple(left.digests.get(RemainingRow(number)) for number in range(start, end)),
             buckets,
         )
-        for start, end in _runs(lengths)
+        for start, end in runs_within(lengths, BUCKET_BYTES)
     ]
     scratch = Scratch(opened, engine)
     engines.at_end(scratch.close)
@@ -226,21 +227,6 @@ def _shuffled(
     totals = np.zeros(len(spans), dtype=np.int64)
     totals[[span.span for span in going]] = [span.messages for span in going]
     return ShuffledExcess(totals, {span.span: span.place for span in going})
-
-
-def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring files whose digests are about a bucket long together: first file, and next after the last.
-
-    With buckets of 16 bytes, the lengths 10, 5, 8, 20 make (0, 2), (2, 3) and (3, 4).
-    """
-    start = held = 0
-    for at, length in enumerate(lengths):
-        if held and held + length > BUCKET_BYTES:
-            yield start, at
-            start, held = at, 0
-        held += length
-    if start < len(lengths):
-        yield start, len(lengths)
 
 
 def _packed(table: pa.Table) -> bytes:
