@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array
+from retention.errors import StalePlanError
 from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
 from retention.storage import scratch_files
 from schemas.plan import REMOVED_RANGES
@@ -34,9 +35,16 @@ class StoredPart:
         """The ranges, shape `REMOVED_RANGES`, by file.
 
         Raises:
-            StorageError: the storage failed, or the file is gone with the process that planned.
+            StalePlanError: the file is gone: it lasts as long as the plan, in the process that made it.
+            StorageError: the storage failed.
         """
-        ranges = settle(scratch_files.read_table(self.stored.place), reached=self.reached)
+        try:
+            table = scratch_files.read_table(self.stored.place)
+        except FileNotFoundError as error:
+            raise StalePlanError(
+                f"{self.stored.place}: what tasks found out for this plan is gone; nothing was changed; plan again"
+            ) from error
+        ranges = settle(table, reached=self.reached)
         stored = ranges["file"].to_numpy()
         at = np.minimum(np.searchsorted(self.numbers, stored), len(self.numbers) - 1)
         wanted = self.numbers[at] == stored

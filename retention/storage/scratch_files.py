@@ -25,7 +25,8 @@ def read_table(location: str) -> pa.Table:
     """Read a table back.
 
     Raises:
-        StorageError: the storage failed, or the file is gone with the process that had it written.
+        FileNotFoundError: it is gone.
+        StorageError: the storage failed.
     """
     with files.open_input(location) as source:
         return pa.ipc.open_file(source).read_all()

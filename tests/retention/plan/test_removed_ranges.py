@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from retention.core.inventory import ReadCount
 from retention.core.seq_ranges import ranges_in
+from retention.errors import StalePlanError
 from retention.plan.removed_ranges import RemovedRanges, ranges_of, settled_counts, store_ranges
 from retention.rules.row_verdicts import STAYS, Answer, provisional
 from schemas.plan import REMOVED_RANGES
@@ -104,4 +105,7 @@ def test_the_highest_sequence_is_known_without_reading(tmp_path: Path) -> None:
     location = tmp_path / "ranges.arrow"
     stored = store_ranges(Answer(1, table, None, ReadCount()), str(location))
     location.unlink()
-    assert ranges_of([stored], None).last_seq() == 9
+    ranges = ranges_of([stored], None)
+    assert ranges.last_seq() == 9
+    with pytest.raises(StalePlanError, match="is gone; nothing was changed; plan again"):
+        ranges_in(ranges.of_files(np.array([3]))[0])
