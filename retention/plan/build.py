@@ -202,7 +202,7 @@ def _spread(files: pa.Table, known: ByMetadata, goes: Array) -> Array:
 def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) -> FileLosses:
     """The losses of all files of the inventory, given those of the files of which something is left."""
     stored = left.inventory.files
-    if len(left.numbers) == stored.num_rows and not left.released.num_rows:
+    if len(left.numbers) == stored.num_rows and not left.released:
         return losses
     messages, lost_bytes = (stored[name].to_numpy().copy() for name in ("messages", "bytes"))
     messages[left.numbers] += losses.messages - left.files["messages"].to_numpy()
@@ -210,7 +210,7 @@ def _with_released(left: RemainingMessages, policy: Policy, losses: FileLosses) 
     by_rule = np.zeros((stored.num_rows, len(RULES)), dtype=np.int64)
     by_rule[left.numbers] = losses.by_rule
     by_rule[:, RULES.index(policy.retention)] = messages - by_rule.sum(axis=1)
-    ranges = losses.ranges.renumbered(left.numbers).and_held(left.released)
+    ranges = losses.ranges.renumbered(left.numbers).joined(left.released)
     return FileLosses(messages, lost_bytes, by_rule, ranges)
 
 

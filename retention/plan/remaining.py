@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NewType, Protocol
+from typing import Any, NewType, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory, ReadCount
-from retention.core.seq_ranges import in_ranges
+from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array, Spans
-from schemas.plan import REMOVED_RANGES
-
-_NOTHING = np.zeros((0, 2), dtype=np.int64)
-
+from retention.plan.removed_ranges import FileRanges, RemovedRanges
+from retention.storage import scratch_files
 
 InventoryRow = NewType("InventoryRow", int)
 """The row number of a file in an inventory."""
@@ -42,10 +40,9 @@ class RemainingMessages:
     """Files of which something is left, counting only that; shape `FILE_STATS`, sorted as an inventory's."""
     numbers: Array
     """The row number in the inventory of each of `files`."""
-    released: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
-    """Ranges of sequences that consumers let go of in these files; shape `REMOVED_RANGES`, ascending by `file`, a row
-    number of the inventory."""
-    digests: Mapping[RemainingRow, pa.Table] = field(default_factory=dict)
+    released: RemovedRanges = field(default_factory=RemovedRanges)
+    """Ranges of sequences that consumers let go of in these files; `file` being a row number of the inventory."""
+    digests: Mapping[RemainingRow, pa.Table | StoredDigest] = field(default_factory=dict)
     """Row number in `files` → the subject digest of what is left, where that is less than what is stored."""
     read: ReadCount = field(default_factory=ReadCount)
     """The cost of learning that: files and bytes that were read."""
@@ -66,16 +63,9 @@ class RemainingMessages:
             return self.files.slice(first, end - first)
         return self.inventory.files.take(pa.array(self.numbers[first:end]))
 
-    def hidden(self, first: RemainingRow, end: RemainingRow) -> Array:
-        """The ranges of sequences that are gone from some of `files`, ascending; shape (n, 2), both inclusive."""
-        if not self.released.num_rows:
-            return _NOTHING
-        numbers = self.numbers[first:end]
-        start, stop = np.searchsorted(
-            self.released["file"].to_numpy(), [numbers.min(), numbers.max() + 1]
-        )
-        ranges = self.released.slice(start, stop - start).sort_by("first_seq")
-        return np.stack([ranges["first_seq"].to_numpy(), ranges["last_seq"].to_numpy()], axis=1)
+    def hidden(self, first: RemainingRow, end: RemainingRow) -> list[Array | FileRanges]:
+        """The ranges of sequences that are gone from some of `files`, of each by itself."""
+        return self.released.of_files(np.sort(self.numbers[first:end])) if self.released else []
 
     def subject_counts(
         self,
@@ -101,7 +91,8 @@ class RemainingMessages:
             return counts
         changed = pc.is_in(counts["file"], value_set=pa.array(list(partial), pa.int64()))
         parts = [counts.filter(pc.invert(changed))]
-        for number, digest in partial.items():
+        for number, kept in partial.items():
+            digest = digest_in(kept)
             numbers = pa.array(np.full(len(digest), number), pa.int64())
             parts.append(digest.add_column(0, counts.schema.field("file"), numbers))
         table = pa.concat_tables(parts)
@@ -109,12 +100,37 @@ class RemainingMessages:
         return table.take(pa.array(order)).combine_chunks()
 
 
+@dataclass(frozen=True)
+class StoredDigest:
+    """The subject digest of one file, among those of others in a file that a task wrote."""
+
+    place: str
+    number: InventoryRow
+    """The file's row number in the inventory."""
+    owner: object = field(default=None, compare=False)
+    """The directory that is deleted when nobody refers to it any more."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields but the owner, which is the affair of one process."""
+        return vars(self) | {"owner": None}
+
+
+def digest_in(digest: pa.Table | StoredDigest) -> pa.Table:
+    """A subject digest, shape `SUBJECT_COUNTS`, wherever it is."""
+    if not isinstance(digest, StoredDigest):
+        return digest
+    table = scratch_files.read_table(digest.place)
+    return table.filter(pc.equal(table["file"], digest.number)).drop_columns(["file"])
+
+
 def all_remaining(inventory: Inventory) -> RemainingMessages:
     """A stream of which consumers let nothing go."""
     return RemainingMessages(inventory, inventory.files, np.arange(inventory.files.num_rows))
 
 
-def visible_rows(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.Table, Array]:
+def visible_rows(
+    rows: pa.Table, file_of_row: Array, hidden: Sequence[Array | FileRanges]
+) -> tuple[pa.Table, Array]:
     """Rows without those whose sequences lie in hidden ranges, and the files of the others.
 
     Args:
@@ -124,5 +140,9 @@ def visible_rows(rows: pa.Table, file_of_row: Array, hidden: Array) -> tuple[pa.
     """
     if not len(hidden):
         return rows, file_of_row
-    stays = ~in_ranges(rows["seq"].to_numpy(), hidden)
+    together = np.concatenate([ranges_in(ranges) for ranges in hidden])
+    if not len(together):
+        return rows, file_of_row
+    ascending = together[np.argsort(together[:, 0], kind="stable")]
+    stays = ~in_ranges(rows["seq"].to_numpy(), ascending)
     return rows.filter(pa.array(stays)), file_of_row[stays]

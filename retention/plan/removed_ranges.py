@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,26 @@ class RemovedRanges:
     parts: tuple[StoredPart, ...] = ()
     """Ascending by file; those of different spans have no file in common."""
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self.held.num_rows > 0 or len(self.parts) > 0
+
+    @cached_property
+    def _in_order(self) -> pa.Table:
+        return self.held.sort_by(_ORDER)
+
+    @cached_property
+    def _numbers(self) -> Array:
+        return self._in_order["file"].to_numpy()
+
+    @cached_property
+    def _parts_of_file(self) -> Mapping[int, Sequence[StoredPart]]:
+        parts: dict[int, list[StoredPart]] = {}
+        for part in self.parts:
+            for number in part.files.tolist():
+                parts.setdefault(number, []).append(part)
+        return parts
+
     @property
     def table(self) -> pa.Table:
         """All of them, shape `REMOVED_RANGES`, by file and first sequence: only where it is known that they are few."""
@@ -94,8 +115,7 @@ class RemovedRanges:
 
     def tables(self) -> Iterator[pa.Table]:
         """Some of them at a time, shape `REMOVED_RANGES`, by file and first sequence; no file is in two tables."""
-        held = self.held.sort_by(_ORDER)
-        numbers = held["file"].to_numpy()
+        held, numbers = self._in_order, self._numbers
         start = 0
         for low, high, parts in self._neighbours():
             first, end = np.searchsorted(numbers, [low, high + 1]).tolist()
@@ -121,21 +141,14 @@ class RemovedRanges:
 
     def of_file(self, number: int) -> pa.Table:
         """Ranges of one file, by its row number; shape `REMOVED_RANGES`, by first sequence."""
-        only = np.array([number])
-        parts = [part for part in self.parts if np.isin(only, part.files).any()]
-        tables = [self.held, *(part.read() for part in parts)]
+        tables = [self.held, *(part.read() for part in self._parts_of_file.get(number, ()))]
         whole = pa.concat_tables(tables)
         return whole.filter(pc.equal(whole["file"], number)).sort_by("first_seq")
 
     def of_files(self, numbers: Array) -> list[Array | FileRanges]:
         """Ranges of some files, by ascending row numbers: ranges of shape (n, 2), or where they are."""
-        held = self.held.sort_by(_ORDER)
-        ends = _ends(held)
-        bounds = np.searchsorted(held["file"].to_numpy(), np.stack([numbers, numbers + 1]))
-        parts: dict[int, list[StoredPart]] = {}
-        for part in self.parts:
-            for number in part.files.tolist():
-                parts.setdefault(number, []).append(part)
+        ends, parts = _ends(self._in_order), self._parts_of_file
+        bounds = np.searchsorted(self._numbers, np.stack([numbers, numbers + 1]))
         return [
             FileRanges(number, ends[start:end], tuple(parts[number]))
             if number in parts
@@ -156,9 +169,10 @@ class RemovedRanges:
         """Ranges of the files in `wanted`, a mask."""
         return self.renumbered(np.where(wanted, np.arange(len(wanted)), -1))
 
-    def and_held(self, ranges: pa.Table) -> RemovedRanges:
-        """The same, and others of the shape `REMOVED_RANGES`."""
-        return replace(self, held=pa.concat_tables([self.held, ranges]))
+    def joined(self, others: RemovedRanges) -> RemovedRanges:
+        """The same and others, under the same row numbers."""
+        held = pa.concat_tables([self.held, others.held])
+        return RemovedRanges(held, (*self.parts, *others.parts))
 
     def last_seq(self) -> int | None:
         """The highest sequence in any of them; None: there are none."""
@@ -170,13 +184,21 @@ class RemovedRanges:
 def ranges_of(answers: Sequence[Answer], stopped_at: int | None) -> RemovedRanges:
     """The ranges of answers, now that the span in which the age scan ended is known; None: in none."""
     held = [settle(answer.removed, reached=_reached(answer, stopped_at)) for answer in answers]
-    parts = []
-    for answer in answers:
-        if answer.stored is not None:
-            numbers = np.unique(answer.stored.counts["file"].to_numpy())
-            parts.append(StoredPart(answer.stored, _reached(answer, stopped_at), numbers, numbers))
-    of_files = tuple(part for part in parts if len(part.files))
-    return RemovedRanges(pa.concat_tables([REMOVED_RANGES.empty_table(), *held]), of_files)
+    parts = (
+        part_of(answer.stored, reached=_reached(answer, stopped_at))
+        for answer in answers
+        if answer.stored is not None
+    )
+    return RemovedRanges(
+        pa.concat_tables([REMOVED_RANGES.empty_table(), *held]),
+        tuple(part for part in parts if len(part.files)),
+    )
+
+
+def part_of(stored: StoredRanges, *, reached: bool = True) -> StoredPart:
+    """Stored ranges under the row numbers that their task had."""
+    numbers = np.unique(stored.counts["file"].to_numpy())
+    return StoredPart(stored, reached, numbers, numbers)
 
 
 def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
@@ -223,17 +245,14 @@ def _merged(ranges: pa.Table) -> pa.Table:
     return pa.table(merged).cast(REMOVED_RANGES)
 
 
-def store_ranges(answer: Answer, location: str) -> Answer:
-    """An answer whose ranges lie at a location; what they take of each file stays with it."""
-    ranges = answer.removed
+def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
+    """Write ranges of the shape `REMOVED_RANGES` to a location; only sums by file stay here."""
     scratch_files.write_table(location, ranges)
     sums = [("messages", "sum"), ("bytes", "sum"), ("last_seq", "max")]
     counts = ranges.group_by(["file", "rule"]).aggregate(sums)
     names = {"messages_sum": "messages", "bytes_sum": "bytes", "last_seq_max": "last_seq"}
     counts = counts.rename_columns([names.get(name, name) for name in counts.column_names])
-    return replace(
-        answer, removed=REMOVED_RANGES.empty_table(), stored=StoredRanges(location, counts)
-    )
+    return StoredRanges(location, counts)
 
 
 def _some(table: pa.Table) -> Iterator[pa.Table]:

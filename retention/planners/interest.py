@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,19 @@ from retention.core.policy import Unmatched
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import row_stats, seq_and_size_stats
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE, count_subjects
-from retention.plan.remaining import InventoryRow, RemainingMessages, RemainingRow, all_remaining
+from retention.plan.remaining import (
+    InventoryRow,
+    RemainingMessages,
+    RemainingRow,
+    StoredDigest,
+    all_remaining,
+)
+from retention.plan.removed_ranges import RemovedRanges, part_of
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
-from retention.rules.row_verdicts import STAYS, SpanRows, removed_ranges
+from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import REMOVED_RANGES
@@ -48,12 +55,20 @@ class InterestAnswer:
     """The answer of one span's rows to an `UnneededQuestion`."""
 
     removed: pa.Table
-    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory."""
+    """Shape `REMOVED_RANGES`, `file` being a row number of the inventory; empty where they are stored."""
     left: dict[InventoryRow, dict[str, Any]]
     """File that keeps some → what is left of it, fields of `FILE_STATS`."""
-    digests: dict[InventoryRow, pa.Table]
+    digests: Mapping[InventoryRow, pa.Table | StoredDigest]
     """File that keeps some → the subject digest of what is left of it, where limits look at it."""
     read: ReadCount
+    span: int
+    stored: StoredRanges | None = None
+    """The ranges that go, where they are so many that they lie in a file."""
+
+    @property
+    def counts(self) -> pa.Table:
+        """Rows with `file` and `messages`, which add up to what goes."""
+        return self.removed if self.stored is None else self.stored.counts
 
 
 def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessages:
@@ -113,7 +128,7 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
             left[number] = stats(rows)
             if question.in_full:
                 digests[number] = count_subjects(rows)
-    return InterestAnswer(removed_ranges(span, verdicts), left, digests, span.read)
+    return InterestAnswer(removed_ranges(span, verdicts), left, digests, span.read, question.span)
 
 
 def _in_doubt(spans: Spans, ask: Array) -> Iterator[Array]:
@@ -141,11 +156,13 @@ def _left(
     if not whole.any() and not answers:
         return all_remaining(inventory)
     files = inventory.files
-    ranges = pa.concat_tables(
-        [REMOVED_RANGES.empty_table(), *(answer.removed for answer in answers)]
-    )
     lost = np.where(whole, files["messages"].to_numpy(), 0)
-    np.add.at(lost, ranges["file"].to_numpy(), ranges["messages"].to_numpy())
+    for answer in answers:
+        np.add.at(lost, answer.counts["file"].to_numpy(), answer.counts["messages"].to_numpy())
+    released = RemovedRanges(
+        pa.concat_tables([REMOVED_RANGES.empty_table(), *(answer.removed for answer in answers)]),
+        tuple(part_of(answer.stored) for answer in answers if answer.stored is not None),
+    )
     stays = lost < files["messages"].to_numpy()
     changed = {number: stats for answer in answers for number, stats in answer.left.items()}
     numbers = np.flatnonzero(stays)
@@ -160,7 +177,7 @@ def _left(
         inventory=inventory,
         files=table.take(pa.array(order)),
         numbers=numbers,
-        released=ranges.filter(pa.array(stays[ranges["file"].to_numpy()])).combine_chunks(),
+        released=released.only(stays),
         digests={
             at[number]: digest for answer in answers for number, digest in answer.digests.items()
         },

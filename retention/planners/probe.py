@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, cast
+from typing import Generic
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +15,26 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.plan.remaining import RemainingMessages, RemainingRow, visible_rows
-from retention.plan.removed_ranges import store_ranges
+from retention.plan.remaining import (
+    InventoryRow,
+    RemainingMessages,
+    RemainingRow,
+    StoredDigest,
+    digest_in,
+    visible_rows,
+)
+from retention.plan.removed_ranges import FileRanges, store_ranges
 from retention.planners import deleted_subjects
+from retention.planners.interest import InterestAnswer
 from retention.planners.rows import Asked, Deletions, Rule, Told
 from retention.planners.scratch import Scratch, new_place
 from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
 from retention.ports import Engine
 from retention.rules.row_verdicts import Answer, SpanRows
 from retention.rules.rule import SubjectExcess
-from retention.storage import files
+from retention.storage import files, scratch_files
 from schemas.messages import RULE_COLUMNS
+from schemas.plan import REMOVED_RANGES
 
 MOST_HELD = 1_024
 """Ranges of one span that travel from a Spark task to who plans; more stay in a file."""
@@ -101,7 +110,7 @@ class RemainingRows:
     def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
         first, end = self.remaining.rows_of(spans, question.span)
         files = self.opened.store.data_files(self.remaining.stored_part(first, end))
-        hidden = self.remaining.hidden(first, end)
+        hidden = tuple(self.remaining.hidden(first, end))
         numbers = tuple(map(RemainingRow, range(first, end)))
         return Probe(question, tuple(files), numbers, hidden)
 
@@ -114,30 +123,55 @@ class Probe(Generic[Asked]):
     files: tuple[DataFile, ...]
     numbers: tuple[RemainingRow, ...]
     """The files' row numbers in what remains."""
-    hidden: Array
-    """Ranges of sequences that are gone; shape (n, 2)."""
+    hidden: tuple[Array | FileRanges, ...]
+    """Ranges of sequences that are gone, of each file that lacks some."""
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """A directory in which a task leaves the ranges of an answer that has too many of them."""
+    """A directory in which a task leaves what would be too much for who plans."""
 
     directory: str
     most_held: int
-    """Ranges that go to who plans; of more, none."""
+    """Rows of an answer that go to who plans; of more, none."""
 
-    def of(self, answer: Answer) -> Answer:
-        """The answer, its ranges left in a file if they are too many."""
-        if answer.removed.num_rows <= self.most_held:
-            return answer
-        return store_ranges(answer, new_place(self.directory, f"ranges-{answer.span}"))
+    def of(self, answer: Told) -> Told:
+        """An answer, its ranges and digests left in files if they are too many."""
+        if (
+            isinstance(answer, (Answer, InterestAnswer))
+            and answer.removed.num_rows > self.most_held
+        ):
+            place = new_place(self.directory, f"ranges-{answer.span}")
+            stored = store_ranges(answer.removed, place)
+            answer = replace(answer, removed=REMOVED_RANGES.empty_table(), stored=stored)
+        if isinstance(answer, InterestAnswer):
+            answer = replace(answer, digests=self._digests(answer))
+        return answer
+
+    def _digests(self, answer: InterestAnswer) -> Mapping[InventoryRow, pa.Table | StoredDigest]:
+        tables = {number: digest_in(digest) for number, digest in answer.digests.items()}
+        if sum(map(len, tables.values())) <= self.most_held:
+            return tables
+        place = new_place(self.directory, f"digests-{answer.span}")
+        numbered = (
+            table.add_column(0, "file", pa.array(np.full(len(table), number), pa.int64()))
+            for number, table in tables.items()
+        )
+        scratch_files.write_table(place, pa.concat_tables(numbered))
+        return {number: StoredDigest(place, number) for number in tables}
 
 
 def _owned(answer: Told, scratch: Scratch) -> Told:
-    """An answer that keeps the directory of its ranges as long as it is there itself."""
-    if not isinstance(answer, Answer) or answer.stored is None:
-        return answer
-    return replace(answer, stored=replace(answer.stored, owner=scratch))
+    """An answer that keeps the directory of what it names as long as it is there itself."""
+    if isinstance(answer, (Answer, InterestAnswer)) and answer.stored is not None:
+        answer = replace(answer, stored=replace(answer.stored, owner=scratch))
+    if isinstance(answer, InterestAnswer):
+        digests = {
+            number: replace(digest, owner=scratch) if isinstance(digest, StoredDigest) else digest
+            for number, digest in answer.digests.items()
+        }
+        answer = replace(answer, digests=digests)
+    return answer
 
 
 def _tell(rule: Rule[Asked, Told], leaving: Leaving | None, probe: Probe[Asked]) -> Told:
@@ -145,9 +179,7 @@ def _tell(rule: Rule[Asked, Told], leaving: Leaving | None, probe: Probe[Asked])
     stored, of_stored, read = read_span(probe.files, question.columns)
     rows, file_of_row = visible_rows(stored, of_stored, probe.hidden)
     answer = rule(SpanRows(rows, np.array(probe.numbers)[file_of_row], read), question)
-    if leaving is None or not isinstance(answer, Answer):
-        return answer
-    return cast("Told", leaving.of(answer))
+    return answer if leaving is None else leaving.of(answer)
 
 
 def read_span(

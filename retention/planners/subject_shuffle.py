@@ -19,7 +19,12 @@ from retention.core.inventory import DataFile
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
-from retention.plan.remaining import RemainingMessages, RemainingRow
+from retention.plan.remaining import (
+    RemainingMessages,
+    RemainingRow,
+    StoredDigest,
+    digest_in,
+)
 from retention.planners.scratch import Scratch, new_place
 from retention.ports import Gathering, Part
 from retention.rules.jetstream.max_msgs_per_subject import (
@@ -67,7 +72,7 @@ class DealTask:
     """The first file's row number in what remains; the others follow it."""
     messages: tuple[int, ...]
     """Number of messages that each file holds."""
-    digests: tuple[pa.Table | None, ...]
+    digests: tuple[pa.Table | StoredDigest | None, ...]
     """The digest of what is left of a file, where that is less than it holds."""
     buckets: int
 
@@ -130,7 +135,7 @@ def deal_subjects(task: DealTask) -> Iterator[Part]:
     given = zip(task.files, task.messages, task.digests, strict=True)
     tables = []
     for at, (file, messages, digest) in enumerate(given):
-        counted = subject_digests.digest_of(file, messages) if digest is None else digest
+        counted = subject_digests.digest_of(file, messages) if digest is None else digest_in(digest)
         numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
         tables.append(counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT))
     dealt = pa.concat_tables(tables)

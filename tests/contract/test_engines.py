@@ -21,6 +21,7 @@ from retention.plan.planfile import save_plans
 from retention.planners import probe, scratch, subject_shuffle
 from retention.ports import Engine, Gathering, Part
 from retention.rules.requests import Delete, Purge, Request
+from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
 from tests.support.trees import scramble
 
@@ -148,6 +149,31 @@ def test_both_engines_plan_the_same_bytes_and_leave_the_same_rows(
         for engine in ENGINES
     ]
     assert ran[0] == ran[1]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("share", [None, "90%"])
+def test_what_consumers_leave_is_the_same_wherever_it_lies(
+    laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: str | None
+) -> None:
+    monkeypatch.setattr(probe, "MOST_HELD", 1)
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
+    limits = {"retention": "interest", "max_msgs_per_subject": 2, "max_age": "820s"}
+    left, reports = [], []
+    for engine in ENGINES:
+        settings = limits if share is None else limits | {"release_share": share}
+        warehouse = copied(laid, tmp_path / engine, engine, settings)
+        opened = warehouse.stream("ORDERS").opened
+        stand(opened, "billing", progress(20, 210, *range(21, 211, 3)))
+        stand(opened, "mail", progress(90, 90), "s.1", "s.4")
+        [outcome] = warehouse.apply()
+        assert outcome.value is not None, outcome.sentence
+        assert set(outcome.value.by_rule) >= {"interest", "max_msgs_per_subject"}
+        left.append(held(warehouse))
+        reports.append((outcome.value.by_rule, outcome.value.segments, outcome.value.removed_bytes))
+        assert not list(Path(opened.root, "_retention", scratch.DIRECTORY).glob("*/*"))
+    assert left[0].equals(left[1])
+    assert reports[0] == reports[1]
 
 
 @pytest.mark.usefixtures("spark")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,25 +48,24 @@ def test_stored_ranges_are_those_that_are_held(
 ) -> None:
     folder = tmp_path_factory.mktemp("ranges")
     apart = [
-        store_ranges(answer, str(folder / f"{answer.span}.arrow"))
-        if data.draw(st.booleans())
-        else answer
+        apart_from(answer, folder / f"{answer.span}.arrow") if data.draw(st.booleans()) else answer
         for answer in given_answers
     ]
     stopped_at = data.draw(st.none() | st.integers(0, SPANS))
     held, stored = (ranges_of(some, stopped_at) for some in (given_answers, apart))
-    released = pa.table(
+    table = pa.table(
         {"file": [1, 7], "rule": [0, 0], "first_seq": [150, 750], "last_seq": [150, 751]}
         | {"messages": [1, 2], "bytes": [10, 20]}
     ).cast(REMOVED_RANGES)
+    released = RemovedRanges(table)
     goes = data.draw(st.lists(st.booleans(), min_size=12, max_size=12))
     numbers = np.where(goes, np.cumsum(goes) - 1, -1)
     for one, other in (
         (held, stored),
-        (held.and_held(released), stored.and_held(released)),
+        (held.joined(released), stored.joined(released)),
         (
-            held.and_held(released).renumbered(numbers),
-            stored.and_held(released).renumbered(numbers),
+            held.joined(released).renumbered(numbers),
+            stored.joined(released).renumbered(numbers),
         ),
     ):
         assert one.table.equals(other.table)
@@ -79,6 +79,11 @@ def test_stored_ranges_are_those_that_are_held(
     for answer, moved in zip(given_answers, apart, strict=True):
         sums = [settled_counts(some, stopped_at) for some in (answer, moved)]
         assert sorted(totals(sums[0])) == sorted(totals(sums[1]))
+
+
+def apart_from(answer: Answer, location: Path) -> Answer:
+    stored = store_ranges(answer.removed, str(location))
+    return replace(answer, removed=REMOVED_RANGES.empty_table(), stored=stored)
 
 
 def union(ranges: np.ndarray) -> set[int]:
@@ -103,7 +108,7 @@ def test_the_highest_sequence_is_known_without_reading(tmp_path: Path) -> None:
         }
     ).cast(REMOVED_RANGES)
     location = tmp_path / "ranges.arrow"
-    stored = store_ranges(Answer(1, table, None, ReadCount()), str(location))
+    stored = apart_from(Answer(1, table, None, ReadCount()), location)
     location.unlink()
     ranges = ranges_of([stored], None)
     assert ranges.last_seq() == 9
