@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ def ranges_of_plan(plan: Plan, tombstones: pa.Table) -> Iterator[pa.Table]:
     """
     shares = _shares_of_dropped(plan)
     yield _whole_files(plan.files, shares, _hidden_ranges(tombstones))
-    for parts in (*plan.actions.removed.tables(), *shares.by_rows):
+    for parts in chain(plan.actions.removed.tables(), shares.by_rows):
         yield _parts(plan.files, parts)
 
 
