@@ -150,40 +150,54 @@ def deal_subjects(task: DealTask) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class DecideBucket:
-    """A function that decides what goes of each span in one bucket, and deals that out by span."""
+    """A function that decides what goes of each span in one bucket, and deals that out by span.
+
+    A part has the number of messages that go, and which: under a limit of one the last messages that stay of each
+    subject tell, else all subjects have to.
+    """
 
     limit: int
     span_of_file: Array
     spans: int
 
     def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
-        """The parts of a bucket's spans; contents are batches of the shape `_DECIDED`."""
+        """The parts of a bucket's spans; contents are batches of the shape `_DEALT`."""
         del bucket
         counts = _unpacked(contents, _DEALT)
         excess = surplus(self.limit, counts, self.span_of_file, self.spans)
         for span, held in enumerate(excess.held):
             if len(held.messages):
-                columns = [held.subjects, held.messages, held.last_seq, held.beyond]
-                yield span, _packed(pa.table(columns, schema=_DECIDED))
+                yield span, int(held.beyond.sum()).to_bytes(8, "little") + self._which(held)
+
+    def _which(self, held: SpanSubjects) -> bytes:
+        if self.limit > 1:
+            columns = [held.subjects, held.messages, held.last_seq, held.beyond]
+            return _packed(pa.table(columns, schema=_DECIDED))
+        return _packed(pa.table([held.last_seq[held.beyond < held.messages]], schema=_KEEP_LAST))
 
 
 @dataclass(frozen=True)
 class GatherSpan:
     """A function that puts together what goes of one span, and leaves it in a file of its own."""
 
+    limit: int
     directory: str
 
     def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | None:
         """The span, of parts that `DecideBucket` gave; None: nothing of it goes."""
-        table = _unpacked(contents, _DECIDED)
-        numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
-        subjects = SpanSubjects(table["subject"].combine_chunks(), *numbers)
-        messages = int(subjects.beyond.sum())
+        messages = sum(int.from_bytes(content[:8], "little") for content in contents)
         if not messages:
             return None
         place = new_place(self.directory, f"span-{span}")
-        _write_share(place, subjects.share())
+        _write_share(place, self._share([content[8:] for content in contents]))
         return DecidedSpan(span, messages, place)
+
+    def _share(self, contents: Sequence[bytes]) -> KeepCounts | KeepLast:
+        if self.limit == 1:
+            return KeepLast(np.sort(_unpacked(contents, _KEEP_LAST)["seq"].to_numpy()))
+        table = _unpacked(contents, _DECIDED)
+        numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
+        return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
 
 
 def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
@@ -226,7 +240,7 @@ def _shuffled(
         deals,
         [sum(lengths[task.first :][: len(task.files)]) for task in deals],
         Gathering(DecideBucket(limit, spans.span_of_file, len(spans)), buckets),
-        Gathering(GatherSpan(scratch.location), min(buckets, len(spans))),
+        Gathering(GatherSpan(limit, scratch.location), min(buckets, len(spans))),
     )
     going = [span for span in decided if span is not None]
     totals = np.zeros(len(spans), dtype=np.int64)
@@ -235,7 +249,9 @@ def _shuffled(
 
 
 def _packed(table: pa.Table) -> bytes:
-    """A table that is not empty as one compressed batch, without its schema: a shuffle moves very many of them."""
+    """A table as one compressed batch, without its schema: a shuffle moves very many of them; nothing of no rows."""
+    if not table.num_rows:
+        return b""
     [batch] = table.combine_chunks().to_batches()
     content = batch.serialize()
     return len(content).to_bytes(8, "little") + pa.compress(content, "lz4", asbytes=True)
@@ -243,7 +259,12 @@ def _packed(table: pa.Table) -> bytes:
 
 def _unpacked(contents: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(
-        [pa.ipc.read_record_batch(_decompressed(content), schema) for content in contents], schema
+        [
+            pa.ipc.read_record_batch(_decompressed(content), schema)
+            for content in contents
+            if content
+        ],
+        schema,
     )
 
 
