@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,14 @@ from retention.apply.foreign_changes import UndoCheck, files_lost
 from retention.apply.unhide import record_without
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
-from retention.core.seq_ranges import difference_of_ranges, in_ranges
+from retention.core.seq_ranges import difference_of_ranges, in_ranges, outside
 from retention.core.spans import Array
 from retention.core.table_requirements import AssertSegmentOrder, RowsCompared, TableRequirement
 from retention.datafile.parquet import read_columns, stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.engines.select import Engines
 from retention.errors import RefusedError, VerificationError
-from retention.layout.segment_homes import homes_of
+from retention.layout.segment_homes import Placing
 from retention.plan.run_ranges import ranges_of_files
 from retention.storage import files
 from retention.stores.checks import inventory
@@ -114,11 +114,10 @@ def bring_back(undoing: UndoCheck, findings: Findings, engines: Engines) -> Comi
         for part, source in zip(findings.taken, findings.sources, strict=True)
         if part.path not in here
     ]
-    targets = _targets(opened, live, [part for part, _ in elsewhere])
     copies = [
         *(
             _Copy(RewriteTask(source, (target,), part.others), part.messages)
-            for (part, source), target in zip(elsewhere, targets, strict=True)
+            for part, source, target in _placed(opened, live, elsewhere)
         ),
         *(_without_markers(opened, live, file) for file in findings.marked if file.messages),
     ]
@@ -195,18 +194,31 @@ def _without_exceptions(row: dict[str, Any]) -> Array:
     return difference_of_ranges(np.array([[row["first_seq"], row["last_seq"]]]), excepted)
 
 
-def _targets(opened: OpenedStream, live: pa.Table, taken: Sequence[TakenOfFile]) -> list[DataFile]:
-    """New files for what comes back, in the segments where it belongs now."""
-    places = pa.table(
-        {
-            "partition": pa.array([part.partition for part in taken], pa.int32()),
-            "segment": pa.array([part.segment for part in taken], pa.int64()),
-        }
+def _placed(
+    opened: OpenedStream, live: pa.Table, taken: Sequence[tuple[TakenOfFile, DataFile]]
+) -> Iterator[tuple[TakenOfFile, DataFile, DataFile]]:
+    """The messages that come back of each file, divided among the segments where it belongs now, with the file that takes it."""
+    placing = Placing.of(
+        live,
+        [(part.partition, part.segment, int(part.ranges[-1, 1])) for part, _ in taken],
     )
-    homes = homes_of(live, places).tolist()
-    return [
-        opened.store.stage(part.partition, home) for part, home in zip(taken, homes, strict=True)
-    ]
+    for (part, source), home, several in zip(taken, placing.homes, placing.divided, strict=True):
+        pieces = _pieces(placing, part, source, home) if several else [(part, home)]
+        for piece, base in pieces:
+            yield piece, source, opened.store.stage(part.partition, base)
+
+
+def _pieces(
+    placing: Placing, part: TakenOfFile, source: DataFile, home: int
+) -> Iterator[tuple[TakenOfFile, int]]:
+    """The messages of a file by the segment to which they belong; a segment without any has no piece."""
+    seqs = _seqs(source)
+    comes = seqs[in_ranges(seqs, part.ranges)]
+    for base, last in placing.stretches(part.partition, home):
+        messages = int(((comes >= base) & (comes <= last)).sum())
+        if messages:
+            ranges = difference_of_ranges(part.ranges, outside(base, last))
+            yield replace(part, messages=messages, ranges=ranges), base
 
 
 def _sources(undoing: UndoCheck, taken: Sequence[TakenOfFile]) -> list[DataFile]:

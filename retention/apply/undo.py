@@ -39,7 +39,7 @@ from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, RefusedError, UsageError
 from retention.history.runs import REPAIR, UNKNOWN, History, history_of
 from retention.interest.commit_offsets import lower_watermarks
-from retention.layout.segment_homes import homes_of
+from retention.layout.segment_homes import divided_mask, homes_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import Snapshot, Swap
 from retention.rules import DELETE_SEGMENTS
@@ -319,13 +319,13 @@ def _written_anew(opened: OpenedStream, record: Mapping[str, Any]) -> set[tuple[
 
 
 def _merged_since(undoing: UndoCheck) -> RefusedError | None:
-    """The error of a run whose segments were merged into others, or whose files with hidden rows were; or None."""
+    """The error of a run whose files belong to other segments by now, or of which those with hidden rows are gone."""
     opened, live = undoing.opened, undoing.snapshot.files
     hidden = recorded_anew(opened, undoing.outcome)["path"]
     known = pa.chunked_array([*live["path"].chunks, *undoing.removed["path"].chunks], pa.string())
-    segments = undoing.removed["segment"].to_numpy()
-    is_merged = bool((homes_of(live, undoing.removed) != segments).any())
-    if is_merged or not pc.all(pc.is_in(hidden, known.combine_chunks()), min_count=0).as_py():
+    moved = homes_of(live, undoing.removed) != undoing.removed["segment"].to_numpy()
+    is_elsewhere = bool((moved | divided_mask(live, undoing.removed)).any())
+    if is_elsewhere or not pc.all(pc.is_in(hidden, known.combine_chunks()), min_count=0).as_py():
         return RefusedError(
             f"{opened.name}: the segments of run {undoing.run} have been compacted since, and it was made by a version "
             "of this program that recorded whole files alone; nothing was changed; bring messages back from an "

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.inventory import NO_RANGES, DataFile
+from schemas.bounds import MAX_SEQ
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
@@ -35,6 +36,12 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
         return np.zeros(len(seqs), dtype=bool)
     at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
+
+
+def outside(first: int, last: int) -> np.ndarray:
+    """The ranges of all sequences that a message can have below `first` and above `last`; shape (n, 2)."""
+    ranges = np.array([[0, first - 1], [last + 1, MAX_SEQ]])
+    return ranges[ranges[:, 0] <= ranges[:, 1]]
 
 
 def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:

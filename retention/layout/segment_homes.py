@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from schemas.bounds import MAX_SEQ
+
+_COMING = ["partition", "segment", "max_seq"]
 
 
 def homes_of(live: pa.Table, segments: pa.Table) -> np.ndarray:
@@ -34,3 +42,63 @@ def homes_of(live: pa.Table, segments: pa.Table) -> np.ndarray:
         moved[merged] = bases[covering[before[merged]]]
         homes[asked_for] = moved
     return homes
+
+
+def divided_mask(live: pa.Table, files: pa.Table) -> np.ndarray:
+    """The files whose messages belong to several segments now: another base lies above theirs and within their range.
+
+    Args:
+        live: the files of a table; `partition` and `segment`.
+        files: `partition`, `segment` (the home of their lowest messages, as `homes_of` has it) and `max_seq`.
+    """
+    partitions, homes, last = (
+        files[name].to_numpy() for name in ("partition", "segment", "max_seq")
+    )
+    divided = np.zeros(len(partitions), dtype=bool)
+    for partition in np.unique(partitions).tolist():
+        of, bases = partitions == partition, _bases(live, partition)
+        behind, within = (np.searchsorted(bases, ends[of], side="right") for ends in (homes, last))
+        divided[of] = within > behind
+    return divided
+
+
+@dataclass(frozen=True)
+class Placing:
+    """The segments to which messages belong that come back to a table."""
+
+    bases: pa.Table
+    """`partition` and `segment` of all that will be there."""
+    homes: list[int]
+    """For each file that comes back, the segment of its lowest messages."""
+    divided: list[bool]
+    """For each of them, whether other messages of it belong to others."""
+
+    @classmethod
+    def of(cls, live: pa.Table, files: Sequence[tuple[int, int, int]]) -> Placing:
+        """Place files.
+
+        Args:
+            live: the files of a table; `partition`, `segment` and `max_seq`.
+            files: those that come back: partition, segment as it was, and highest sequence.
+        """
+        columns = [pa.array(column, pa.int64()) for column in zip(*files, strict=True)]
+        coming = pa.table(columns or [pa.nulls(0, pa.int64())] * 3, _COMING)
+        homes = homes_of(live, coming)
+        placed = coming.set_column(1, "segment", pa.array(homes))
+        there = live.select(_COMING[:2]).cast(placed.select(_COMING[:2]).schema)
+        bases = pa.concat_tables([there, placed.select(_COMING[:2])])
+        return cls(bases, homes.tolist(), divided_mask(bases, placed).tolist())
+
+    def stretches(self, partition: int, home: int) -> list[tuple[int, int]]:
+        """The segments among which messages from `home` on are divided: each one's base, and its last sequence.
+
+        A segment 17 that was merged and is gone, with messages 20 to 30, is divided where a segment 22 has come back
+        since: (17, 21) and (22, the highest sequence).
+        """
+        bases = _bases(self.bases, partition)
+        cuts = [home, *bases[bases > home].tolist(), MAX_SEQ + 1]
+        return [(base, end - 1) for base, end in pairwise(cuts)]
+
+
+def _bases(live: pa.Table, partition: int) -> np.ndarray:
+    return np.unique(live.filter(pc.equal(live["partition"], partition))["segment"].to_numpy())

@@ -11,11 +11,18 @@ import pyarrow as pa
 from retention.apply.archive import digest_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
-from retention.datafile.parquet import describe, open_messages, stats_table, write_messages
+from retention.core.seq_ranges import outside, union_of_ranges
+from retention.datafile.parquet import (
+    describe,
+    open_messages,
+    read_columns,
+    stats_table,
+    write_messages,
+)
 from retention.datafile.rewrite import RewriteResult, RewriteTask, remaining_rows
 from retention.engines.select import Engines
 from retention.errors import CommitUnknownError, DamagedError
-from retention.layout.segment_homes import homes_of
+from retention.layout.segment_homes import Placing
 from retention.restore.select import Archive, Part
 from retention.storage.crash_points import Step, reached
 from schemas.messages import FILE_COLUMNS
@@ -51,17 +58,12 @@ def staged(
     """
     renamed = archive.is_topic and opened.name != archive.origin.stream
     subject = opened.name if renamed else None
-    partitions = pa.array([part.copy.partition for part in parts], pa.int32())
-    segments = pa.array([part.copy.segment for part in parts], pa.int64())
-    homes = homes_of(live, pa.table({"partition": partitions, "segment": segments}))
-    targets = [
-        opened.store.stage(part.copy.partition, home)
-        for part, home in zip(parts, homes.tolist(), strict=True)
-    ]
+    pieces = list(_placed(archive, parts, live))
     tasks = [
-        _task(archive, part, target, subject) for part, target in zip(parts, targets, strict=True)
+        _task(archive, part, opened.store.stage(part.copy.partition, base), subject)
+        for part, base in pieces
     ]
-    weights = [part.copy.file_bytes for part in parts]
+    weights = [part.copy.file_bytes for part, _ in pieces]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     try:
         written = engine.map(run_copy, tasks, weights)
@@ -71,6 +73,29 @@ def staged(
     except BaseException:
         opened.store.discard([target.path for task in tasks for target in task.copy.targets])
         raise
+
+
+def _placed(archive: Archive, parts: Sequence[Part], live: pa.Table) -> Iterator[tuple[Part, int]]:
+    """The messages that come back of each copy, divided among the segments where it belongs now."""
+    placing = Placing.of(
+        live, [(part.copy.partition, part.copy.segment, part.copy.max_seq) for part in parts]
+    )
+    for part, home, several in zip(parts, placing.homes, placing.divided, strict=True):
+        yield from _pieces(archive, part, placing, home) if several else [(part, home)]
+
+
+def _pieces(
+    archive: Archive, part: Part, placing: Placing, home: int
+) -> Iterator[tuple[Part, int]]:
+    """The messages of a copy by the segment to which they belong; a segment without any has no piece."""
+    source = part.copy.data_file(archive.directory)
+    removed = source.hidden if part.removed is None else part.removed
+    seqs = read_columns(replace(source, hidden=removed), ("seq",))[0]["seq"].to_numpy()
+    for base, last in placing.stretches(part.copy.partition, home):
+        messages = int(((seqs >= base) & (seqs <= last)).sum())
+        if messages:
+            gone = union_of_ranges(removed, outside(base, last))
+            yield replace(part, messages=messages, removed=gone), base
 
 
 def _task(archive: Archive, part: Part, target: DataFile, subject: str | None) -> CopyTask:

@@ -121,6 +121,32 @@ def test_markers_of_the_run_go_wherever_they_were_merged(make: Make) -> None:
     assert seqs(make(**settings)) == [1, 2, 3, 6]
 
 
+def test_a_merged_segment_is_divided_where_its_neighbour_came_back(make: Make) -> None:
+    stream = make()
+    first = removed(stream, *range(13, 21), *range(23, 31))
+    assert stream.compact().merges == 1
+    second = removed(stream, 11, 12, 21, 22)
+    undo_run(stream.opened, first)
+    assert show_undo(stream.opened, second)["rewritten"]
+    undo_run(stream.opened, second)
+    assert seqs(make()) == list(range(1, 41))
+    rows = pa.concat_tables(stream.messages())
+    assert rows["segment"].to_pylist() == [base for base in (1, 11, 21, 31) for _ in range(10)]
+
+
+def test_copies_of_before_and_after_a_merge_come_back_side_by_side(
+    make: Make, tmp_path: Path
+) -> None:
+    stream = make(archive=str(tmp_path / "archive"))
+    before = content(stream)
+    removed(stream, *range(13, 21), *range(23, 31))
+    assert stream.compact().merges == 1
+    removed(stream, 11, 12, 21, 22)
+    assert stream.restore().messages == 20
+    assert content(stream).equals(before)
+    assert seqs(make()) == list(range(1, 41))
+
+
 @pytest.mark.parametrize("deleted", [(4,), (4, 5)])
 def test_undoing_takes_no_marker_that_went_before(make: Make, deleted: tuple[int, ...]) -> None:
     soon = [Laid(seq, f"s.{seq}", headers=b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n") for seq in (1, 2)]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from retention.layout.segment_homes import homes_of
+from retention.layout.segment_homes import Placing, homes_of
+from schemas.bounds import MAX_SEQ
 
 
 def homes(live: pa.Table, *bases: int, partition: int = 0) -> dict[int, int]:
@@ -26,3 +27,20 @@ def test_of_several_files_of_a_segment_the_farthest_reaching_counts() -> None:
 def test_of_a_table_without_files_every_segment_is_its_own_home() -> None:
     empty = pa.table({"partition": [0], "segment": [1], "max_seq": [9]}).slice(1)
     assert homes(empty, 1, 11) == {1: 1, 11: 11}
+
+
+def test_messages_of_a_merged_segment_are_divided_by_the_bases_that_came_back() -> None:
+    live = pa.table({"partition": [0, 0, 1], "segment": [22, 31, 25], "max_seq": [30, 40, 99]})
+    placing = Placing.of(live, [(0, 17, 22), (0, 17, 21), (1, 17, 24), (0, 35, 50)])
+    assert placing.homes == [17, 17, 17, 31]
+    assert placing.divided == [True, False, False, False]
+    assert placing.stretches(0, 17) == [(17, 21), (22, 30), (31, MAX_SEQ)]
+    assert placing.stretches(0, 31) == [(31, MAX_SEQ)]
+
+
+def test_what_comes_back_together_divides_itself() -> None:
+    nothing = pa.table({"partition": [0], "segment": [1], "max_seq": [9]}).slice(1)
+    placing = Placing.of(nothing, [(0, 17, 30), (0, 22, 30)])
+    assert placing.divided == [True, False]
+    assert placing.stretches(0, 17) == [(17, 21), (22, MAX_SEQ)]
+    assert Placing.of(nothing, []).homes == []
