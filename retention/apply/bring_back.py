@@ -197,7 +197,7 @@ def _without_exceptions(row: dict[str, Any]) -> Array:
 def _placed(
     opened: OpenedStream, live: pa.Table, taken: Sequence[tuple[TakenOfFile, DataFile]]
 ) -> Iterator[tuple[TakenOfFile, DataFile, DataFile]]:
-    """The messages that come back of each file, divided among the segments where it belongs now, with the file that takes it."""
+    """The messages that come back of each file, by the segment where they belong now, with the file that takes them."""
     placing = Placing.of(
         live,
         [(part.partition, part.segment, int(part.ranges[-1, 1])) for part, _ in taken],
