@@ -35,8 +35,7 @@ from benchmarks.acks import (
     write_log,
 )
 from benchmarks.data import copy_warehouse
-from benchmarks.memory import Watch
-from benchmarks.meter import forget_peak, measure_other, peak_mebibytes, server_process
+from benchmarks.meter import Watch, forget_peak, measure_other, peak_mebibytes, server_process
 from benchmarks.tasks import STREAM
 from retention.formats.nats.backup import read_backup
 from tests.support.nats_oracle import Nats, server
@@ -120,15 +119,14 @@ def by_us(source: Path, place: Path, log: Path, engine: str) -> dict[str, Any]:
     command = [sys.executable, "-c", _WORK, str(place), str(log), engine]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
-        Watch(process.pid) as watch,
+        Watch(Path("/proc", str(process.pid))) as watch,
     ):
         told = process.communicate()[0]
     if process.returncode:
         raise RuntimeError(f"the fold with engine {engine} ended with {process.returncode}")
     left = messages_of(place)["seq"].to_pylist()
     shutil.rmtree(place)
-    peak = sum(watch.mebibytes(kind) for kind in ("driver", "java", "worker"))
-    return json.loads(told) | {"peak": peak, "left": left}
+    return json.loads(told) | {"peak": sum(watch.peaks().values()), "left": left}
 
 
 def by_prefix(source: Path, directory: Path, runs: int) -> list[float]:

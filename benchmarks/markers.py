@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 import retention
 from benchmarks.broker import STEP_NS
 from benchmarks.data import copy_warehouse, payloads, write_config
-from benchmarks.memory import Watch
-from benchmarks.meter import forget_peak, peak_mebibytes, server_process
+from benchmarks.meter import Watch, forget_peak, peak_mebibytes, server_process
 from benchmarks.tasks import FIRST_TS_NS, STREAM
 from retention.formats.nats.backup import RAW_ROWS, write_backup
 from tests.support.nats_oracle import Nats, server, state_of
@@ -101,17 +100,14 @@ def by_pass(source: Path, place: Path, engine: str) -> dict[str, Any]:
     command = [sys.executable, "-c", _RETAIN, str(place), engine]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
-        Watch(process.pid) as watch,
+        Watch(Path("/proc", str(process.pid))) as watch,
     ):
         told = process.communicate()[0]
     shutil.rmtree(place)
     if process.returncode:
         raise RuntimeError(f"the pass with engine {engine} ended with {process.returncode}")
-    peaks: dict[str, int] = {}
-    for (kind, _), peak in watch.peaks.items():
-        peaks[kind] = max(peaks.get(kind, 0), peak)
     done: dict[str, Any] = json.loads(told)
-    return done | {"peak": sum(peaks.values()) / 1024}
+    return done | {"peak": sum(watch.peaks().values())}
 
 
 def measure(

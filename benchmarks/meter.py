@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 _PROC = Path("/proc")
 _TIMES = slice(11, 15)
@@ -40,6 +42,46 @@ def measure(work: Callable[[], None]) -> Cost:
     if moved is None or moved_since is None:
         return Cost(seconds, used, None, None)
     return Cost(seconds, used, moved_since[0] - moved[0], moved_since[1] - moved[1])
+
+
+class Watch:
+    """The largest resident memory of a process and of those below it, looked at twenty times a second."""
+
+    def __init__(self, root: Path = _PROC / "self") -> None:
+        self._root = root.resolve()
+        self._peaks: dict[tuple[str, str], float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        for process in tree(self._root):
+            with suppress(OSError):
+                forget_peak(process)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def peaks(self) -> dict[str, float]:
+        """The largest of each kind of process, MiB: `driver` (the one that is watched), `java`, `worker`."""
+        largest: dict[str, float] = {}
+        for (kind, _), peak in self._peaks.items():
+            largest[kind] = max(peak, largest.get(kind, 0))
+        return largest
+
+    def _look(self) -> None:
+        while not self._over.wait(0.05):
+            for process in tree(self._root):
+                with suppress(OSError, IndexError):
+                    key = self._kind(process), process.name
+                    self._peaks[key] = max(peak_mebibytes(process), self._peaks.get(key, 0))
+
+    def _kind(self, process: Path) -> str:
+        if process == self._root:
+            return "driver"
+        return "java" if _name(process) == "java" else "worker"
 
 
 def server_process() -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.contenders import load
 from benchmarks.contenders.contender import Contender
 from benchmarks.data import survivors, table_figures
-from benchmarks.meter import measure
+from benchmarks.meter import Watch, measure
 from benchmarks.tasks import COMPACT_NAMES, Task
 
 
@@ -42,13 +42,15 @@ def run(contender: Contender, source: Path, place: Path, task: Task) -> dict[str
     try:
         # What others wrote before must not be waited for when this run makes its own files durable.
         os.sync()
-        cost = measure(lambda: contender.run(place, task))
+        with Watch() as watch:
+            cost = measure(lambda: contender.run(place, task))
         files = contender.files(place)
         messages, seq_sum = survivors(files)
         compacted = table_figures(files) if task.name in COMPACT_NAMES else {}
     finally:
         shutil.rmtree(place)
-    return asdict(cost) | {"messages": messages, "seq_sum": seq_sum} | compacted
+    found = {"messages": messages, "seq_sum": seq_sum, "peaks": watch.peaks()}
+    return asdict(cost) | found | compacted
 
 
 def _answer(contenders: dict[str, Contender], asked: dict[str, Any]) -> dict[str, Any]:

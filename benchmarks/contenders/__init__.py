@@ -13,6 +13,7 @@ WHERE = {
     "deltalake-partition": "delta_rs:ByPartition",
     "delta-spark": "delta_spark:ByTime",
     "delta-spark-partition": "delta_spark:ByPartition",
+    "delta-spark-window": "delta_spark:ByWindow",
     "pyiceberg": "iceberg:ByTime",
     "duckdb": "duckdb_files:DuckDb",
     "polars": "polars_files:Polars",

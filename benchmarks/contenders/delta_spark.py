@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
 
 from benchmarks.contenders.contender import ZSTD_LEVEL, DeltaContender
 from benchmarks.data import messages_of
@@ -68,10 +69,29 @@ class ByTime(DeltaContender):
             limit -= size
         return 0
 
+    def _columns(self, table: str) -> StructType:
+        if self._session is None:
+            raise RuntimeError("open() starts the session")
+        return self._session.table(table).schema
+
     def _sql(self, statement: str) -> list[Row]:
         if self._session is None:
             raise RuntimeError("open() starts the session")
         return self._session.sql(statement).collect()
+
+
+class ByWindow(ByTime):
+    """The last message of each subject by a window over its messages."""
+
+    tasks = ("last", "last-many")
+
+    def _keep_last(self, table: str) -> None:
+        columns = [field.name for field in self._columns(table)]
+        number = "row_number() OVER (PARTITION BY subject ORDER BY seq DESC) AS number"
+        numbered = f"SELECT *, {number} FROM {table}"
+        self._sql(
+            f"INSERT OVERWRITE TABLE {table} SELECT {', '.join(columns)} FROM ({numbered}) WHERE number = 1"
+        )
 
 
 class ByPartition(ByTime):
