@@ -41,20 +41,42 @@ class Share:
         }
 
 
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring rows of one partition of a sorted frame, by their totals."""
+
+    part: int
+    """The partition of the frame."""
+    number: int
+    """The number of the block in its partition."""
+    rows: int
+    bytes: int
+    """The sum of `Dialect.sizes`."""
+    first: int
+    """`Dialect.laid_by` of the first row."""
+    last: int
+    """`Dialect.laid_by` of the last row."""
+
+
 class Layer(Protocol):
-    """Rows of a sorted frame on their way into segments, some at a time."""
+    """Rows of a sorted frame on their way into segments, a block at a time, in order."""
 
     @property
     def ends(self) -> Ends:
         """The ends of the log behind the rows."""
         ...
 
-    def take(self, rows: pa.RecordBatch, parts: Array) -> None:
-        """Lay some more rows.
+    def take_whole(self, block: Block) -> bool:
+        """Lay the next block if its totals tell that no segment or batch ends in it; whether that was done."""
+        ...
+
+    def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
+        """Lay the next block by its rows.
 
         Args:
-            rows: `Dialect.laid_by`, and the lengths of `Dialect.measured` under their columns' names.
-            parts: which partition of the frame has each row, rising.
+            block: its totals.
+            laid_by: int64, `Dialect.laid_by` of each row.
+            sizes: int64, `Dialect.sizes` of each row.
         """
         ...
 
@@ -92,13 +114,12 @@ class Dialect(Protocol):
         ...
 
     @property
-    def laid_by(self) -> Sequence[str]:
-        """The columns that a layer needs as they are."""
+    def laid_by(self) -> str:
+        """The column, whole numbers that rise in the order of rows, that a layer needs beside the sizes."""
         ...
 
-    @property
-    def measured(self) -> Sequence[str]:
-        """The columns of which a layer needs the lengths."""
+    def sizes(self, rows: pa.Table) -> Array:
+        """The bytes of each row that a layer counts, int64; `rows` has the columns `written`."""
         ...
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> Layer:

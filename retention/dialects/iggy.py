@@ -15,7 +15,7 @@ from retention.core import message_rows
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
-from retention.dialects.dialect import Share
+from retention.dialects.dialect import Block, Share
 from retention.dialects.iggy_checks import first_refusal, sizes_of
 from retention.errors import RefusedError, UsageError
 from retention.formats.iggy.lines import with_ids
@@ -24,7 +24,7 @@ from retention.formats.iggy.user_headers import parse
 from retention.layout.batch_split import BatchPart, BatchSplitter, clipped_batches
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.segment_roll import Tail
-from retention.layout.topic_segment_roll import Batch, accounted_sizes, record_sizes
+from retention.layout.topic_segment_roll import Batch, accounted_sizes
 from schemas.messages import FILE_COLUMNS
 
 COLUMNS = ("payload", "partition", "key", "id", "headers", "origin_ts_ns")
@@ -45,12 +45,15 @@ class Iggy:
     columns: tuple[str, ...] = COLUMNS
     order: tuple[str, ...] = ("address", "origin_ts_ns", "id", "headers", "payload")
     written: tuple[str, ...] = (*order, "partition", "key")
-    laid_by: tuple[str, ...] = ("address",)
-    measured: tuple[str, ...] = ("headers", "payload")
+    laid_by: str = "address"
 
     def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:
         """The ends of the partitions, to be moved on; arguments as `layer` has them."""
         return PartitionTails(tail_of, turn, self.policy, now_ns // MICROSECOND)
+
+    def sizes(self, rows: pa.Table) -> Array:
+        """The bytes of each message's record in the log."""
+        return sizes_of(rows, self.policy)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> TopicLayer:
         """Begin to lay rows behind the last messages of the partitions."""
@@ -124,15 +127,17 @@ class TopicLayer:
 
     def __init__(self, ends: PartitionTails, policy: TopicPolicy) -> None:
         self.ends = ends
-        self._policy = policy
         self._laying = BatchSplitter(ends, policy)
         self._pieces: list[BatchPart] = []
 
-    def take(self, rows: pa.RecordBatch, parts: Array) -> None:
-        """Lay some more rows: `address`, and the lengths of headers and payload."""
-        headers, payload = (rows[name].to_numpy() for name in ("headers", "payload"))
-        sizes = record_sizes(headers, payload, self._policy)
-        self._pieces += self._laying.take(rows["address"].to_numpy(), parts, sizes)
+    def take_whole(self, block: Block) -> bool:
+        """Lay the next block if all of it joins the batch under way; whether that was done."""
+        is_even = block.first == block.last
+        return is_even and self._laying.take_whole(block.first, block.part, block.rows, block.bytes)
+
+    def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
+        """Lay the next block by the addresses and sizes of its rows."""
+        self._pieces += self._laying.take(laid_by, block.part, sizes)
 
     def shares(self) -> list[Share]:
         """The shares of the tasks that write, in order; nothing can be taken any more."""

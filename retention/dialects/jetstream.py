@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from retention.core.headers import MAX_BLOCK_BYTES
 from retention.core.spans import Array
 from retention.core.subjects import valid_mask
 from retention.datafile.segment_writer import PARTITION, with_sequences
-from retention.dialects.dialect import Share
+from retention.dialects.dialect import Block, Share
 from retention.errors import UsageError
 from retention.layout.partition_tails import StreamEnds
 from retention.layout.segment_roll import RollRule, Tail
@@ -40,8 +39,7 @@ class JetStream:
     columns: tuple[str, ...] = COLUMNS
     order: tuple[str, ...] = ("ts_ns", "subject", "headers", "payload")
     written: tuple[str, ...] = order
-    laid_by: tuple[str, ...] = ("ts_ns",)
-    measured: tuple[str, ...] = ("subject", "headers", "payload")
+    laid_by: str = "ts_ns"
 
     @classmethod
     def of(cls, config: StreamConfig) -> Self:
@@ -52,6 +50,12 @@ class JetStream:
     def ends(self, tail: Tail) -> StreamEnds:
         """The end of the stream, to be moved on."""
         return StreamEnds(PARTITION, tail, self.rule)
+
+    def sizes(self, rows: pa.Table) -> Array:
+        """The bytes of each message, by the server's accounting."""
+        subject, headers, payload = (rows[name] for name in ("subject", "headers", "payload"))
+        sizes = message_rows.message_sizes(subject, headers, payload, self.storage)
+        return np.asarray(sizes)
 
     def layer(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> StreamLayer:
         """Begin to lay rows behind the stream's last message."""
@@ -80,21 +84,26 @@ class StreamLayer:
 
     def __init__(self, tail: Tail, dialect: JetStream) -> None:
         self._next_seq = tail.next_seq
-        self._storage: message_rows.Storage = dialect.storage
         self._shares: list[Share] = []
         self.ends = dialect.ends(tail)
 
-    def take(self, rows: pa.RecordBatch, parts: Array) -> None:
-        """Lay some more rows: `ts_ns`, and the lengths of subject, headers and payload."""
-        subject, headers, payload = (rows[name] for name in ("subject", "headers", "payload"))
-        sizes = np.asarray(message_rows.accounted_sizes(subject, headers, payload, self._storage))
-        seqs = np.arange(self._next_seq, self._next_seq + len(sizes))
-        self._next_seq += len(sizes)
-        for piece in self.ends.roll(seqs, sizes, rows["ts_ns"].to_numpy()):
-            for begin, end in _runs(parts, piece.start, piece.end):
-                place = int(parts[begin]), PARTITION, piece.active.base
-                size = int(sizes[begin:end].sum())
-                self._add(Share(*place, int(seqs[begin]), end - begin, size))
+    def take_whole(self, block: Block) -> bool:
+        """Lay the next block if no segment ends or begins in it; whether that was done."""
+        if not self.ends.take_whole(block.rows, block.bytes, block.first, block.last):
+            return False
+        base = self.ends.open_base[PARTITION]
+        self._add(Share(block.part, PARTITION, base, self._next_seq, block.rows, block.bytes))
+        self._next_seq += block.rows
+        return True
+
+    def take(self, block: Block, laid_by: Array, sizes: Array) -> None:
+        """Lay the next block by the times and sizes of its rows."""
+        seqs = np.arange(self._next_seq, self._next_seq + block.rows)
+        self._next_seq += block.rows
+        for piece in self.ends.roll(seqs, sizes, laid_by):
+            place = block.part, PARTITION, piece.active.base
+            size = int(sizes[piece.start : piece.end].sum())
+            self._add(Share(*place, int(seqs[piece.start]), piece.end - piece.start, size))
 
     def shares(self) -> list[Share]:
         """The shares of the tasks that write, in order."""
@@ -137,12 +146,3 @@ def refuse_malformed(rows: pa.Table) -> None:
             "the headers of a row are no header block of at most 65,535 bytes: names without colons, values without "
             "line breaks; nothing was appended; correct or leave out such rows"
         )
-
-
-def _runs(parts: Array, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Runs of neighbours of one partition between `start` and `end`: where each begins and ends.
-
-    Of the parts 3, 3, 4, 4, 4 between 0 and 5, the runs are (0, 2) and (2, 5).
-    """
-    changes = np.flatnonzero(np.diff(parts[start:end])) + start + 1
-    yield from pairwise([start, *changes.tolist(), end])

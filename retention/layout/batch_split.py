@@ -1,21 +1,21 @@
-"""Division of a topic's messages, which arrive in parts, among batches, and of batches among the tasks that write."""
+"""Division of a topic's messages, which arrive in blocks, among batches, and of batches among the tasks that write."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.layout.partition_tails import PartitionTails
-from retention.layout.topic_segment_roll import (
-    Batch,
-    header_bytes_of_batch,
-    messages_in_whole_batches,
-)
+from retention.layout.topic_segment_roll import Batch, header_bytes_of_batch
+
+_Run = tuple[int, int, int]
+"""Adjacent messages: the number of the task that writes them, how many they are, and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class BatchPart:
 
 
 class BatchSplitter:
-    """A divider of messages, in order of their addresses, among batches; messages that others may join are held.
+    """A divider of messages, in order of their addresses, among batches; the batch that others may join is held.
+
+    Of what is held only counts are known, task by task: memory is by batch and task, not by message.
 
     Args:
         ends: the ends of the partitions, which move on with the messages.
@@ -41,18 +43,19 @@ class BatchSplitter:
 
     def __init__(self, ends: PartitionTails, policy: TopicPolicy) -> None:
         self._ends = ends
-        self._policy = policy
+        self._header = header_bytes_of_batch(policy)
+        self._room = policy.max_message_size - self._header
         self._address: int | None = None
         self._partition: int | None = None
         """The partition that takes the messages of the address, once some were appended."""
-        self._parts = self._sizes = np.zeros(0, dtype=np.int64)
+        self._held: list[_Run] = []
 
-    def take(self, address: Array, parts: Array, sizes: Array) -> Iterator[BatchPart]:
+    def take(self, address: Array, part: int, sizes: Array) -> Iterator[BatchPart]:
         """Take more messages; yield the pieces of batches that no later message can join.
 
         Args:
-            address: int64, the partition of each message, or `IN_TURN`; equal ones are adjacent.
-            parts: int64, the number of the task that writes each message, rising.
+            address: int64, the partition of each message, or `ROUND_ROBIN`; equal ones are adjacent.
+            part: the number of the task that writes them, no lower than that of the messages before.
             sizes: int64, bytes of each message's record.
         """
         changes = (np.flatnonzero(np.diff(address)) + 1).tolist()
@@ -60,42 +63,65 @@ class BatchSplitter:
             if int(address[begin]) != self._address:
                 yield from self.rest()
                 self._address, self._partition = int(address[begin]), None
-            self._parts = np.concatenate([self._parts, parts[begin:end]])
-            self._sizes = np.concatenate([self._sizes, sizes[begin:end]])
-            yield from self._append(messages_in_whole_batches(self._sizes, self._policy))
+            yield from self._divide(part, sizes[begin:end])
+
+    def take_whole(self, address: int, part: int, messages: int, size: int) -> bool:
+        """Take more messages of one address if all of them join the batch that is held; whether that was done."""
+        if address != self._address or self._held_bytes + size > self._room:
+            return False
+        self._held.append((part, messages, size))
+        return True
 
     def rest(self) -> Iterator[BatchPart]:
         """Yield the pieces of the held messages, after which none follows."""
-        yield from self._append(len(self._sizes))
+        if self._held:
+            yield from self._append()
 
-    def _append(self, count: int) -> Iterator[BatchPart]:
-        if not count or self._address is None:
-            return
+    @property
+    def _held_bytes(self) -> int:
+        return sum(size for _, _, size in self._held)
+
+    def _divide(self, part: int, sizes: Array) -> Iterator[BatchPart]:
+        """Let messages of the address join the batch that is held as far as they fit, then the next ones."""
+        ends = np.cumsum(sizes)
+        at, before = 0, 0
+        while at < len(sizes):
+            room = self._room - self._held_bytes
+            end = int(np.searchsorted(ends, before + room, side="right"))
+            if end <= at and self._held:
+                yield from self._append()
+                continue
+            # A batch has one message at least, however large.
+            end = max(end, at + 1)
+            self._held.append((part, end - at, int(ends[end - 1]) - before))
+            at, before = end, int(ends[end - 1])
+
+    def _append(self) -> Iterator[BatchPart]:
+        """Append the held batch, and yield its pieces: it is cut where another task goes on.
+
+        tasks of its messages   3 3 3 4 4     two pieces: the first opens the batch, and has its header's bytes
+        """
+        if self._address is None:
+            raise AssertionError("messages are held of one address")
+        runs, self._held = [*_joined(self._held)], []
+        messages, size = (sum(run[at] for run in runs) for at in (1, 2))
         known = self._address if self._partition is None else self._partition
-        sizes, parts = self._sizes[:count], self._parts[:count]
-        self._sizes, self._parts = self._sizes[count:], self._parts[count:]
-        self._partition, batches = self._ends.append(known, sizes)
-        for batch in batches:
-            inside = slice(batch.start, batch.end)
-            before = header_bytes_of_batch(self._policy)
-            yield from _cut(batch, self._partition, (parts[inside], sizes[inside]), before)
+        cut = (0, messages, size + self._header)
+        self._partition, batch = self._ends.append_batch(known, cut)
+        first_seq = batch.first_seq
+        for number, (part, count, inside) in enumerate(runs):
+            opens = number == 0
+            counted = inside + self._header * opens
+            piece = Batch(batch.base, 0, count, first_seq, batch.ts_us, counted)
+            yield BatchPart(part, self._partition, piece, opens)
+            first_seq += count
 
 
-def _cut(
-    batch: Batch, partition: int, messages: tuple[Array, Array], before: int
-) -> Iterator[BatchPart]:
-    """Cut a batch where another task goes on.
-
-    parts of its messages   3 3 3 4 4     two pieces: the first opens the batch, and has its header's bytes
-    """
-    parts, sizes = messages
-    changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
-    for begin, end in pairwise([0, *changes, len(parts)]):
-        opens = begin == 0
-        size = int(sizes[begin:end].sum()) + before * opens
-        first_seq = batch.first_seq + begin
-        cut = Batch(batch.base, 0, end - begin, first_seq, batch.ts_us, size)
-        yield BatchPart(int(parts[begin]), partition, cut, opens)
+def _joined(runs: Iterable[_Run]) -> Iterator[_Run]:
+    """Runs in which neighbours of one task are one."""
+    for part, inside in groupby(runs, key=itemgetter(0)):
+        _, messages, sizes = zip(*inside, strict=True)
+        yield part, sum(messages), sum(sizes)
 
 
 def clipped_batches(

@@ -8,8 +8,8 @@ from typing import Protocol
 from retention.core.spans import Array
 from retention.core.topic_policy import TopicPolicy
 from retention.layout.partitioner import ROUND_ROBIN, TURN, partition_in_turn
-from retention.layout.segment_roll import RollRule, SegmentPart, Tail, roll
-from retention.layout.topic_segment_roll import Batch, lay_out
+from retention.layout.segment_roll import RollRule, SegmentPart, Tail, roll, taken_whole
+from retention.layout.topic_segment_roll import Batch, BatchCut, lay_out, place
 
 
 class Ends(Protocol):
@@ -51,6 +51,15 @@ class StreamEnds:
             self._active = piece.active
             self._next_seq = int(seqs[piece.end - 1]) + 1
             yield piece
+
+    def take_whole(self, messages: int, size: int, first_ts_ns: int, last_ts_ns: int) -> bool:
+        """Append messages of rising times unless one of them might end or open a segment; whether that was done."""
+        active = taken_whole(self._active, size, first_ts_ns, last_ts_ns, self._rule)
+        if active is None:
+            return False
+        self._active = active
+        self._next_seq += messages
+        return True
 
     def skip_to(self, next_seq: int) -> None:
         """Go on with a sequence: those before it are used by messages that are not stored."""
@@ -98,13 +107,22 @@ class PartitionTails:
             address: a partition, or `ROUND_ROBIN`, which uses one turn.
             sizes: int64, bytes of each message's record.
         """
+        partition, tail = self._addressed(address)
+        batches, self._tails[partition] = lay_out(tail, sizes, self._policy, self._now_us)
+        return partition, batches
+
+    def append_batch(self, address: int, cut: BatchCut) -> tuple[int, Batch]:
+        """Append one batch that is cut already; return the partition that takes it, and the batch."""
+        partition, tail = self._addressed(address)
+        [batch], self._tails[partition] = place(tail, [cut], self._policy, self._now_us)
+        return partition, batch
+
+    def _addressed(self, address: int) -> tuple[int, Tail]:
         partition = address
         if address == ROUND_ROBIN:
             partition = partition_in_turn(self.turn, self._policy.partitions)
             self.turn += 1
-        tail = self._tails.get(partition) or self._tail_of(partition)
-        batches, self._tails[partition] = lay_out(tail, sizes, self._policy, self._now_us)
-        return partition, batches
+        return partition, self._tails.get(partition) or self._tail_of(partition)
 
     @property
     def next_seq(self) -> dict[int, int]:

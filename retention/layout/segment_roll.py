@@ -94,6 +94,25 @@ def roll(
         at = end
 
 
+def taken_whole(
+    active: ActiveSegment | None, size: int, first_ts_ns: int, last_ts_ns: int, rule: RollRule
+) -> ActiveSegment | None:
+    """The active segment after messages of which none ends or opens one; None if one of them might.
+
+    Args:
+        active: the active segment before; None in a stream that never had one.
+        size: bytes of the messages together.
+        first_ts_ns: the time of the first one; times rise.
+        last_ts_ns: the time of the last one.
+        rule: the limits at which a segment is full.
+    """
+    if active is None:
+        return None
+    begin = first_ts_ns if active.first_ts_ns is None else active.first_ts_ns
+    after = ActiveSegment(active.base, active.bytes + size, begin)
+    return None if _is_full(after, last_ts_ns, rule) else after
+
+
 def _is_full(active: ActiveSegment, ts_ns: int, rule: RollRule) -> bool:
     if active.first_ts_ns is None:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,9 @@ from retention.layout.segment_roll import ActiveSegment, Tail
 
 BATCH_HEADER_BYTES = 256
 """The header that a server of 0.9 writes before the messages of a batch; it counts with the first message."""
+
+BatchCut = tuple[int, int, int]
+"""The first message of a batch, the one behind its last, and its bytes with its header."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,20 @@ def lay_out(tail: Tail, sizes: Array, policy: TopicPolicy, now_us: int) -> tuple
     Returns:
         The batches, and the end of the partition after them.
     """
+    return place(tail, _cut(sizes, policy), policy, now_us)
+
+
+def place(
+    tail: Tail, cuts: Iterable[BatchCut], policy: TopicPolicy, now_us: int
+) -> tuple[list[Batch], Tail]:
+    """Append batches that are cut already; arguments and result else as those of `lay_out`."""
     batches = []
-    for start, end, size in _cut(sizes, policy):
+    for start, end, size in cuts:
         ts_us = _time(tail, policy, now_us)
         active = _with_room(tail, ts_us, policy)
         batches.append(Batch(active.base, start, end, tail.next_seq, ts_us, size))
         tail = _behind(active, batches[-1], policy)
     return batches, tail
-
-
-def messages_in_whole_batches(sizes: Array, policy: TopicPolicy) -> int:
-    """The number of the messages, from the first, in batches that no later message can join."""
-    *_, last = [0, *(start for start, _, _ in _cut(sizes, policy))]
-    return last
 
 
 def record_sizes(header_bytes: Array, payload_bytes: Array, policy: TopicPolicy) -> Array:
@@ -119,7 +123,7 @@ def _time(tail: Tail, policy: TopicPolicy, now_us: int) -> int:
     return max(now_us, tail.last_us + 1)
 
 
-def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[tuple[int, int, int]]:
+def _cut(sizes: Array, policy: TopicPolicy) -> Iterator[BatchCut]:
     """The start, end and bytes of each batch: as many messages as `max_message_size` takes, but one at least.
 
     >>> policy = TopicPolicy(partitions=1, segment_size=2**30, max_message_size=100, profile="v8")

@@ -12,6 +12,7 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.datafile.parquet import read_columns
+from retention.dialects import numbering
 from retention.dialects.dialect import Layer, Share
 from retention.errors import RetentionError, UsageError, VerificationError
 from retention.ingest.append import append_rows
@@ -19,6 +20,7 @@ from retention.ingest.dataframe import append_frame, streaming_sink
 from retention.ingest.idempotency import BatchIdentity
 from retention.layout.partition_tails import Ends
 from tests.support.plain_store import opened_stream, store_of
+from tests.support.topics import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -262,6 +264,44 @@ def test_the_session_stays_and_nothing_stays_cached(spark: SparkSession, tmp_pat
     append_frame(opened_stream(tmp_path), frame_of(spark, some_rows(3)))
     assert spark.range(3).count() == 3
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) <= cached_before
+
+
+def stages_of(spark: SparkSession) -> dict[int, Any]:
+    """The session's stages by number, as Spark counts them once all its events are in."""
+    context = spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    jvm: Any = context._jvm
+    gateway: Any = context._gateway
+    empty = jvm.java.util.ArrayList()
+    told = (empty, False, False, gateway.new_array(jvm.double, 0), empty)
+    stages = context._jsc.sc().statusStore().stageList(*told)
+    return {stages.apply(at).stageId(): stages.apply(at) for at in range(stages.size())}
+
+
+@pytest.mark.parametrize("kind", ["stream", "topic"])
+def test_no_task_sees_all_rows(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A few rows would be put together for one task, as nobody would with many.
+    adaptive = "spark.sql.adaptive.coalescePartitions.enabled"
+    spark.conf.set(adaptive, "false")
+    monkeypatch.setattr(numbering, "MOST_ROWS", 50)
+    try:
+        before = stages_of(spark).keys()
+        frame = frame_of(spark, some_rows(400)).repartition(4)
+        if kind == "stream":
+            opened = opened_stream(tmp_path, segment_size=7_000)
+            assert append_frame(opened, frame).last_seq == 400
+        else:
+            topic = World(tmp_path, "parquet", {"partitions": 2, "max_message_size": 2_000}).topic
+            assert topic.append(frame.select("payload")).messages == 400
+        after = stages_of(spark)
+    finally:
+        spark.conf.unset(adaptive)
+    new = [after[number] for number in after.keys() - before]
+    assert sum(stage.shuffleReadRecords() for stage in new) >= 400, "the counts are Spark's own"
+    reading = [stage for stage in new if stage.inputRecords() + stage.shuffleReadRecords()]
+    assert min(stage.numTasks() for stage in reading) > 1
 
 
 def test_errors_of_tasks_keep_their_exit_code(spark: SparkSession, tmp_path: Path) -> None:

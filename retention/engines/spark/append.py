@@ -15,19 +15,21 @@ from pyspark.sql import functions as F
 from retention.core.inventory import DataFile
 from retention.datafile.deadline_writer import write_by_deadline
 from retention.datafile.segment_writer import Staged, Staging, verified_stats
-from retention.dialects.dialect import Dialect, Layer, Share
+from retention.dialects.dialect import Block, Dialect, Layer, Share
+from retention.dialects.numbering import BlockRows, lay
 from retention.engines.spark.attempts import attempts_of
+from retention.engines.spark.blocks import (
+    BLOCK,
+    TOTALS,
+    blocks_of,
+    narrow_of,
+    packer,
+    place_of,
+    unpacked,
+)
 from retention.engines.spark.columns import arriving
 from retention.engines.spark.source import Source
-from retention.engines.spark.tasks import (
-    PART_BITS,
-    KeptFrame,
-    Task,
-    answer,
-    changed,
-    outcomes,
-    written_shares,
-)
+from retention.engines.spark.tasks import KeptFrame, Task, changed, outcomes, written_shares
 from retention.layout.partition_tails import Ends
 
 
@@ -40,15 +42,17 @@ class Placed:
 
 
 class SortedFrame(KeptFrame):
-    """The rows of a DataFrame in the order of their sequences, kept between attempts to commit them.
+    """The rows of a DataFrame in the order of their sequences, kept in blocks between attempts to commit them.
 
     That order is by the columns that the dialect names; however the frame is partitioned, the same rows get the same
-    sequences.
+    sequences. Tasks count and pack them; this process numbers blocks by their totals, and asks for the rows of those
+    alone in which a segment or batch ends.
     """
 
     def __init__(self, frame: DataFrame, dialect: Dialect, now_ns: int) -> None:
         self._dialect = dialect
-        super().__init__(arriving(frame, dialect, now_ns).sort(*dialect.order))
+        ordered = arriving(frame, dialect, now_ns).sort(*dialect.order)
+        super().__init__(ordered.mapInArrow(packer(dialect), BLOCK))
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:
         """Write the rows behind a log's ends, for each segment and part of the frame one file or some by deadline.
@@ -71,25 +75,28 @@ class SortedFrame(KeptFrame):
     def _lay(self, layer: Layer) -> tuple[list[Share], Ends]:
         """Lay out which share has which rows, in order, and where the log ends behind them.
 
-        One task sees the lengths of every row, sorted by the place of the row, so that batches and segments begin
-        exactly where they would one message after another.
+        Batches and segments begin exactly where they would one message after another.
         """
-        lengths = [
-            F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint").alias(name)
-            for name in self._dialect.measured
-        ]
-        place = F.monotonically_increasing_id().alias("place")
-        narrow = self._sorted.select(place, *self._dialect.laid_by, *lengths)
-        ordered = narrow.coalesce(1).sortWithinPartitions("place")
-        [laid] = outcomes(ordered, partial(_laid, layer)) or [([], layer.ends)]
-        return laid
+        laid = lay(layer, blocks_of(self._kept.select(*TOTALS).toArrow()), self._rows_of)
+        return laid.shares(), laid.ends
+
+    def _rows_of(self, blocks: Sequence[Block]) -> Mapping[Block, BlockRows]:
+        """The times or addresses, and the sizes, of the rows of some blocks."""
+        of_place = {place_of(block.part, block.number): block for block in blocks}
+        wanted = self._kept.where(F.col("place").isin([*of_place])).select("place", "narrow")
+        received = wanted.toArrow()
+        columns = (received[name].to_pylist() for name in ("place", "narrow"))
+        rows = {of_place[place]: narrow_of(packed) for place, packed in zip(*columns, strict=True)}
+        if len(rows) != len(of_place):
+            raise changed(f"{len(rows)} of {len(of_place)} blocks came again")
+        return rows
 
     def _write(self, placed: Mapping[int, Sequence[Placed]]) -> list[dict[str, Any]]:
         """Write the rows; rows of `FILE_STATS`, in order."""
         if not placed:
             return []
-        rows = self._sorted.select(F.spark_partition_id().alias("part"), *self._dialect.written)
-        attempts = attempts_of(self._sorted.sparkSession)
+        attempts = attempts_of(self._kept.sparkSession)
+        rows = self._kept.select("place", "rest")
         written = outcomes(rows, _writer(placed, self._dialect, attempts))
         shares = sum(map(len, placed.values()))
         if len(written) != shares:
@@ -99,19 +106,11 @@ class SortedFrame(KeptFrame):
         )
 
 
-def _laid(layer: Layer, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task that sees the lengths of every row, in order; its answer is shares and ends."""
-    for batch in batches:
-        if batch.num_rows:
-            layer.take(batch, batch["place"].to_numpy() >> PART_BITS)
-    yield answer((layer.shares(), layer.ends))
-
-
 def _writer(placed: Mapping[int, Sequence[Placed]], dialect: Dialect, attempts: int) -> Task:
     """The task that writes one partition's files, and answers with rows of `FILE_STATS` for each share."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        source = Source(batches)
+        source = Source(unpacked(batches))
         write = partial(_write_share, source, dialect)
         yield from written_shares(source, placed.get(source.part, []), write, attempts)
 

@@ -12,12 +12,18 @@ _HELD_BYTES = 64 << 20
 
 
 class Source:
-    """A partition's rows, taken a number at a time."""
+    """A partition's rows, taken a number at a time.
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = (batch for batch in batches if batch.num_rows)
-        self._rest = next(self._batches, None)
-        self.part = -1 if self._rest is None else self._rest["part"][0].as_py()
+    Args:
+        blocks: the number of the partition and rows of it, none of them empty.
+    """
+
+    def __init__(self, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> None:
+        first = next(blocks, None)
+        self.part = -1 if first is None else first[0]
+        """The number of the partition; -1: it has no rows."""
+        self._rest = None if first is None else first[1]
+        self._batches = (rows for _, rows in blocks)
 
     @property
     def is_spent(self) -> bool:

@@ -16,8 +16,6 @@ from retention.engines.spark.attempts import CARRIED, outcome_of
 from retention.engines.spark.source import Source
 from retention.errors import VerificationError
 
-PART_BITS = 33
-"""`monotonically_increasing_id` counts rows in the low bits, and partitions above them."""
 _OUTCOME = "outcome binary"
 
 Share = TypeVar("Share")
@@ -25,10 +23,10 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class KeptFrame:
-    """The rows of a sorted DataFrame, kept so that every look at them finds the same."""
+    """The rows of a DataFrame, kept so that every look at them finds the same."""
 
     def __init__(self, frame: DataFrame) -> None:
-        self._sorted = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +37,7 @@ class KeptFrame:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._sorted.unpersist()
+        self._kept.unpersist()
 
 
 def outcomes(frame: DataFrame, task: Task) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.topic_policy import TopicPolicy
-from retention.dialects.dialect import Dialect, Share
+from retention.dialects import numbering
+from retention.dialects.dialect import Block, Dialect, Share
 from retention.dialects.iggy import Iggy
 from retention.dialects.jetstream import JetStream
+from retention.dialects.numbering import BlockRows, lay
 from retention.errors import RefusedError, UsageError
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.segment_roll import ActiveSegment, RollRule, Tail, roll
@@ -26,22 +29,35 @@ ROWS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1)), max_size=40).m
 CUTS = st.lists(st.integers(0, 40), max_size=4).map(sorted)
 
 
-def shares_of(dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]) -> list[Share]:
-    """Lay rows of (payload length, task) in batches that are cut there."""
-    layer = dialect.layer(TAILS.__getitem__, 0, 9_000)
-    for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+def blocks_of(
+    dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]
+) -> dict[Block, BlockRows]:
+    """Rows of (payload length, task) in blocks that are cut there, and where another task goes on."""
+    parts = [part for _, part in rows]
+    changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
+    blocks = {}
+    for number, (begin, end) in enumerate(pairwise(sorted({0, *cuts, *changes, len(rows)}))):
         inside = rows[begin:end]
-        if inside:
-            zeros = [0] * len(inside)
-            columns = {
-                "ts_ns": list(range(begin, begin + len(inside))),
-                "address": [part for _, part in inside],
-                "subject": [1] * len(inside),
-                "headers": zeros,
-                "payload": [length for length, _ in inside],
+        table = pa.table(
+            {
+                "subject": ["s"] * len(inside),
+                "headers": pa.nulls(len(inside), pa.binary()),
+                "payload": [b"x" * length for length, _ in inside],
             }
-            batch = pa.RecordBatch.from_pydict(columns)
-            layer.take(batch, np.array([part for _, part in inside]))
+        )
+        sizes = dialect.sizes(table)
+        laid_by = np.arange(begin, end) if dialect is STREAM else np.array(parts[begin:end])
+        edges = int(laid_by[0]), int(laid_by[-1])
+        block = Block(parts[begin], number, len(inside), int(sizes.sum()), *edges)
+        blocks[block] = laid_by, sizes
+    return blocks
+
+
+def shares_of(dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]) -> list[Share]:
+    """Lay rows by each of them."""
+    layer = dialect.layer(TAILS.__getitem__, 0, 9_000)
+    for block, (laid_by, sizes) in blocks_of(dialect, rows, cuts).items():
+        layer.take(block, laid_by, sizes)
     return layer.shares()
 
 
@@ -53,7 +69,49 @@ def test_where_batches_are_cut_changes_nothing(
     ordered = sorted(rows, key=lambda row: row[1])
     cuts = [min(cut, len(rows)) for cut in cuts]
     got, whole = shares_of(dialect, ordered, cuts), shares_of(dialect, ordered, [])
-    assert [replace(one, pieces=()) for one in got] == [replace(one, pieces=()) for one in whole]
+    assert got == whole
+
+
+@pytest.mark.parametrize("dialect", [STREAM, TOPIC], ids=["stream", "topic"])
+@given(rows=ROWS, cuts=CUTS)
+def test_totals_lay_rows_where_each_of_them_would(
+    dialect: Dialect, rows: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    ordered = sorted(rows, key=lambda row: row[1])
+    cuts = [min(cut, len(rows)) for cut in cuts]
+    blocks = blocks_of(dialect, ordered, cuts)
+    asked: list[Block] = []
+
+    def rows_of(wanted: Sequence[Block]) -> dict[Block, BlockRows]:
+        asked.extend(wanted)
+        return {block: blocks[block] for block in wanted}
+
+    laid = lay(dialect.layer(TAILS.__getitem__, 0, 9_000), [*blocks], rows_of)
+    assert laid.shares() == shares_of(dialect, ordered, cuts)
+    whole = dialect.layer(TAILS.__getitem__, 0, 9_000)
+    for block, of_rows in blocks.items():
+        whole.take(block, *of_rows)
+    whole.shares()
+    assert (laid.ends.next_seq, laid.ends.open_base) == (whole.ends.next_seq, whole.ends.open_base)
+
+
+def test_only_blocks_in_which_something_ends_are_asked_by_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(numbering, "MOST_ROWS", 40)
+    dialect = JetStream(1, RollRule(31 * 95), "file")
+    rows = [(number % 2, 0) for number in range(1_000)]
+    blocks = blocks_of(dialect, rows, [*range(0, 1_000, 10)])
+    asked: list[list[int]] = []
+
+    def rows_of(wanted: Sequence[Block]) -> dict[Block, BlockRows]:
+        asked.append([block.number for block in wanted])
+        return {block: blocks[block] for block in wanted}
+
+    laid = lay(dialect.layer({0: Tail(1)}.__getitem__, 0, 0), [*blocks], rows_of)
+    assert len({share.base for share in laid.shares()}) == 11
+    assert all(len(numbers) <= 4 for numbers in asked), "forty rows at a time"
+    assert sum(map(len, asked)) <= 15, "of a hundred blocks, for ten segments that end"
 
 
 @given(rows=ROWS)
