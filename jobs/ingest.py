@@ -11,7 +11,7 @@ from jobs.running import JobResult, run_job, seconds_since
 from retention import open_warehouse
 from retention.engines.spark.session import session
 from retention.errors import UsageError
-from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, ingest
+from retention.ingest.table_source import COLUMNS_HELP, Ingested, Source, check_names, ingest
 
 
 def main() -> int:
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> Ingested:
     if arguments.as_of is not None:
         instant = warehouse.instant(arguments.as_of)
         opened = replace(opened, clock=lambda: instant)
+    check_names(columns, opened.dialect)
     with session("ingest") as spark:
         return ingest(opened, Source(arguments.source, arguments.source_format, columns), spark)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.dialects import iggy, jetstream
+from retention.dialects.dialect import Dialect
 from retention.errors import RefusedError, UsageError
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame, micro_batch
@@ -43,6 +44,19 @@ class Ingested:
     bytes: int
 
 
+def check_names(columns: Mapping[str, str], dialect: Dialect) -> None:
+    """Refuse expressions for columns that a log does not have, and names without an expression.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for name, expression in columns.items():
+        if name not in dialect.columns:
+            raise UsageError(f"{name}: no such column; there are {', '.join(dialect.columns)}")
+        if not expression.strip():
+            raise UsageError(f"--column {name}: it needs an SQL expression; give {name}=SQL")
+
+
 def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingested:
     """Append what a source holds that was not taken before, in one commit or a few.
 
@@ -50,13 +64,15 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
     batches are kept in the stream's own commits, so that a run that was stopped half-way repeats nothing.
 
     Raises:
-        UsageError: the source has no subject or payload, or a row cannot be a message.
+        UsageError: the source cannot be opened, a column is missing or of another type, or a row cannot be a message.
         RefusedError: rows of this source are in the stream, but the checkpoint is gone.
         BusyError: the append lease is held, or rivals kept committing first.
     """
+    check_names(source.columns, opened.dialect)
     writer = f"ingest/{source.location}"
     checkpoint = files.join(opened.root, "_retention", "ingest", path_name(source.location))
     _check_checkpoint(opened, writer, checkpoint)
+    rows = _selected(source, opened.dialect, spark)
     done: list[Appended] = []
     failed: list[Exception] = []
 
@@ -67,7 +83,7 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
             failed.append(error)
             raise
 
-    query = _selected(source, opened.dialect.columns, spark).writeStream.foreachBatch(append_batch)
+    query = rows.writeStream.foreachBatch(append_batch)
     at = checkpoint.replace("s3://", "s3a://", 1)
     started = query.option("checkpointLocation", at).trigger(availableNow=True).start()
     try:
@@ -83,18 +99,13 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
     return Ingested(opened.name, source.location, len(new), messages, size)
 
 
-def _selected(source: Source, columns: Sequence[str], spark: SparkSession) -> DataFrame:
-    unknown = source.columns.keys() - set(columns)
-    if unknown:
-        raise UsageError(f"{sorted(unknown)[0]}: no such column; there are {', '.join(columns)}")
-    read = spark.read.format(source.format).load(source.location)
-    stream = spark.readStream.format(source.format)
-    if source.format != "delta":
-        # Delta's stream knows its schema, and refuses to be told one.
-        stream = stream.schema(read.schema)
-    given = {name: f"`{name}`" for name in columns if name in read.columns} | dict(source.columns)
-    expressions = [f"{expression} AS {name}" for name, expression in given.items()]
-    return stream.load(source.location).selectExpr(*expressions)
+def _selected(source: Source, dialect: Dialect, spark: SparkSession) -> DataFrame:
+    from retention.engines.spark.tables import refuse_unfit, streamed
+
+    place = source.location
+    frame = streamed(spark, place, source.format, dialect.columns, source.columns)
+    refuse_unfit(frame, place, dialect)
+    return frame
 
 
 def _check_checkpoint(opened: OpenedStream, writer: str, checkpoint: str) -> None:

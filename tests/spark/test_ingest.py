@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs import ingest as job
+from retention.engines.spark import tables
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.ingest.table_source import Ingested, Source, ingest
 from tests.support.plain_store import opened_stream, store_of
@@ -65,6 +66,47 @@ def test_what_a_source_cannot_give_is_a_usage_error(spark: SparkSession, tmp_pat
         ingest(opened_stream(tmp_path), Source(str(source), "parquet"), spark)
     with pytest.raises(UsageError, match="sequence: no such column"):
         ingest(opened_stream(tmp_path), Source(str(source), "parquet", {"sequence": "1"}), spark)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "the column payload is missing; an append takes .* with --column NAME=SQL"),
+        (
+            {"payload": "what"},
+            r"--column payload=what: .*`what`.*; nothing was read; .* columns subject, n",
+        ),
+        ({"payload": "n +"}, r"--column payload=n \+: .*nothing was read"),
+        ({"payload": "n"}, "the column payload is a bigint"),
+        ({"payload": "'x'", "ts_ns": "'now'"}, "the column ts_ns is a string"),
+        ({"payload": " "}, "--column payload: it needs an SQL expression"),
+    ],
+)
+def test_columns_are_checked_before_spark_works(
+    spark: SparkSession, tmp_path: Path, columns: dict[str, str], said: str
+) -> None:
+    source = Source(str(tmp_path / "source"), "parquet", columns)
+    spark.sql("SELECT 'orders.a' AS subject, 1L AS n").write.parquet(source.location)
+    opened = opened_stream(tmp_path)
+    with pytest.raises(UsageError, match=said):
+        ingest(opened, source, spark)
+    assert not (Path(opened.root) / "_retention" / "ingest").exists(), "no query was started"
+
+
+def test_a_source_that_is_not_there_is_a_usage_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"source cannot be opened as delta .*nothing was read"):
+        ingest(opened_stream(tmp_path), Source(str(tmp_path / "source")), spark)
+
+
+def test_a_source_of_many_files_comes_in_several_commits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MOST_FILES", 2)
+    source = Source(str(tmp_path / "source"), "parquet")
+    rows = spark.range(3).selectExpr("'orders.a' AS subject", "CAST(id AS STRING) AS payload")
+    rows.repartition(3, "payload").repartitionByRange(3, "payload").write.parquet(source.location)
+    done = ingest(opened_stream(tmp_path), source, spark)
+    assert (done.batches, done.messages) == (2, 3)
 
 
 def test_the_job_writes_a_report_and_shares_exit_codes(
