@@ -64,6 +64,7 @@ bench: setup  ## Measure against the same work done by hand with other libraries
 	$(BIN)/python -m benchmarks.metadata
 	$(BIN)/python -m benchmarks.topics
 	$(BIN)/python -m benchmarks.broker
+	$(BIN)/python -m benchmarks.appends
 	$(BIN)/python -m benchmarks.consumers
 	$(BIN)/python -m benchmarks.compaction
 	$(BIN)/python -m benchmarks.reclaim
