@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
@@ -17,6 +17,16 @@ from retention.core.table_updates import TableUpdate
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Run = Callable[[Callable[[Any], Any], Sequence[Any], Sequence[int]], Sequence[Any]]
+"""What runs tasks as `Engine.map` does: a function, tasks, and the bytes that each reads; results in their order."""
+
+
+def run_here(
+    function: Callable[[Any], Any], tasks: Sequence[Any], weights: Sequence[int]
+) -> Sequence[Any]:
+    """Run tasks one after the other, in this thread."""
+    del weights
+    return [function(task) for task in tasks]
 
 
 @dataclass(frozen=True)
@@ -191,8 +201,12 @@ class Store(Protocol):
         """
         ...
 
-    def inventory(self, snapshot: Snapshot) -> Inventory:
+    def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Complete the snapshot's files to full statistics, from the log and the cache first.
+
+        Args:
+            snapshot: the table.
+            run: runs the tasks that read files which nothing describes.
 
         Raises:
             ForeignRowsError: rows of other writers break the storage rules.
@@ -387,3 +401,37 @@ class Engine(Protocol):
 def run_task(function: Callable[[Task], Result], task: Task) -> Result:
     """Carry out one attempt at a task; its result."""
     return function(task.attempt() if isinstance(task, WritesFiles) else task)
+
+
+@dataclass(frozen=True)
+class GroupedRows:
+    """Rows that are to be brought together by their column `key`, in the order of their column `place`."""
+
+    rows: pa.Table
+    aside: Any
+    """What is to be told of them beside that."""
+
+
+Read = Callable[[Any], GroupedRows]
+Fold = Callable[[str, Iterator[pa.Table]], Any]
+"""A function of a key and its rows, tables in the order of their places, each seen once."""
+
+
+@runtime_checkable
+class GroupsRows(Protocol):
+    """An engine that can bring together rows which tasks read; any other folds them where they come by."""
+
+    def grouped(
+        self,
+        read: Read,
+        fold: Fold,
+        schema: pa.Schema,
+        tasks: Sequence[Any],
+        weights: Sequence[int],
+    ) -> tuple[list[Any], Mapping[str, Any]]:
+        """Let tasks read rows, and others fold those of each key; none holds all rows of a key at a time.
+
+        The rows have the columns of `schema`: `key` (string), `place` (int64), and others. Back come what reading told
+        aside, in order of the tasks, and key → what its fold gave; or the error that a task raised.
+        """
+        ...

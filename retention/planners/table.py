@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
@@ -12,7 +14,7 @@ from retention.interest.interest import consumer_snapshot_of
 from retention.planners.context import PlanningContext
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan
-from retention.ports import Snapshot
+from retention.ports import Run, Snapshot
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,22 @@ def plan_table(opened: OpenedStream, as_of_ns: int, engines: Engines) -> TablePl
     """
     snapshot = opened.store.snapshot()
     # Consumers are read behind the snapshot, on whose counter of edits the commit rests.
-    context = gather(opened, opened.store.inventory(snapshot), as_of_ns)
+    inventory = opened.store.inventory(snapshot, runner(opened, engines))
+    context = gather(opened, inventory, as_of_ns)
     return TablePlanning(plan(context, StoredRows(opened, engines)), snapshot)
+
+
+def runner(opened: OpenedStream, engines: Engines) -> Run:
+    """A function that runs tasks on the engine that the bytes they read ask for."""
+
+    def run(
+        function: Callable[[Any], Any], tasks: Sequence[Any], weights: Sequence[int]
+    ) -> Sequence[Any]:
+        config = opened.config
+        engine = engines.pick(config.engine, sum(weights), config.local_limit)
+        return engine.map(function, tasks, weights)
+
+    return run
 
 
 def gather(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> PlanningContext:

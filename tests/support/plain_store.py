@@ -17,7 +17,7 @@ from retention.core.counter_names import counters_of
 from retention.core.inventory import Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.errors import ConflictError
-from retention.ports import Returned, Snapshot, Swap, VersionToken
+from retention.ports import Returned, Run, Snapshot, Swap, VersionToken, run_here
 from retention.stores.checks.inventory import in_order
 from retention.stores.row_tombstones import RowTombstones
 from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS, TOMBSTONED_FILES
@@ -61,7 +61,8 @@ class PlainStore:
     def returned(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         return self.snapshot(), ()
 
-    def inventory(self, snapshot: Snapshot) -> Inventory:
+    def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
+        del run
         files, counters = self.versions[snapshot.version]
         hidden = self._hidden().hidden_bytes(files)
         left = in_order(self._hidden().left(files))

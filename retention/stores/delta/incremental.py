@@ -8,10 +8,11 @@ from contextlib import suppress
 import pyarrow as pa
 
 from retention.core.inventory import DataFile, Inventory, ReadCount
-from retention.ports import VersionToken
+from retention.ports import VersionToken, run_here
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes, changes
+from retention.stores.describing import describe_missing
 from retention.stores.layout import Layout
 from retention.stores.sidecar.inventory_cache import InventoryCache, InventoryCacheFiles, LostError
 from retention.stores.sidecar.inventory_incremental import (
@@ -35,10 +36,12 @@ class DeltaIncrementalInventory:
         layout: Layout,
         cache: StatisticsCache,
         locate: Callable[[pa.Table], list[DataFile]],
+        clock: Callable[[], int],
     ) -> None:
         self._layout = layout
         self._cache = cache
         self._locate = locate
+        self._clock = clock
         self._files = InventoryCacheFiles(layout)
 
     def at(self, mark: VersionToken) -> CachedInventory | None:
@@ -92,8 +95,9 @@ class DeltaIncrementalInventory:
         index.refuse_nulls(self._layout, logged)
         number_bounds.refuse_impossible(self._layout, logged)
         known, missing = self._cache.match(logged)
-        described, read = index.describe_live(self._layout, self._locate(missing), missing)
-        self._cache.add(described)
+        described, read = describe_missing(
+            self._layout, self._cache, missing, run_here, self._clock()
+        )
         added = pa.concat_tables([known, described])
         number_bounds.refuse_impossible(self._layout, added)
         return added, read

@@ -20,7 +20,15 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.ports import IncrementalInventory, Returned, Snapshot, Swap, VersionToken
+from retention.ports import (
+    IncrementalInventory,
+    Returned,
+    Run,
+    Snapshot,
+    Swap,
+    VersionToken,
+    run_here,
+)
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.stores.checks import duplicates, number_bounds
@@ -33,6 +41,7 @@ from retention.stores.delta.commit import Attempt, refuse_vectors
 from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.returned import find_returned, refuse_returned
 from retention.stores.delta.table import DeltaHandle
+from retention.stores.describing import describe_missing
 from retention.stores.file_store import FileStore
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -53,7 +62,7 @@ class DeltaStore(FileStore):
         super().__init__(layout, settings, clock)
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
-        self._ahead = DeltaIncrementalInventory(layout, self._cache, self._located)
+        self._ahead = DeltaIncrementalInventory(layout, self._cache, self._located, clock)
 
     def mark(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
@@ -107,14 +116,13 @@ class DeltaStore(FileStore):
         handle: DeltaHandle = snapshot.handle
         return handle.rules.change_data_feed
 
-    def inventory(self, snapshot: Snapshot) -> Inventory:
+    def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Complete the snapshot's files to full statistics, from the cache first."""
         refuse_vectors(self.stream, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         number_bounds.refuse_impossible(self._layout, snapshot.files)
         known, missing = self._cache.match(snapshot.files)
-        described, read = index.describe_live(self._layout, self._located(missing), missing)
-        self._cache.add(described)
+        described, read = describe_missing(self._layout, self._cache, missing, run, self._clock())
         table = pa.concat_tables([known, described]) if described.num_rows else known
         table = index.in_order(table)
         number_bounds.refuse_impossible(self._layout, table)

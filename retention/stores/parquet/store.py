@@ -21,7 +21,7 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.ports import Snapshot, Swap, VersionToken
+from retention.ports import Run, Snapshot, Swap, VersionToken, run_here
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import reason_of
@@ -101,8 +101,9 @@ class ParquetStore(FileStore):
             state.version, state.table_id, state.files, state.counters, handle, seal=state.seal
         )
 
-    def inventory(self, snapshot: Snapshot) -> Inventory:
-        """Take in new files of other writers; the log has all statistics of the others."""
+    def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
+        """Take in new files of other writers, in this process; the log has all statistics of the others."""
+        del run
         handle: ParquetHandle = snapshot.handle
         read = self._take_in(handle)
         state = handle.state

@@ -35,11 +35,14 @@ class StatisticsCache:
         self._clock = clock
         self._known: dict[str, pa.Table] = {}
 
-    def add(self, rows: pa.Table) -> None:
-        """Remember statistics of files, before or after a commit names them."""
+    def add(self, rows: pa.Table) -> bool:
+        """Remember statistics of files, before or after a commit names them; whether they are, or nothing may be."""
+        is_kept = False
         with files.if_writable():
             if rows.num_rows:
                 self._write(rows, self._clock())
+            is_kept = True
+        return is_kept  # noqa: RET504  (the block may end before its end)
 
     def match(self, live: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files in `live` that are known, and the rows of `live` that are not.
