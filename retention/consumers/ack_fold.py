@@ -115,7 +115,7 @@ def fold_log(
         else:
             unknown[name] = len(log_lines)
     return FoldResult(
-        states, reports, unknown, _counts(acks.filter(pc.invert(of_stream))["stream"])
+        states, reports, unknown, counts_of(acks.filter(pc.invert(of_stream))["stream"])
     )
 
 
@@ -173,7 +173,8 @@ def _by_consumer(acks: pa.Table, names: pa.DictionaryArray) -> tuple[AckLines, N
     return AckLines(*columns), np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
 
 
-def _counts(names: pa.ChunkedArray) -> dict[str, int]:
+def counts_of(names: pa.ChunkedArray) -> dict[str, int]:
+    """The number of times that each name occurs."""
     counted = pc.value_counts(names)
     return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
 

@@ -21,8 +21,10 @@ from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice, tail_digest
+from retention.interest.ack_tasks import KEYED, ConsumerFold, ReadAcks, read_acks
 from retention.interest.edit import edit_declared
 from retention.interest.interest import interest_of, matching_seqs
+from retention.ports import Engine, GroupsRows
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 _ROWS, _TAIL = "rows", "tail"
@@ -78,8 +80,14 @@ def _fold(opened: OpenedStream, log: AckLog, engines: Engines) -> FoldedLog:
     records = ConsumerTable(opened.root).live(inventory.counters)
     _refuse_another_log(opened.name, log, records)
     folding = _Folding(opened, inventory, log, records)
-    for piece in _pieces(opened, log, folding.before, engines):
-        folding.take(piece)
+    slices = log.between(folding.before, log.rows)
+    size = sum(log_slice.part.bytes for log_slice in slices)
+    engine = engines.pick(opened.config.engine, size, opened.config.local_limit)
+    if isinstance(engine, GroupsRows):
+        folding.take_grouped(slices, engine)
+    else:
+        for share in _shares(slices):
+            folding.take(_parsed(share, engine))
     folding.write()
     return folding.result()
 
@@ -115,7 +123,23 @@ class _Folding:
             folded = fold_log(consumers, acks, stream=self.opened.name, last_seq=self.last_seq)
             self._learn(folded)
             if begin == self.before:
-                self._count(folded)
+                self._count(folded.unknown_consumers, folded.other_streams)
+
+    def take_grouped(self, slices: Sequence[LogSlice], engine: GroupsRows) -> None:
+        """Fold all lines, those of each consumer in a task of its own; cut into pieces as in this process."""
+        inputs = {record.consumer: self._input_of(record) for record in self.records}
+        ends = [share[-1].row + share[-1].rows for share in _shares(slices)]
+        tasks = [ReadAcks(lines, self.opened.name, self.begins, self.last_seq) for lines in slices]
+        fold = ConsumerFold(self.opened.name, inputs, ends, self.last_seq)
+        weights = [lines.part.bytes for lines in slices]
+        asides, folded = engine.grouped(read_acks, fold, KEYED, tasks, weights)
+        for part in asides:
+            if part.beyond is not None:
+                raise self._beyond(part.beyond)
+            self.malformed = merge_malformed([*self.malformed, *part.malformed])
+            self._count(part.unknown, part.others)
+        for name, (state, report) in folded.items():
+            self.states[name], self.reports[name] = state, report
 
     def write(self) -> None:
         """Write every consumer's record.
@@ -158,14 +182,14 @@ class _Folding:
         """The consumers that these lines name and that have folded in exactly the lines before `begin`."""
         named = set(pc.unique(acks["consumer"]).to_pylist())
         return {
-            record.consumer: FoldInput(
-                record.config.get("ack_policy", "none"),
-                self.states[record.consumer],
-                self._matching_of(record),
-            )
+            record.consumer: self._input_of(record)
             for record in self.records
             if self.begins[record.consumer] == begin and record.consumer in named
         }
+
+    def _input_of(self, record: ConsumerRecord) -> FoldInput:
+        policy = record.config.get("ack_policy", "none")
+        return FoldInput(policy, self.states[record.consumer], self._matching_of(record))
 
     def _matching_of(self, record: ConsumerRecord) -> Numbers | None:
         if record.consumer not in self._matching:
@@ -180,11 +204,11 @@ class _Folding:
             self.reports[name] = known.then(self.states[name], report) if known else report
         self.states |= folded.states
 
-    def _count(self, folded: FoldResult) -> None:
-        for name, lines in folded.unknown_consumers.items():
+    def _count(self, unknown: Mapping[str, int], others: Mapping[str, int]) -> None:
+        for name, lines in unknown.items():
             if name not in self.states:
                 self.unknown[name] = self.unknown.get(name, 0) + lines
-        for name, lines in folded.other_streams.items():
+        for name, lines in others.items():
             self.others[name] = self.others.get(name, 0) + lines
 
     def _move(
@@ -207,11 +231,15 @@ class _Folding:
         beyond = pc.index(pc.and_(ours, pc.greater(acks["seq"], self.last_seq)), True).as_py()
         if beyond >= 0:
             [line] = acks.slice(beyond, 1).to_pylist()
-            raise RefusedError(
-                f"{self.opened.name}: line {line['row'] + 1} of {self.log.name} is about message {line['seq']}, of "
-                f"consumer {line['consumer']}, and the last one here is {self.last_seq}: the log is ahead of the "
-                "stream; nothing was changed; take in the messages first, then fold again"
-            )
+            raise self._beyond(line)
+
+    def _beyond(self, line: Mapping[str, Any]) -> RefusedError:
+        """The error of a line about a message that is not there yet."""
+        return RefusedError(
+            f"{self.opened.name}: line {line['row'] + 1} of {self.log.name} is about message {line['seq']}, of "
+            f"consumer {line['consumer']}, and the last one here is {self.last_seq}: the log is ahead of the "
+            "stream; nothing was changed; take in the messages first, then fold again"
+        )
 
     def _refuse_contradictions(self, name: str, state: ConsumerState) -> None:
         faults = contradictions(state, self.last_seq)
@@ -230,20 +258,13 @@ def _same(first: ConsumerRecord, second: ConsumerRecord) -> bool:
     )
 
 
-def _pieces(
-    opened: OpenedStream, log: AckLog, first: int, engines: Engines
-) -> Iterator[ParsedAcks]:
-    """Yield the lines from `first` on, parsed by tasks, in order."""
-    slices = log.between(first, log.rows)
-    config = opened.config
-    size = sum(log_slice.part.bytes for log_slice in slices)
-    engine = engines.pick(config.engine, size, config.local_limit)
-    for share in _shares(slices):
-        parsed = engine.map(parse_slice, share, [log_slice.part.bytes for log_slice in share])
-        acks = pa.concat_tables([ACKS.empty_table(), *(piece.acks for piece in parsed)])
-        yield ParsedAcks(
-            acks, tuple(merge_malformed(fault for piece in parsed for fault in piece.malformed))
-        )
+def _parsed(share: Sequence[LogSlice], engine: Engine) -> ParsedAcks:
+    """The lines of some slices, parsed by tasks, in order."""
+    parsed = engine.map(parse_slice, share, [lines.part.bytes for lines in share])
+    acks = pa.concat_tables([ACKS.empty_table(), *(piece.acks for piece in parsed)])
+    return ParsedAcks(
+        acks, tuple(merge_malformed(fault for piece in parsed for fault in piece.malformed))
+    )
 
 
 def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:

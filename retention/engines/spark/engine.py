@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from retention.engines.bin_packing import groups
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.grouping import grouped
 from retention.engines.spark.shuffle import RESULTS, shuffled
-from retention.ports import Gathering, Part, Result, Task, run_task
+from retention.ports import Fold, Gathering, Part, Read, Result, Task, run_task
 
 
 class SparkEngine:
@@ -60,6 +61,19 @@ class SparkEngine:
             return []
         shares, attempts = self._shares(tasks, weights), attempts_of(self._session)
         return _in_order(shuffled(shares, deal, deal_again, gather, attempts).toArrow())
+
+    def grouped(
+        self,
+        read: Read,
+        fold: Fold,
+        schema: pa.Schema,
+        tasks: Sequence[Any],
+        weights: Sequence[int],
+    ) -> tuple[list[Any], Mapping[str, Any]]:
+        """Let tasks read rows, and others fold those of each key (`retention.ports.GroupsRows`)."""
+        if not tasks:
+            return [], {}
+        return grouped(self._shares(tasks, weights), read, fold, schema)
 
     def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> DataFrame:
         """The tasks in groups of about the same weight, each a row in a partition of its own: a column `share`."""

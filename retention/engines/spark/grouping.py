@@ -1,0 +1,108 @@
+"""Rows that tasks read, brought together by key by Spark's own shuffle, and folded key by key in their order."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.ports import Fold, GroupedRows, Read
+
+_ASIDE = "aside"
+_RESULT = "key string, place bigint, aside binary"
+_TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.int8(): "tinyint"}
+
+
+def grouped(
+    shared: DataFrame, read: Read, fold: Fold, schema: pa.Schema
+) -> tuple[list[Any], Mapping[str, Any]]:
+    """Let tasks read rows, and fold those of each key.
+
+    Args:
+        shared: column `share`, a row for each Spark task: the pickled tasks, each with its number.
+        read: reads the rows of a task; what it says aside comes back.
+        fold: folds the rows of a key, which come as tables in the order of their places.
+        schema: of the rows: `key` (string), `place` (int64), and others.
+
+    Returns:
+        What was said aside, in order of the tasks, and key → what its fold gave.
+
+    Raises:
+        RetentionError, OSError: the first that a task answered with.
+    """
+    attempts = attempts_of(shared.sparkSession)
+    ddl = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in schema)
+    rows = shared.mapInArrow(_reader(read, schema, attempts), f"{ddl}, {_ASIDE} binary")
+    together = rows.repartition("key").sortWithinPartitions("key", "place")
+    received = together.mapInArrow(_folder(fold, schema, attempts), _RESULT).toArrow()
+    answers = received.sort_by([("key", "ascending"), ("place", "ascending")]).to_pylist()
+    outcomes = [(answer["key"], pickle.loads(answer[_ASIDE])) for answer in answers]  # noqa: S301  (our own)
+    # What reading found wrong comes before what folding did.
+    for _, outcome in sorted(outcomes, key=lambda outcome: outcome[0] is not None):
+        if isinstance(outcome, CARRIED):
+            raise outcome
+    asides = [outcome for key, outcome in outcomes if key is None]
+    return asides, {key: outcome for key, outcome in outcomes if key is not None}
+
+
+def _reader(
+    read: Read, schema: pa.Schema, attempts: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The Spark task that reads: rows, and for each of its tasks a row without key that has what was said aside."""
+    with_aside = schema.append(pa.field(_ASIDE, pa.binary()))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch.column("share").to_pylist():
+                for number, task in pickle.loads(share):  # noqa: S301  (our own pickles, from the driver)
+                    done = outcome_of(partial(read, task), attempts)
+                    if isinstance(done, GroupedRows):
+                        nulls = pa.nulls(done.rows.num_rows, pa.binary())
+                        yield from done.rows.append_column(_ASIDE, nulls).to_batches()
+                        done = done.aside
+                    row = {"place": number, _ASIDE: pickle.dumps(done)}
+                    yield pa.RecordBatch.from_pylist([row], schema=with_aside)
+
+    return run
+
+
+def _folder(
+    fold: Fold, schema: pa.Schema, attempts: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The Spark task that folds the rows of some keys, one key after the other, and passes on what was said aside."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for key, inside in groupby(_by_key(batches), key=itemgetter(0)):
+            tables = map(itemgetter(1), inside)
+            if key is None:
+                for table in tables:
+                    yield from table.select(["key", "place", _ASIDE]).to_batches()
+                continue
+            folded = outcome_of(partial(fold, key, _without_aside(tables, schema)), attempts)
+            answer = {"key": key, "place": 0, _ASIDE: pickle.dumps(folded)}
+            kinds = pa.schema({"key": pa.string(), "place": pa.int64(), _ASIDE: pa.binary()})
+            yield pa.RecordBatch.from_pylist([answer], schema=kinds)
+
+    return run
+
+
+def _by_key(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str | None, pa.Table]]:
+    """Sorted batches cut where another key begins."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        runs = pa.compute.run_end_encode(table["key"].combine_chunks())
+        begin = 0
+        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield key, table.slice(begin, end - begin)
+            begin = end
+
+
+def _without_aside(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    return (table.select(schema.names) for table in tables)
