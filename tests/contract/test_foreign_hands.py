@@ -20,6 +20,7 @@ from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from tests.contract.conftest import Stage
 from tests.contract.streams import append, sequences
+from tests.support.frames import assert_seqs
 from tests.support.laying import (
     SECOND,
     START,
@@ -32,7 +33,7 @@ from tests.support.laying import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 ALL = os.environ.get("RETENTION_FOREIGN") == "all"
@@ -145,7 +146,7 @@ def test_a_foreign_hand_is_exactly_honoured_or_refused(
     assert (error is not None) == refused, error
     assert error is None or isinstance(error, RetentionError)
     expected = sorted(after_hand if refused else after_hand - gone)
-    assert _seen(spark, table) == expected
+    assert_seqs(_read(spark, table), expected)
     seen = pl.scan_delta(table).select("seq").collect()["seq"].to_list()
     assert sorted(seen) == expected
     if not hand.blocks:
@@ -192,10 +193,9 @@ def _error(outcome: Any) -> Exception | None:
     return error
 
 
-def _seen(spark: SparkSession, table: str) -> list[int]:
+def _read(spark: SparkSession, table: str) -> DataFrame:
     spark.catalog.clearCache()
-    frame = spark.read.format("delta").load(table).select("seq")
-    return sorted(row.seq for row in frame.collect())
+    return spark.read.format("delta").load(table)
 
 
 def test_a_shallow_clone_is_refused_by_name(
@@ -206,7 +206,8 @@ def test_a_shallow_clone_is_refused_by_name(
     spark.sql(f"CREATE TABLE delta.`{clone.table}` SHALLOW CLONE delta.`{place.table}`")
     with pytest.raises(RefusedError, match="shallow clone"):
         clone.open().snapshot()
-    assert _seen(spark, clone.table) == sequences(place.open()) == [1, 2, 3]
+    assert_seqs(_read(spark, clone.table), [1, 2, 3])
+    assert sequences(place.open()) == [1, 2, 3]
 
 
 ROW = {
@@ -271,7 +272,7 @@ def test_undo_says_what_spark_did_to_the_table(
         return
     streams.undo(run)
     table = spark.read.format("delta").load(f"{tmp_path}/streams/ORDERS/messages")
-    assert sorted(row.seq for row in table.select("seq").collect()) == list(range(1, 41))
+    assert_seqs(table, range(1, 41))
     assert held(streams).slice(17).equals(after)
 
 
@@ -309,7 +310,8 @@ def test_right_rows_without_statistics_are_taken_in(place: Stage, spark: SparkSe
         spark.conf.unset("spark.databricks.delta.stats.collect")
     found = store.inventory(store.snapshot())
     assert found.counters.next_seq[0] == 26
-    assert sequences(place.open()) == _seen(spark, place.table) == list(range(1, 26))
+    assert_seqs(_read(spark, place.table), range(1, 26))
+    assert sequences(place.open()) == list(range(1, 26))
 
 
 def _append(spark: SparkSession, table: str, columns: dict[str, str]) -> None:

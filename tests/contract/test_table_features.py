@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from retention.api.warehouse import Warehouse
 from retention.errors import RefusedError, RetentionError
 from retention.stores.delta.compatibility import ALLOWED_FEATURES
+from tests.support.frames import assert_seqs
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.trees import tree
 
@@ -120,9 +121,8 @@ def _use(spark: SparkSession, warehouse: Warehouse, feature: Feature) -> None:
 def _seen(spark: SparkSession, warehouse: Warehouse) -> list[int]:
     """What Spark, we and Polars see, which must be the same; Polars refuses most features of readers."""
     spark.catalog.clearCache()
-    frame = spark.read.format("delta").load(_table(warehouse)).select("seq")
-    seqs = sorted(row.seq for row in frame.collect())
-    assert held(warehouse)["seq"].to_pylist() == seqs
+    seqs: list[int] = held(warehouse)["seq"].to_pylist()
+    assert_seqs(spark.read.format("delta").load(_table(warehouse)), seqs)
     if not DeltaTable(_table(warehouse)).protocol().reader_features:
         polars = pl.scan_delta(_table(warehouse)).select("seq").collect()["seq"].to_list()
         assert sorted(polars) == seqs

@@ -7,6 +7,7 @@ import pytest
 
 from schemas.messages import MESSAGES
 from tests.support.consuming import prepare
+from tests.support.frames import assert_seqs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ def test_a_batch_is_a_frame_and_is_settled_when_its_job_is_done(
     billing.fetch(2)
     frame = billing.read(spark, 5)
     assert frame.columns == MESSAGES.names
-    assert [row.seq for row in frame.select("seq").orderBy("seq").collect()] == [3, 4, 5, 6, 7]
+    assert_seqs(frame, [3, 4, 5, 6, 7])
     assert billing.ack_all().taken == 7
     assert billing.state.ack_floor.stream_seq == 7
     stream.plan().apply()

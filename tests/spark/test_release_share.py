@@ -10,6 +10,7 @@ from retention.apply.run import apply_now
 from retention.engines.select import Engines
 from schemas.messages import MESSAGES
 from tests.retention.planners.test_interest import AS_OF, NOW, progress, stand
+from tests.support.frames import assert_seqs
 from tests.support.laying import even_segments, lay, warehouse_with
 
 if TYPE_CHECKING:
@@ -30,4 +31,4 @@ def test_a_frame_does_not_have_what_is_released(
     assert (report.bytes_written, report.removed_messages) == (0, 26)
     frame = stream.read(spark)
     assert frame.columns == MESSAGES.names
-    assert sorted(row.seq for row in frame.select("seq").collect()) == list(range(17, 31))
+    assert_seqs(frame, range(17, 31))
