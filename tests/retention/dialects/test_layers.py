@@ -22,7 +22,9 @@ from retention.layout.partition_tails import PartitionTails
 from retention.layout.segment_roll import ActiveSegment, RollRule, Tail, roll
 from retention.layout.topic_segment_roll import record_sizes
 
-STREAM = JetStream(1, RollRule(200, 50), "file")
+STREAM = JetStream(1, RollRule(200, 20), "file")
+STEP = 9
+"""Time between two messages: some segments end by their span, others by their size."""
 TOPIC = Iggy("clicks", TopicPolicy(2, segment_size=300, max_message_size=400))
 TAILS = {0: Tail(7, ActiveSegment(5, 90, 3)), 1: Tail(0)}
 ROWS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1)), max_size=40).map(sorted)
@@ -46,7 +48,7 @@ def blocks_of(
             }
         )
         sizes = dialect.sizes(table)
-        laid_by = np.arange(begin, end) if dialect is STREAM else np.array(parts[begin:end])
+        laid_by = STEP * np.arange(begin, end) if dialect is STREAM else np.array(parts[begin:end])
         edges = int(laid_by[0]), int(laid_by[-1])
         block = Block(parts[begin], number, len(inside), int(sizes.sum()), *edges)
         blocks[block] = laid_by, sizes
@@ -120,7 +122,7 @@ def test_rows_of_a_stream_go_where_messages_go_one_after_another(
 ) -> None:
     ordered = sorted(rows, key=lambda row: row[1])
     sizes = np.array([length + 31 for length, _ in ordered], dtype=np.int64)
-    seqs, times = np.arange(7, 7 + len(rows)), np.arange(len(rows))
+    seqs, times = np.arange(7, 7 + len(rows)), STEP * np.arange(len(rows))
     bases = [0] * len(rows)
     for piece in roll(TAILS[0].active, seqs, sizes, times, STREAM.rule):
         bases[piece.start : piece.end] = [piece.active.base] * (piece.end - piece.start)

@@ -122,3 +122,17 @@ def test_what_goes_to_a_task_and_back_can_be_pickled() -> None:
     ends.append(ROUND_ROBIN, np.array([5]))
     again = pickle.loads(pickle.dumps(ends))  # noqa: S301  (our own)
     assert (again.turn, again.next_seq, again.open_base) == (1, {0: 6}, {0: 6})
+
+
+def test_a_block_joins_a_batch_only_if_all_of_it_fits() -> None:
+    policy = TopicPolicy(1, 1_000_000, 100, "v8")
+    laying = BatchSplitter(PartitionTails({0: Tail(0)}.__getitem__, 0, policy, 9), policy)
+    assert not laying.take_whole(0, 0, 2, 40), "of no message it is known where it goes"
+    assert not list(laying.take(np.array([0]), 0, np.array([60])))
+    assert not laying.take_whole(0, 1, 2, 41)
+    assert not laying.take_whole(1, 1, 2, 40)
+    assert laying.take_whole(0, 1, 2, 40)
+    assert [(piece.part, piece.batch.end, piece.batch.bytes) for piece in laying.rest()] == [
+        (0, 1, 60),
+        (1, 2, 40),
+    ]

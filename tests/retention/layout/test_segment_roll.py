@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.layout.segment_roll import ActiveSegment, RollRule, roll
+from retention.layout.segment_roll import (
+    ActiveSegment,
+    RollRule,
+    SegmentPart,
+    roll,
+    taken_whole,
+)
 
 
 def bases(
@@ -124,3 +130,25 @@ def test_batches_make_no_difference_to_where_segments_begin(
 def test_a_span_that_ends_far_away_is_found(count: int) -> None:
     messages = [(1, 0)] * count + [(1, 10)]
     assert bases(None, messages, RollRule(10**9, 10))[-2:] == [1, count + 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 4)), min_size=1, max_size=5),
+    st.integers(0, 60),
+    st.sampled_from([None, 0, 3]),
+    st.sampled_from([None, 6]),
+)
+def test_messages_are_taken_whole_only_where_each_of_them_would_go_there(
+    messages: list[tuple[int, int]], held: int, first_ts_ns: int | None, span: int | None
+) -> None:
+    sizes, steps = np.array(messages, dtype=np.int64).T
+    times = np.cumsum(steps) + 3
+    rule, active = RollRule(100, span), ActiveSegment(1, held, first_ts_ns)
+    whole = taken_whole(active, int(sizes.sum()), int(times[0]), int(times[-1]), rule)
+    pieces = list(roll(active, np.arange(len(sizes)), sizes, times, rule))
+    last = pieces[-1].active
+    is_full = last.bytes >= 100 or (
+        span is not None and times[-1] - (last.first_ts_ns or 0) >= span
+    )
+    assert (whole is not None) == (len(pieces) == 1 and last.base == 1 and not is_full)
+    assert whole is None or pieces == [SegmentPart(whole, 0, len(sizes))]
