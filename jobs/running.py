@@ -12,6 +12,7 @@ from typing import Any
 from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
 from retention.startup import spare_pandas
+from retention.storage.places import place_of
 
 
 @dataclass(frozen=True)
@@ -53,4 +54,6 @@ def _write_report(path: str | None, report: dict[str, Any]) -> None:
     from retention.storage import files
 
     if path is not None:
-        files.replace(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
+        files.replace(
+            place_of(path), (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
+        )

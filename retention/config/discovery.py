@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from retention.errors import UsageError
 from retention.storage.errors import as_storage_errors
+from retention.storage.places import S3, place_of, refused_scheme
 
 if TYPE_CHECKING:
     from retention.config import Config
@@ -39,11 +40,12 @@ def config_file(path: str | Path) -> str | Path | None:
     Raises:
         StorageError: the object store cannot be asked, so that rules that may stand there are not known.
     """
-    if str(path).startswith("s3://"):
-        return _object(str(path))
-    if "://" in str(path):
+    if refused_scheme(str(path)) is not None:
         return None
-    local = Path(path)
+    place = place_of(str(path))
+    if place.startswith(S3):
+        return _object(place)
+    local = Path(place)
     with as_storage_errors(str(path)):
         if local.is_file() or local.suffix in _SUFFIXES:
             return local
@@ -54,7 +56,7 @@ def config_file(path: str | Path) -> str | Path | None:
 def _object(location: str) -> str | None:
     if PurePosixPath(location).suffix in _SUFFIXES:
         return location
-    if not location.removeprefix("s3://").strip("/"):
+    if not location.removeprefix(S3).strip("/"):
         return None
     inside = f"{location.rstrip('/')}/{CONFIG_NAME}"
     return inside if _content(inside) is not None else None

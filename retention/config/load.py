@@ -14,7 +14,7 @@ from retention.config.checks.cross_stream import cross_stream_mistakes, name_mis
 from retention.config.document import Document, Mistake, Place, describe_mistakes, read_document
 from retention.config.error_report import read_model
 from retention.config.keeping import KeepingSettings, StorageSettings
-from retention.config.locations import BAD_LOCATION, Location, absolute_location, is_location
+from retention.config.locations import Location, absolute_location, refused_location
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
 from retention.config.topic_settings import ServerDefaults, setting_refusals
@@ -87,8 +87,9 @@ class Config:
         Raises:
             ConfigError: the warehouse is neither a path nor an `s3://` URI.
         """
-        if not is_location(warehouse):
-            raise ConfigError(f"the warehouse {warehouse!r} {BAD_LOCATION}")
+        why = refused_location(warehouse)
+        if why is not None:
+            raise ConfigError(f"the warehouse {warehouse!r} {why}")
         return cls(absolute_location(warehouse, "here"))
 
     def stream(self, name: str) -> StreamConfig | None:

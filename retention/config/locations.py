@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Annotated
@@ -12,27 +11,32 @@ from pydantic import AfterValidator
 from retention.config.types import refusal_error
 from retention.errors import ConfigError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
+from retention.storage.places import S3, place_of, refused_scheme, refused_table
 
-BAD_LOCATION = "is neither a path nor s3://bucket/prefix; write one of them"
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)")
+_NOWHERE = "is neither a path nor s3://bucket/prefix; write one of them"
 
 
-def is_location(text: str) -> bool:
-    """Whether a text is a path, or names an object store that can be used."""
-    uri = _URI.fullmatch(text)
-    return bool(text) and (uri is None or (uri[1] == "s3" and bool(uri[2].strip("/"))))
+def refused_location(text: str) -> str | None:
+    """The reason for which a text is no directory, and what to write; None: it is a path or names an object store."""
+    why = refused_scheme(text) or refused_table(text)
+    if why is not None:
+        return why
+    place = place_of(text)
+    is_somewhere = place.removeprefix(S3).strip("/") if place.startswith(S3) else place
+    return None if is_somewhere else _NOWHERE
 
 
 def _checked(text: str) -> str:
     if has_credentials(text):
         raise refusal_error(f"{text!r}: {NO_CREDENTIALS}")
-    if not is_location(text):
-        raise refusal_error(f"{text!r} {BAD_LOCATION}")
-    return text
+    why = refused_location(text)
+    if why is not None:
+        raise refusal_error(f"{text!r} {why}")
+    return place_of(text)
 
 
 Location = Annotated[str, AfterValidator(_checked)]
-"""A location as it is written; `absolute_location` makes it absolute."""
+"""A location in its one form; `absolute_location` makes it absolute."""
 
 
 def absolute_location(location: str, beside: str) -> str:
@@ -41,10 +45,11 @@ def absolute_location(location: str, beside: str) -> str:
     Raises:
         ConfigError: the location would lie outside of the bucket in which that file is.
     """
-    if location.startswith("s3://"):
+    location, beside = place_of(location), place_of(beside)
+    if location.startswith(S3):
         return location.rstrip("/")
-    if beside.startswith("s3://"):
-        bucket, _, rest = beside.removeprefix("s3://").partition("/")
+    if beside.startswith(S3):
+        bucket, _, rest = beside.removeprefix(S3).partition("/")
         below = normpath(PurePosixPath(rest).parent / location)
         if below.startswith(("/", "..")):
             raise ConfigError(f"{beside}: {location!r} is not in bucket {bucket}; write s3://…")

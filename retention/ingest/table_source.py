@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
@@ -14,6 +14,7 @@ from retention.errors import RefusedError, UsageError
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame, micro_batch
 from retention.storage import files
+from retention.storage.places import place_of, spellings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,8 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
         BusyError: the append lease is held, or rivals kept committing first.
     """
     check_names(source.columns, opened.dialect)
-    writer = f"ingest/{source.location}"
+    source = replace(source, location=_known_place(opened, source.location))
+    writer = _writer(source.location)
     checkpoint = files.join(opened.root, "_retention", "ingest", path_name(source.location))
     _check_checkpoint(opened, writer, checkpoint)
     rows = _selected(source, opened.dialect, spark)
@@ -106,6 +108,17 @@ def _selected(source: Source, dialect: Dialect, spark: SparkSession) -> DataFram
     frame = streamed(spark, place, source.format, dialect.columns, source.columns)
     refuse_unfit(frame, place, dialect)
     return frame
+
+
+def _known_place(opened: OpenedStream, location: str) -> str:
+    """A source's place, spelt as it was when rows of it were taken before: how far is kept under that name."""
+    ways = spellings(place_of(location))
+    known = opened.store.snapshot().counters.batches if opened.store.exists() else {}
+    return next((way for way in ways if _writer(way) in known), location)
+
+
+def _writer(location: str) -> str:
+    return f"ingest/{location}"
 
 
 def _check_checkpoint(opened: OpenedStream, writer: str, checkpoint: str) -> None:

@@ -29,6 +29,7 @@ from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
 from retention.inspect.state import Contents, contents_of
 from retention.storage import files
+from retention.storage.places import place_of
 from retention.stores.consumer_table import ConsumerTable
 from schemas.files import FILE_STATS
 
@@ -74,7 +75,7 @@ def export_nats_backup(opened: OpenedStream, target: str | Path) -> Exported:
         "and only streams go into a NATS backup",
         f"print its messages with `retention messages {opened.name} --format jsonl`",
     )
-    archive, request = _places(str(target))
+    archive, request = _places(place_of(str(target)))
     if files.length(archive) is not None:
         raise _in_the_way(archive)
     written = _written(opened, archive, request)

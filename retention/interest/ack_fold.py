@@ -25,6 +25,7 @@ from retention.interest.ack_tasks import KEYED, ConsumerFold, ReadAcks, read_ack
 from retention.interest.edit import edit_declared
 from retention.interest.interest import interest_of, matching_seqs
 from retention.ports import Engine, GroupsRows
+from retention.storage.places import spellings
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 _ROWS, _TAIL = "rows", "tail"
@@ -314,8 +315,9 @@ def _refuse_another_log(stream: str, log: AckLog, records: Sequence[ConsumerReco
 
 
 def _place(record: ConsumerRecord, log: AckLog) -> Mapping[str, Any] | None:
-    place: Mapping[str, Any] | None = record.folded.get(log.name)
-    return place
+    # A log on an object store may have been folded under its other scheme.
+    places = (record.folded.get(name) for name in spellings(log.name))
+    return next((place for place in places if place is not None), None)
 
 
 def _tail_at(log: AckLog, rows: int, known: dict[int, str]) -> str:

@@ -31,6 +31,7 @@ from retention.plan.rule_rows import numbered_parts, rule_column, rule_counts, r
 from retention.rules.requests import as_json, from_json
 from retention.storage import files
 from retention.storage.checksum import parse_json
+from retention.storage.places import place_of
 from schemas.plan import (
     PLANNED_FILES,
     PLANNED_MARKERS,
@@ -57,6 +58,7 @@ def save_plans(location: str, plans: Sequence[Plan]) -> None:
 
     The JSON comes last and carries the digests of the others, so that a half-written plan is not a plan.
     """
+    location = place_of(location)
     digests = {}
     for part, schema in _TABLES.items():
         content = _parquet([_table(plan, part) for plan in plans], _saved(schema))
@@ -111,6 +113,7 @@ def load_plans(location: str) -> list[Plan]:
         RefusedError: a newer version of the program wrote it.
         DamagedError: what is read is not what was written.
     """
+    location = place_of(location)
     document = _document(location)
     with _judged(location):
         return _plans(location, document)

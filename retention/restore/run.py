@@ -50,6 +50,7 @@ from retention.restore.select import (
     refuse_other_kind,
     select_parts,
 )
+from retention.storage.places import place_of
 from retention.stores.archive_manifest import Origin
 from retention.stores.checks import inventory as index
 from retention.stores.lease import lease
@@ -105,6 +106,7 @@ def restore(
         raise UsageError(
             f"{opened.name}: its configuration names no archive; say with --from where what it has left lies"
         )
+    source = place_of(source)
     if into is None:
         return restore_in_place(opened, source, wanted, engines)
     return restore_as(into, opened.name, source, wanted, engines)

@@ -17,6 +17,7 @@ from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.storage import fsync, local
 from retention.storage.errors import as_storage_errors
+from retention.storage.places import ON_S3, refused_scheme
 from retention.storage.s3 import file_system, has_bucket
 from retention.storage.s3 import storage_options as _storage_options
 
@@ -37,16 +38,16 @@ def is_remote(location: str) -> bool:
     Raises:
         UsageError: the engine cannot use its scheme, or it names credentials.
     """
-    scheme, separator, _ = location.partition("://")
-    if not separator:
+    if ":/" not in location:
         return False
-    if scheme not in ("s3", "s3a"):
-        raise UsageError(
-            f"{location}: {scheme}:// is not supported; use a local path or an s3:// location"
-        )
-    if has_credentials(location):
-        raise UsageError(f"{location}: {NO_CREDENTIALS}")
-    return True
+    if location.startswith(ON_S3):
+        if has_credentials(location):
+            raise UsageError(f"{location}: {NO_CREDENTIALS}")
+        return True
+    why = refused_scheme(location)
+    if why is not None:
+        raise UsageError(f"{location!r} {why}")
+    return False
 
 
 def read_parallelism(location: str) -> int:

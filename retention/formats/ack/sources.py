@@ -14,6 +14,7 @@ from retention.formats.ack.log import AckLog, LogPart, unreadable
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.storage.errors import as_storage_errors
+from retention.storage.places import place_of
 from retention.stores.delta.internals import is_table
 
 PART_BYTES = 32 << 20
@@ -35,7 +36,8 @@ def open_log(location: str, name: str | None = None) -> AckLog:
     Raises:
         UsageError: there is no log, or a file of it cannot be read.
     """
-    place = location if files.is_remote(location) else str(Path(location).absolute())
+    place = place_of(location)
+    place = place if files.is_remote(place) else str(Path(place).absolute())
     parts = [part for file in _files(place) for part in _parts(file)]
     return AckLog(name or place, tuple(parts))
 

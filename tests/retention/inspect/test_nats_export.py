@@ -118,7 +118,7 @@ def test_nothing_is_overwritten(stream: Stream, tmp_path: Path, name: str) -> No
 
 
 def test_a_place_that_is_none_is_refused(stream: Stream) -> None:
-    with pytest.raises(UsageError, match="ftp:// is not supported"):
+    with pytest.raises(UsageError, match=r"'ftp://[^']*' is neither a path nor s3"):
         stream.export_nats_backup("ftp://host/out.arc")
 
 

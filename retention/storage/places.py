@@ -1,0 +1,62 @@
+"""The places that people write, each brought to the one form that everything below knows: a path, or `s3://`."""
+
+from __future__ import annotations
+
+import re
+
+from retention.errors import UsageError
+
+S3, _SPARKS_S3 = ON_S3 = ("s3://", "s3a://")
+_FILE = "file:///"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_NAME = r"(?:[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)"
+_TABLE = re.compile(rf"{_NAME}(?:\.{_NAME}){{2}}")
+_KNOWN = {
+    "dbfs": "is a path of Databricks' own file system, which only Databricks opens; write /dbfs/… where that is "
+    "mounted, or the s3:// prefix that lies behind it",
+    "file": "is not how a local file is written; write file:///path, or the path alone",
+    "s3": "has one slash too few; write s3://bucket/prefix",
+    "s3a": "has one slash too few; write s3://bucket/prefix",
+}
+_OTHER = "is neither a path nor s3://bucket/prefix; write one of them"
+_IS_TABLE = (
+    "is a table's name in a catalog, and none is asked here; write the path or the s3:// prefix at which it lies, or "
+    "./{0} for a directory of that name"
+)
+
+
+def place_of(text: str) -> str:
+    """The one form of a place: `s3a://` is `s3://`, and `file:///path` is the path.
+
+    Raises:
+        UsageError: it is neither a path nor a place on an object store.
+
+    >>> place_of("s3a://bucket/lake"), place_of("file:///srv/lake"), place_of("srv/lake")
+    ('s3://bucket/lake', '/srv/lake', 'srv/lake')
+    """
+    if text.startswith(_SPARKS_S3):
+        return S3 + text.removeprefix(_SPARKS_S3)
+    if text.startswith(_FILE):
+        return "/" + text.removeprefix(_FILE).lstrip("/")
+    why = refused_scheme(text)
+    if why is not None:
+        raise UsageError(f"{text!r} {why}")
+    return text
+
+
+def refused_scheme(text: str) -> str | None:
+    """The reason for which a text with a scheme is no place, and what to write; None for a path and for `s3://`."""
+    match = None if text.startswith((*ON_S3, _FILE)) else _SCHEME.match(text)
+    return None if match is None else _KNOWN.get(match[1].lower(), _OTHER)
+
+
+def refused_table(text: str) -> str | None:
+    """The reason for which a name in three parts is no directory, and what to write; None for every other text."""
+    return _IS_TABLE.format(text) if _TABLE.fullmatch(text) else None
+
+
+def spellings(place: str) -> tuple[str, ...]:
+    """Every way in which a place may have been written down: the one form first, then Spark's."""
+    if place.startswith(S3):
+        return place, _SPARKS_S3 + place.removeprefix(S3)
+    return (place,)
