@@ -20,6 +20,7 @@ from retention.cli import (
     looking,
     mirroring,
     offsets,
+    packaging,
     planning,
     reclaiming,
     removing,
@@ -41,6 +42,7 @@ _ORDER = (
     *("init", "validate", "publish", "import", "export", "mirror", "plan", "apply"),
     *("purge", "delete", "delete-segments", "undo", "restore", "repair", "compact", "reclaim"),
     *("explain", "messages", "state", "consumer", "offset", "stats", "history", "doctor"),
+    "package",
 )
 
 
@@ -96,6 +98,7 @@ for group in (
     looking,
     runs,
     doctor,
+    packaging,
 ):
     group.register(app)
 

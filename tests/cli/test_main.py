@@ -30,7 +30,7 @@ COMMANDS = [
         "consumer",
         "offset",
     ),
-    *("stats", "history", "doctor"),
+    *("stats", "history", "doctor", "package"),
 ]
 NOT_BUILT = ("verify", "simulate", "iggy")
 

@@ -1,0 +1,200 @@
+"""Packing a whole Python environment for `spark-submit --archives`: workers need no Python of their own.
+
+A virtual environment is a handful of links to a Python that has to be at the same place on every machine. What is
+packed here is a copy of that Python and its library, with the packages that a job needs beside it: it runs wherever it
+is unpacked, on machines of this machine's system and processor whose C library is not older.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from retention.engines.spark.package_zip import check_target, package_files
+from retention.errors import RetentionError, UsageError
+from retention.storage.local import put
+
+DISTRIBUTION = "lake-retention"
+OF_THE_CLUSTER = ("pyspark", "delta-spark")
+"""Distributions that come with the cluster's Spark, and have to be of its version."""
+_NOT_PACKED = {
+    *("__pycache__", "site-packages", "dist-packages", "test", "tests", "ensurepip"),
+    *("idlelib", "tkinter", "turtledemo", "lib2to3"),
+}
+"""Directories of no use to a job."""
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;(.*))?")
+_FRONT = """\
+#!/bin/sh
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+LD_LIBRARY_PATH="$here/../lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+export LD_LIBRARY_PATH
+exec "$here/{interpreter}" "$@"
+"""
+"""The program `python`: an interpreter may look for its own library where it was built."""
+_SITE = """\
+import os, site, sys
+
+site.addsitedir(os.path.join(sys.prefix, {packages!r}))
+"""
+"""The first act of the copy: where packages lie is a matter of taste of those who built an interpreter."""
+_TRIAL = """\
+import sys
+
+import deltalake, numpy, pandas, pyarrow.dataset, pydantic, xxhash
+import jobs.retain
+import retention.api.warehouse, retention.datafile.rewrite, retention.storage.files
+
+mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
+loaded = {getattr(module, "__file__", None) or "" for module in sys.modules.values()} | mapped
+print(*sorted(file for file in loaded if file.startswith(tuple(sys.argv[1:]))), sep="\\n")
+"""
+"""Loads what jobs and their tasks load, and says what of it lies in this Python rather than in the copy."""
+
+
+def pack_environment(target: Path) -> int:
+    """Write the archive, whole or not at all, once what is in it has run elsewhere.
+
+    Args:
+        target: where it goes; Spark tells what it is given by its name's end.
+
+    Returns:
+        Its length in bytes.
+
+    Raises:
+        UsageError: the name does not end in `.tar.gz` or `.tgz`, there is no such directory, or a package is missing.
+        RetentionError: this Python does not run from another place.
+    """
+    check_target(target, (".tar.gz", ".tgz"))
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".environment-") as scratch:
+        _copy_python(Path(scratch))
+        _copy_packages(Path(scratch, _packages_folder()))
+        _try(Path(scratch))
+        with (
+            put(str(target)) as sink,
+            tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1) as archive,
+        ):
+            archive.add(scratch, arcname=".", filter=_of_nobody)
+    return target.stat().st_size
+
+
+def required(distribution: str = DISTRIBUTION) -> list[metadata.Distribution]:
+    """The installed distributions that a distribution needs, and these in turn, sorted by name.
+
+    Raises:
+        UsageError: one of them is not installed.
+    """
+    known: dict[str, metadata.Distribution] = {}
+    names = [distribution]
+    while names:
+        for name, is_conditional in _requirements(names.pop()):
+            if name in known or name in OF_THE_CLUSTER:
+                continue
+            try:
+                known[name] = metadata.distribution(name)
+            except metadata.PackageNotFoundError:
+                if is_conditional:
+                    continue
+                raise UsageError(
+                    f"{name} is not installed in {sys.prefix}, so that it cannot be packed; install this package with "
+                    "its dependencies, or run `make setup`"
+                ) from None
+            names.append(name)
+    return [known[name] for name in sorted(known)]
+
+
+def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
+    """Name of each requirement, normalised, and whether it depends on the machine; those of extras are left out."""
+    try:
+        stated = metadata.requires(distribution) or []
+    except metadata.PackageNotFoundError:
+        raise UsageError(
+            f"{distribution} is not installed in {sys.prefix}, so that nobody knows what it needs; install it, or run "
+            "`make setup`"
+        ) from None
+    for line in stated:
+        match = _REQUIREMENT.match(line)
+        if match is not None and "extra" not in (match[2] or ""):
+            yield re.sub(r"[-_.]+", "-", match[1]).lower(), match[2] is not None
+
+
+def _copy_python(root: Path) -> None:
+    """Copy this Python's interpreter and library."""
+    interpreter = f"python{sysconfig.get_python_version()}"
+    (root / "bin").mkdir()
+    shutil.copy2(Path(sys._base_executable).resolve(), root / "bin" / interpreter)  # type: ignore[attr-defined]  # noqa: SLF001
+    front = root / "bin" / "python"
+    front.write_text(_FRONT.format(interpreter=interpreter), encoding="utf-8")
+    front.chmod(0o755)
+    library = root / sys.platlibdir / interpreter
+    for place in dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")):
+        base = place.replace(sys.prefix, sys.base_prefix, 1)
+        shutil.copytree(base, library, ignore=_unwanted, dirs_exist_ok=True)
+    (library / "sitecustomize.py").unlink(missing_ok=True)
+    site = _SITE.format(packages=_packages_folder())
+    (library / "sitecustomize.py").write_text(site, encoding="utf-8")
+    shared = Path(*map(str, sysconfig.get_config_vars("LIBDIR", "INSTSONAME")))
+    if sysconfig.get_config_var("Py_ENABLE_SHARED") and shared.is_file():
+        (root / "lib").mkdir(exist_ok=True)
+        shutil.copy2(shared, root / "lib" / shared.name)
+
+
+def _copy_packages(folder: Path) -> None:
+    """Copy this project's packages, and the files of every distribution that it needs."""
+    for name, source in package_files():
+        _copy(source, folder / name)
+    for distribution in required():
+        for file in distribution.files or ():
+            outside = file.is_absolute() or ".." in file.parts
+            if not outside and not _NOT_PACKED.intersection(file.parts):
+                _copy(Path(str(distribution.locate_file(file))), folder / file)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def _try(root: Path) -> None:
+    """Run what was copied where it is now, which leaves bytecode of all that jobs load; nothing may come from here."""
+    here = [sys.prefix, *({sys.base_prefix} - {"/usr"})]
+    done = subprocess.run(  # noqa: S603
+        [str(root / "bin" / "python"), "-c", _TRIAL, *(f"{place}/" for place in here)],
+        env={"PATH": os.defpath, "HOME": str(root)},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or done.stdout.strip():
+        reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise RetentionError(
+            f"{sys.base_prefix}: this Python does not run elsewhere ({'; '.join(reason)}); pack an environment "
+            "whose Python is built to be moved (conda-pack), or install the dependencies on the workers and use "
+            "--py-files"
+        )
+
+
+def _packages_folder() -> str:
+    return f"{sys.platlibdir}/python{sysconfig.get_python_version()}/site-packages"
+
+
+def _unwanted(folder: str, names: list[str]) -> set[str]:
+    del folder
+    return {name for name in names if name in _NOT_PACKED or name.startswith("config-")}
+
+
+def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """An entry without this machine's users."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
