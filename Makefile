@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws histories conformance crash faults foreign mutations concurrency queue publishes bench year format lock
+.PHONY: help setup demo test check static laws histories conformance cluster crash faults foreign mutations concurrency queue publishes bench year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -34,6 +34,9 @@ histories: setup  ## Do 100,000 random things to small streams, and hold each ag
 
 conformance: setup  ## Judge every case of the real servers on every store and engine (minutes)
 	RETENTION_CONFORMANCE=all $(BIN)/pytest tests/conformance
+
+cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts of it (minutes)
+	RETENTION_CLUSTER=all $(BIN)/pytest tests/cluster
 
 crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash

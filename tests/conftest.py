@@ -48,6 +48,7 @@ settings.load_profile("tests")
 WHOLE = (
     "benchmarks",
     "cli",
+    "cluster",
     "concurrency",
     "conformance",
     "contract",
