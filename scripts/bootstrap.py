@@ -15,6 +15,7 @@ PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 STAMP = VENV / "ready"
 JARS = ROOT / "retention" / "engines" / "spark" / "jars.py"
+SUBMIT = JARS.with_name("submit.py")
 LOG = VENV / "setup.log"
 LOCK = ROOT / "requirements.lock"
 OLDEST, TOO_NEW = (3, 11), (3, 15)
@@ -39,6 +40,7 @@ def main() -> None:
         print("No Java 17 or later here: one comes into .venv.", flush=True)
     _install(locked)
     _run("Fetching Delta and S3 for Spark", str(PYTHON), "-m", "retention.engines.spark.jars")
+    _run("Making spark-submit work everywhere", str(PYTHON), "-m", "retention.engines.spark.submit")
     STAMP.write_text(_fingerprint(), encoding="utf-8")
     print(f"Ready in {time.monotonic() - started:.0f} s: .venv/bin/retention")
 
@@ -46,7 +48,7 @@ def main() -> None:
 def _fingerprint() -> str:
     """The fingerprint of the files from which the environment is made; a change of any of them makes it again."""
     digest = hashlib.sha256(sys.version.encode())
-    for file in (LOCK, ROOT / "pyproject.toml", JARS, Path(__file__)):
+    for file in (LOCK, ROOT / "pyproject.toml", JARS, SUBMIT, Path(__file__)):
         digest.update(file.read_bytes())
     return f"{digest.hexdigest()} {ROOT}\n"
 

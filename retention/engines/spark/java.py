@@ -14,6 +14,8 @@ from pathlib import Path
 from retention.errors import UsageError
 
 OLDEST_JAVA = 17
+SHARED = Path("share", "lake-retention")
+"""The folder, in a Python environment, of what Spark needs there."""
 
 _FRONT = """\
 #!/bin/sh
@@ -84,7 +86,7 @@ def launch_environment() -> dict[str, str]:
 
 def shared_folder() -> Path:
     """The folder in which this Python environment keeps what Spark needs."""
-    return Path(sys.prefix, "share", "lake-retention")
+    return Path(sys.prefix) / SHARED
 
 
 def _candidates() -> Iterator[Path]:
