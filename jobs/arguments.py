@@ -29,5 +29,6 @@ def job_parser(name: str, description: str) -> argparse.ArgumentParser:
         help="RFC 3339, or nanoseconds since the epoch; now, if not given",
     )
     parser.add_argument("--report-file", metavar="PATH", help="where the report goes, as JSON")
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
     parser.add_argument("--engine", choices=("auto", "spark", "local"), default="spark")
     return parser

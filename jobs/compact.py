@@ -35,7 +35,7 @@ def main() -> int:
         report = document(started, [entry(outcome) for outcome in outcomes])
         return JobResult(report, summary(outcomes, seconds_since(started)), outcomes)
 
-    return run_job("compact", arguments.report_file, work)
+    return run_job("compact", arguments, work)
 
 
 def summary(outcomes: list[Outcome[CompactionReport]], seconds: float) -> str:

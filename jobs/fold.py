@@ -34,7 +34,7 @@ def main() -> int:
         text = "\n".join(lines_text(folded_lines(log)) for log in done)
         return JobResult({"logs": logs, "seconds": seconds_since(started)}, text)
 
-    return run_job("fold", arguments.report_file, work)
+    return run_job("fold", arguments, work)
 
 
 def run(arguments: argparse.Namespace) -> Sequence[FoldedLog]:

@@ -31,7 +31,7 @@ def main() -> int:
         text = f"ingest: {done.messages:,} messages ({done.bytes:,} bytes) came; {seconds:.1f} s"
         return JobResult(asdict(done) | {"seconds": seconds}, text)
 
-    return run_job("ingest", arguments.report_file, work)
+    return run_job("ingest", arguments, work)
 
 
 def run(arguments: argparse.Namespace) -> Ingested:

@@ -29,7 +29,7 @@ def main() -> int:
         text = summary(outcomes, seconds_since(started))
         return JobResult(document(instant, entries), text, outcomes)
 
-    return run_job("mirror", arguments.report_file, work)
+    return run_job("mirror", arguments, work)
 
 
 def summary(outcomes: list[Outcome[Mirrored]], seconds: float) -> str:

@@ -31,7 +31,7 @@ def main() -> int:
         text = summary(outcomes, seconds_since(started))
         return JobResult(document(started, entries), text, outcomes)
 
-    return run_job("reclaim", arguments.report_file, work)
+    return run_job("reclaim", arguments, work)
 
 
 def summary(outcomes: list[Outcome[ReclaimReport]], seconds: float) -> str:

@@ -43,7 +43,7 @@ def main() -> int:
         text = summary(outcomes, seconds_since(started))
         return JobResult(report, text, [*outcomes, *compactions])
 
-    return run_job("retain", arguments.report_file, work)
+    return run_job("retain", arguments, work)
 
 
 def compact(warehouse: Warehouse, named: list[str]) -> list[Outcome[CompactionReport]]:

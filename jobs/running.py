@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from retention.core.outcomes import Outcome, exit_code, exit_code_of, sentence_of
 from retention.engines.spark.driver import end_with_spark_submit
+from retention.errors.printable import visible_lines
 from retention.startup import spare_pandas
 from retention.storage.places import place_of
 
@@ -27,19 +31,29 @@ class JobResult:
     """Those of single streams, whose errors are printed and make the exit code."""
 
 
-def run_job(name: str, report_file: str | None, work: Callable[[int], JobResult]) -> int:
-    """Run a job's work, which gets the instant at which it began; its exit code."""
+def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
+    """Run a job's work, which gets the instant at which it began.
+
+    Args:
+        name: the job's.
+        arguments: those of `job_parser`.
+        work: what the job does.
+
+    Returns:
+        Its exit code.
+    """
     end_with_spark_submit()
     spare_pandas()
+    say = partial(_say, name, debug=arguments.debug)
     try:
         result = work(time.time_ns())
-        _write_report(report_file, result.report)
+        _write_report(arguments.report_file, result.report)
     except Exception as error:  # every error is one sentence and an exit code
-        print(f"{name}: {sentence_of(error)}", file=sys.stderr)
+        say(sentence_of(error), error)
         return exit_code_of(error)
     for outcome in result.outcomes:
         if outcome.error is not None:
-            print(f"{name}: {outcome.sentence}", file=sys.stderr)
+            say(outcome.sentence, outcome.error)
     print(result.text)
     return exit_code(result.outcomes)
 
@@ -47,6 +61,12 @@ def run_job(name: str, report_file: str | None, work: Callable[[int], JobResult]
 def seconds_since(started: int) -> float:
     """The seconds that have passed since an instant, nanoseconds since the epoch."""
     return round((time.time_ns() - started) / 1e9, 3)
+
+
+def _say(name: str, text: str, error: Exception, *, debug: bool) -> None:
+    if debug:
+        print(visible_lines("".join(traceback.format_exception(error)).rstrip()), file=sys.stderr)
+    print(f"{name}: {text}", file=sys.stderr)
 
 
 def _write_report(path: str | None, report: dict[str, Any]) -> None:

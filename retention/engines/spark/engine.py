@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from retention.engines.bin_packing import groups
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import grouped
 from retention.engines.spark.shuffle import RESULTS, shuffled
 from retention.ports import Fold, Gathering, Part, Read, Result, Task, run_task
@@ -36,12 +37,13 @@ class SparkEngine:
         """Apply `function` to each task; results in order of tasks.
 
         Raises:
-            RetentionError: what a task raised.
+            RetentionError: what a task raised, or what Spark could not do.
         """
         if not tasks:
             return []
         worker = _worker(function, attempts_of(self._session))
-        received = self._shares(tasks, weights).mapInArrow(worker, RESULTS).toArrow()
+        with spark_failures():
+            received = self._shares(tasks, weights).mapInArrow(worker, RESULTS).toArrow()
         return _in_order(received)
 
     def shuffle(
@@ -60,7 +62,9 @@ class SparkEngine:
         if not tasks:
             return []
         shares, attempts = self._shares(tasks, weights), attempts_of(self._session)
-        return _in_order(shuffled(shares, deal, deal_again, gather, attempts).toArrow())
+        with spark_failures():
+            received = shuffled(shares, deal, deal_again, gather, attempts).toArrow()
+        return _in_order(received)
 
     def grouped(
         self,
@@ -73,7 +77,8 @@ class SparkEngine:
         """Let tasks read rows, and others fold those of each key (`retention.ports.GroupsRows`)."""
         if not tasks:
             return [], {}
-        return grouped(self._shares(tasks, weights), read, fold, schema)
+        with spark_failures():
+            return grouped(self._shares(tasks, weights), read, fold, schema)
 
     def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> DataFrame:
         """The tasks in groups of about the same weight, each a row in a partition of its own: a column `share`."""

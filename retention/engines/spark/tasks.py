@@ -13,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from retention.engines.spark.attempts import CARRIED, outcome_of
+from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.source import Source
 from retention.errors import VerificationError
 
@@ -44,9 +45,10 @@ def outcomes(frame: DataFrame, task: Task) -> list[Any]:
     """Run tasks over a frame for what they answer, each with `answer`.
 
     Raises:
-        RetentionError, OSError: the first that one of them answered.
+        RetentionError, OSError: the first that one of them answered, or what Spark could not do.
     """
-    received = frame.mapInArrow(task, _OUTCOME).toArrow()
+    with spark_failures():
+        received = frame.mapInArrow(task, _OUTCOME).toArrow()
     results = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
     for outcome in results:
         if isinstance(outcome, CARRIED):

@@ -1,0 +1,124 @@
+"""Failures of Spark itself as errors of ours: cause, and remedy, in one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from retention.errors import BusyError, RetentionError, UsageError
+
+_PACKING = (
+    "bring it with what `retention package` packs (spark-submit --archives, or --py-files where the dependencies are "
+    "installed), or install it on every worker"
+)
+_AGAIN = "no table was changed by what was under way; run it again"
+_CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
+    (
+        r"No module named '(?P<module>retention|schemas|jobs)\b",
+        UsageError,
+        f"the workers' Python does not have this package ({{module}}); {_PACKING}",
+    ),
+    (
+        r"No module named '(?P<module>[\w.]+)'|PACKAGE_NOT_INSTALLED\] (?P<package>\w+)",
+        UsageError,
+        f"the workers' Python lacks {{module}}{{package}}; {_PACKING}",
+    ),
+    (
+        r"different version: (?P<there>[\d.]+) than that in driver:? (?P<here>[\d.]+)",
+        UsageError,
+        "the workers run Python {there}, the driver runs {here}, and functions do not travel between them; set "
+        "PYSPARK_PYTHON to a Python {here} of the workers, or bring one with `retention package --venv`",
+    ),
+    (
+        r"Cannot run program \"(?P<program>[^\"]+)\"",
+        UsageError,
+        "the workers cannot start the Python {program}; set PYSPARK_PYTHON to one that they have, or bring one with "
+        "`retention package --venv` (spark-submit --archives FILE#environment, "
+        "PYSPARK_PYTHON=./environment/bin/python)",
+    ),
+    (
+        r"\((?P<size>[\d.]+ \w+)\) is bigger than (?:local )?spark\.driver\.maxResultSize \((?P<limit>[^)]+)\)",
+        UsageError,
+        "what tasks answered ({size}) is more than spark.driver.maxResultSize ({limit}) lets through to the driver; no "
+        "table was changed by what was under way; raise it, and spark.driver.memory with it, or run fewer streams at "
+        "once",
+    ),
+    (
+        r"Lost task [^\n]*OutOfMemoryError: (?P<what>[\w ]+)",
+        BusyError,
+        f"a Spark executor ran out of memory ({{what}}); {_AGAIN} with more spark.executor.memory",
+    ),
+    (
+        r"OutOfMemoryError: (?P<what>[\w ]+)",
+        UsageError,
+        "Spark's driver ran out of memory ({what}); no table was changed by what was under way; give it more "
+        "(spark-submit --driver-memory)",
+    ),
+    (
+        r"ExecutorLostFailure \(executor \S+ (?P<how>[^)\n]*)\)(?: Reason(?P<reason>: [^\n]{1,120}))?",
+        BusyError,
+        f"Spark lost the executors of a task again and again ({{how}}{{reason}}); {_AGAIN}, with more "
+        "spark.executor.memory or spark.executor.memoryOverhead if the cluster killed them for their memory",
+    ),
+    (
+        r"Error from python worker:\n(?:[^\n]*\n)*? *(?P<last>\S[^\n]*)\nPYTHONPATH was",
+        UsageError,
+        "the workers' Python does not start ({last}); set PYSPARK_PYTHON to one that does, or bring one with "
+        "`retention package --venv`",
+    ),
+    (
+        r"Python worker exited unexpectedly|Python worker (?:process )?\(?crashed",
+        BusyError,
+        f"the Python of a task died again and again; {_AGAIN}, with more spark.executor.memoryOverhead if the cluster "
+        "killed it for its memory",
+    ),
+    (
+        r"(?:SparkContext was shut down|stopped SparkContext|All masters are unresponsive|has been killed)",
+        BusyError,
+        f"Spark was stopped while it worked; {_AGAIN}",
+    ),
+    (
+        r"Job \d+ cancelled|cancelled job group|Stage \d+ was cancelled",
+        BusyError,
+        f"the Spark job was cancelled; {_AGAIN}",
+    ),
+)
+"""Pattern of what Spark says, error, and sentence; the first pattern that occurs counts."""
+_GONE = (
+    f"Spark's driver is gone, the process that this one speaks to; {_AGAIN}, with more --driver-memory if it was \
+killed for its memory"
+)
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """A context around Spark's work: what Spark cannot do for a known reason is said in one sentence.
+
+    Raises:
+        UsageError: the session is not set up for this work.
+        BusyError: what failed may work another time.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
+        known = failure_of(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def failure_of(error: Exception) -> RetentionError | None:
+    """The error for what Spark raised; None if its cause is not known."""
+    text = str(error)
+    for pattern, kind, sentence in _CAUSES:
+        match = re.search(pattern, text)
+        if match is not None:
+            named = {name: value or "" for name, value in match.groupdict().items()}
+            return kind(sentence.format(**named))
+    if not isinstance(error, PySparkException) and "An error occurred while calling" not in text:
+        return BusyError(_GONE)
+    return None
