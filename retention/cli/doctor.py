@@ -26,7 +26,7 @@ def doctor(
     ctx: typer.Context,
     streams: Streams = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Also start Spark and run one task.")
+        bool, typer.Option("--spark", help="Also start Spark as jobs do, and try its workers.")
     ] = False,
 ) -> None:
     """Look the machine, the warehouse and its streams over, and say what to do about each problem."""
@@ -37,9 +37,10 @@ def doctor(
     kept: list[Finding] = []
     coming = _kept(examine(settings.open, streams or ()), kept)
     if spark:
-        from retention.doctor.machine import check_workers
+        from retention.doctor.spark import check_spark
 
-        coming = itertools.chain(_kept((check_workers() for _ in range(1)), kept), coming)
+        tried = check_spark(lambda: settings.open().location)
+        coming = itertools.chain(_kept(tried, kept), coming)
     if settings.format == "table":
         put_report(_lines(coming))
     else:

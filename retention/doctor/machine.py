@@ -1,4 +1,4 @@
-"""Checks of a machine: Java, Delta's JARs, tested versions, and Spark workers that run the same Python."""
+"""Checks of a machine: Java, Delta's JARs, and tested versions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator
 
-from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
+from retention.doctor.finding import Finding, ok, warning
 from retention.engines.spark.jars import DELTA_FOR_SPARK, delta_jars, s3a_jars
 from retention.engines.spark.java import OLDEST_JAVA, java_version, machine_java, packaged_java
-from retention.engines.spark.session import session
 from retention.errors import RetentionError
 
 TESTED = {
@@ -39,36 +38,6 @@ def check_machine(
         yield _s3_jars()
     for package, tested in TESTED.items():
         yield _version(package, tested)
-
-
-def check_workers() -> Finding:
-    """Start Spark and run one task: its workers must run this Python, with this package."""
-    try:
-        with session("retention doctor") as spark:
-            workers = spark.sparkContext.parallelize([0], 1).map(_python_of_worker).collect()
-    except RetentionError as error:
-        return problem_of_error("spark workers", error)
-    except Exception as error:  # whatever a cluster answers is the finding
-        text = next(iter(str(error).splitlines()), type(error).__name__)
-        return problem(
-            "spark workers",
-            f"a Spark task failed: {text}",
-            "install this package on every worker, or look at Spark's own log",
-        )
-    executable, version = workers[0]
-    here = sys.version.split()[0]
-    detail = (
-        f"workers run Python {version} ({executable}), the driver Python {here} ({sys.executable})"
-    )
-    if version.rpartition(".")[0] != here.rpartition(".")[0]:
-        return problem(
-            "spark workers", detail, "point PYSPARK_PYTHON at the same Python everywhere"
-        )
-    return ok("spark workers", detail)
-
-
-def _python_of_worker(_: int) -> tuple[str, str]:
-    return sys.executable, sys.version.split()[0]
 
 
 def _java(lack: Callable[[str, str, str], Finding]) -> Finding:

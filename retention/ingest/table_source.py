@@ -91,8 +91,10 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
     try:
         started.awaitTermination()
     except Exception as error:
+        from retention.engines.spark.failures import failure_of
+
         # Spark's own error would hide which of ours it was.
-        raise (failed or [error])[0] from None
+        raise (failed or [failure_of(error) or error])[0] from None
     new = [appended for appended in done if not appended.duplicate]
     messages, size = (
         sum(appended.messages for appended in new),

@@ -26,6 +26,7 @@ WITHIN = {"files.move", "files.create_if_absent"}
 WITHOUT = {
     "stores/lease.py": "a lease on an object store runs out by itself",
     "stores/checks/capability_probe.py": "what the doctor tries lies in a directory of its own",
+    "engines/spark/workers.py": "the same, by a task",
     "plan/planfile.py": "a plan is a file of the person who asked for it",
     "formats/nats/backup.py": "a backup is a file of the person who asked for it",
     "inspect/nats_export.py": "so is what lies beside it",

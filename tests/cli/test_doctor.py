@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from typer.testing import CliRunner
 from retention.cli.main import app
 from retention.consumers.state import new_state
 from retention.doctor import machine, place
+from retention.doctor import spark as doctor_spark
 from retention.doctor.machine import TESTED
+from retention.engines.spark import workers
 from retention.history.runs import history_of
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
@@ -38,9 +41,11 @@ def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Commands:
     return command
 
 
-def examined(command: Commands, expected: int = 0) -> dict[tuple[str | None, str], dict[str, Any]]:
+def examined(
+    command: Commands, expected: int = 0, *, spark: bool = False
+) -> dict[tuple[str | None, str], dict[str, Any]]:
     """What the doctor finds, by stream and check."""
-    done = command.run("--format", "json", "doctor")
+    done = command.run("--format", "json", "doctor", *(["--spark"] if spark else []))
     assert done.exit_code == expected, done.output
     found = json.loads(done.stdout)
     assert len(found) == len({(one["stream"], one["check"]) for one in found})
@@ -273,12 +278,53 @@ def test_spark_is_not_loaded_unless_asked_for(orders: Commands) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_python_of_sparks_workers_is_asked_of_a_task(tmp_path: Path) -> None:
+def test_spark_is_tried_with_the_session_of_jobs(tmp_path: Path) -> None:
     command = commands(tmp_path, ORDERS)
-    found = json.loads(command.run("--format", "json", "doctor", "--spark").stdout)
-    assert found[0]["check"] == "spark workers"
-    assert found[0]["result"] == "ok"
-    assert sys.executable in found[0]["detail"]
+    before = tree(tmp_path)
+    found = examined(command, spark=True)
+    checks = ("session", "workers", "packages", "delta", "warehouse")
+    assert [found[None, f"spark {check}"]["result"] for check in checks] == ["ok"] * 5
+    assert sys.executable in found[None, "spark workers"]["detail"]
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_what_sparks_workers_lack_or_have_otherwise_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = commands(tmp_path, ORDERS)
+    monkeypatch.setattr(doctor_spark, "metadata", SimpleNamespace(version=lambda _: "0.0"))
+    versions = examined(command, spark=True)[None, "spark packages"]
+    assert versions["result"] == "warning"
+    assert "(0.0 here)" in versions["detail"]
+    monkeypatch.setitem(doctor_spark.NEEDED, "no_such_module", "nothing")
+    monkeypatch.setattr(workers, "has_delta", lambda _: False)
+    monkeypatch.setattr(sys, "version", "3.99.1 (of somebody)")
+    found = examined(command, 4, spark=True)
+    assert "lacks no_such_module" in found[None, "spark packages"]["detail"]
+    assert "retention package" in found[None, "spark packages"]["remedy"]
+    assert "PYSPARK_PYTHON" in found[None, "spark workers"]["remedy"]
+    assert found[None, "spark delta"]["result"] == "warning"
+    assert (None, "spark warehouse") not in found
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_warehouse_that_tasks_do_not_share_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = commands(tmp_path, ORDERS)
+    monkeypatch.setattr(workers, "write_token", str.upper)
+    found = examined(command, 4, spark=True)[None, "spark warehouse"]
+    assert "are not there for the driver" in found["detail"]
+    monkeypatch.setattr(workers, "write_token", refused)
+    found = examined(command, 4, spark=True)[None, "spark warehouse"]
+    assert "a task cannot write there" in found["detail"]
+
+
+def refused(location: str) -> str:
+    raise PermissionError(13, "Permission denied", location)
 
 
 def test_an_object_store_is_tried_by_rival_commits(monkeypatch: pytest.MonkeyPatch) -> None:

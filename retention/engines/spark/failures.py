@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from retention.errors import BusyError, RetentionError, UsageError
@@ -16,7 +15,7 @@ _PACKING = (
     "installed), or install it on every worker"
 )
 _AGAIN = "no table was changed by what was under way; run it again"
-_CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
+CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
     (
         r"No module named '(?P<module>retention|schemas|jobs)\b",
         UsageError,
@@ -88,10 +87,11 @@ _CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
     ),
 )
 """Pattern of what Spark says, error, and sentence; the first pattern that occurs counts."""
-_GONE = (
-    f"Spark's driver is gone, the process that this one speaks to; {_AGAIN}, with more --driver-memory if it was \
-killed for its memory"
+GONE = (
+    f"Spark's driver is gone, the process that this one speaks to; {_AGAIN}, with more --driver-memory if it was "
+    "killed for its memory"
 )
+"""The sentence of a connection to Spark that is lost."""
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def spark_failures() -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
+    except Exception as error:
         known = failure_of(error)
         if known is None:
             raise
@@ -113,12 +113,18 @@ def spark_failures() -> Iterator[None]:
 
 def failure_of(error: Exception) -> RetentionError | None:
     """The error for what Spark raised; None if its cause is not known."""
+    # Spark Connect does without py4j, so that nothing of it is imported here.
+    of_gateway = type(error).__module__.startswith("py4j") or isinstance(
+        error, ConnectionError | EOFError
+    )
+    if not of_gateway and not isinstance(error, PySparkException):
+        return None
     text = str(error)
-    for pattern, kind, sentence in _CAUSES:
+    for pattern, kind, sentence in CAUSES:
         match = re.search(pattern, text)
         if match is not None:
             named = {name: value or "" for name, value in match.groupdict().items()}
             return kind(sentence.format(**named))
-    if not isinstance(error, PySparkException) and "An error occurred while calling" not in text:
-        return BusyError(_GONE)
+    if of_gateway and "An error occurred while calling" not in text:
+        return BusyError(GONE)
     return None

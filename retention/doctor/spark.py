@@ -1,0 +1,146 @@
+"""Checks of Spark by the very session that jobs use: its tasks are asked what they have and can reach."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
+from retention.engines.spark.session import session
+from retention.errors import RetentionError
+from retention.storage import files
+from retention.stores.checks.capability_probe import trial_place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from retention.engines.spark.workers import Worker
+
+NEEDED = {
+    "retention": "lake-retention",
+    "schemas": "lake-retention",
+    "pyarrow": "pyarrow",
+    "numpy": "numpy",
+    "pandas": "pandas",
+    "pydantic": "pydantic",
+    "xxhash": "xxhash",
+}
+"""Module that tasks import → its distribution."""
+ON_S3 = {"obstore": "obstore", "google_crc32c": "google-crc32c"}
+"""The same, of tasks that write to an object store."""
+_PACK = (
+    "submit with what `retention package --venv FILE` or `--py-files FILE` packs (docs/spark.md), or install this "
+    "package on every worker"
+)
+_SAME_PYTHON = "point PYSPARK_PYTHON at the same Python everywhere, or bring one with `retention package --venv FILE`"
+
+
+def check_spark(locate: Callable[[], str]) -> Iterator[Finding]:
+    """Start the session of jobs, or take the active one, and try it out.
+
+    Args:
+        locate: the warehouse's location; a configuration that is wrong is somebody else's finding.
+    """
+    try:
+        with session("retention doctor") as spark:
+            yield from _tried(spark, locate)
+    except RetentionError as error:
+        yield problem_of_error("spark session", error)
+
+
+def _tried(spark: SparkSession, locate: Callable[[], str]) -> Iterator[Finding]:
+    from retention.engines.spark.workers import lacking, workers_of
+
+    try:
+        location: str | None = locate()
+    except RetentionError:
+        location = None
+    wanted = NEEDED | (ON_S3 if location is not None and files.is_remote(location) else {})
+    yield ok("spark session", f"Spark {spark.version} is there")
+    try:
+        workers = workers_of(spark, wanted)
+    except RetentionError as error:
+        yield problem_of_error("spark workers", error)
+        return
+    except Exception as error:  # whatever a cluster answers is the finding
+        text = next(iter(str(error).splitlines()), type(error).__name__)
+        yield problem("spark workers", f"a Spark task failed: {text}", "look at Spark's own log")
+        return
+    yield _pythons(workers)
+    missing = lacking(workers, list(wanted))
+    if missing:
+        hosts = ", ".join(sorted({worker.host for worker in workers if lacking([worker], missing)}))
+        detail = f"the Python of the workers on {hosts} lacks {', '.join(missing)}"
+        yield problem("spark packages", detail, _PACK)
+    else:
+        yield _versions(workers, wanted)
+    yield _delta(spark)
+    if location is not None and not missing:
+        yield _warehouse(spark, location)
+
+
+def _pythons(workers: list[Worker]) -> Finding:
+    here = sys.version.split()[0]
+    pythons = ", ".join(
+        sorted({f"{worker.python} ({worker.executable} on {worker.host})" for worker in workers})
+    )
+    detail = f"workers run Python {pythons}, the driver Python {here} ({sys.executable})"
+    minors = {worker.python.rpartition(".")[0] for worker in workers}
+    if minors != {here.rpartition(".")[0]}:
+        return problem("spark workers", detail, _SAME_PYTHON)
+    return ok("spark workers", detail)
+
+
+def _versions(workers: list[Worker], wanted: Mapping[str, str]) -> Finding:
+    """Compare the workers' packages with the driver's; one that came as a zip states no version."""
+    here = {module: metadata.version(name) for module, name in wanted.items()}
+    others = sorted(
+        {
+            f"{wanted[module]} {there} on {worker.host} ({here[module]} here)"
+            for worker in workers
+            for module, there in worker.versions.items()
+            if there and there != here[module]
+        }
+    )
+    if others:
+        return warning(
+            "spark packages",
+            f"workers have other versions than the driver: {', '.join(others)}",
+            "install the same versions everywhere, or bring them with `retention package --venv FILE`",
+        )
+    return ok(
+        "spark packages", f"workers have {', '.join(sorted(set(wanted.values())))} as the driver"
+    )
+
+
+def _delta(spark: SparkSession) -> Finding:
+    from retention.engines.spark.workers import has_delta
+
+    if has_delta(spark):
+        return ok("spark delta", "the session reads and writes Delta tables")
+    return warning(
+        "spark delta",
+        "the session has no Delta, so that `read`, `ingest` of Delta tables and deletion vectors fail; passes and "
+        "appends need none",
+        "give it Delta's JARs (docs/spark.md)",
+    )
+
+
+def _warehouse(spark: SparkSession, location: str) -> Finding:
+    """Let tasks write to the warehouse, and look whether what they wrote is there for the driver."""
+    from retention.engines.spark.workers import places_reached
+
+    check = "spark warehouse"
+    shared = "keep the warehouse where all of them see it: an object store, or a file system that is mounted everywhere"
+    try:
+        with trial_place(location) as trial:
+            written = places_reached(spark, trial)
+            unseen = len(written) - len(files.names(trial))
+    except (OSError, RetentionError) as error:
+        return problem(check, f"{location}: a task cannot write there ({error})", shared)
+    if unseen:
+        detail = f"{location}: {unseen} of {len(written)} files that tasks wrote there are not there for the driver"
+        return problem(check, detail, shared)
+    return ok(check, f"tasks write to {location}, and the driver reads it")

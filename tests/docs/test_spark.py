@@ -1,0 +1,42 @@
+"""The page on clusters: every sentence about Spark with its code, every file and every module that it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from retention.doctor.spark import NEEDED, ON_S3
+from retention.engines.spark.failures import CAUSES, GONE
+from retention.errors import BusyError
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+
+
+def test_each_sentence_about_spark_is_in_the_table_with_its_code() -> None:
+    head = "| sentence begins with | means | code |\n|---|---|---|\n"
+    rows = PAGE.split(head)[1].split("\n\n")[0].splitlines()
+    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    sentences = [(sentence, kind.exit_code) for _, kind, sentence in CAUSES]
+    sentences.append((GONE, BusyError.exit_code))
+    assert len(table) == len(sentences)
+    for sentence, code in sentences:
+        [stated] = [
+            row[2] for row in table if re.match(re.escape(row[0]).replace("…", ".*"), sentence)
+        ]
+        assert int(stated) == code
+
+
+def test_the_dependencies_of_tasks_are_those_that_the_doctor_looks_for() -> None:
+    [line] = re.findall(r"has what it depends on \(([^)]+)\)", PAGE, re.DOTALL)
+    assert set(re.findall("`([^`]+)`", line)) == {
+        *(name for name in NEEDED.values() if name != "lake-retention"),
+        *ON_S3.values(),
+    }
+
+
+def test_the_files_that_it_names_are_there() -> None:
+    for name in re.findall(r"/srv/lake-retention/((?:jobs|retention)/[\w./-]+)", PAGE):
+        assert (ROOT / name).is_file()
+    for module in re.findall(r"python -m ([\w.]+)", PAGE):
+        assert (ROOT / (module.replace(".", "/") + ".py")).is_file()
