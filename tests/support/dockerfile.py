@@ -1,0 +1,96 @@
+"""A Dockerfile carried out in a folder instead of an image, as far as that is possible without root and containers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_OF_THE_MACHINE = re.compile(r"apt-get\b")
+"""Steps that would change this machine: they are read, not done."""
+
+
+@dataclass
+class Image:
+    """What stands for an image: a folder for its `/opt`, and its environment."""
+
+    context: Path
+    root: Path
+    environment: dict[str, str]
+    place: Path = field(init=False)
+    """The directory in which steps and commands run."""
+    not_done: list[str] = field(default_factory=list)
+    entry: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin at the root."""
+        self.place = self.root
+
+    def build(self, text: str) -> None:
+        """Carry out every instruction but FROM, in order."""
+        for instruction, words in instructions(text):
+            match instruction:
+                case "RUN":
+                    self._run(words)
+                case "COPY":
+                    *sources, target = shlex.split(words)
+                    for source in sources:
+                        self._copy(self.context / source, self.place / target)
+                case "WORKDIR":
+                    self.place = Path(self._here(words))
+                    self.place.mkdir(parents=True, exist_ok=True)
+                case "ENV":
+                    name, _, value = words.partition("=")
+                    value = value.replace("$PATH", self.environment["PATH"])
+                    self.environment[name] = self._here(value)
+                case "ENTRYPOINT" | "CMD":
+                    self.entry.append(words)
+                case _:
+                    assert instruction == "FROM", f"{instruction} is not known here"
+
+    def run(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """Run a command as a container would."""
+        return subprocess.run(
+            [*map(str, words)],
+            cwd=self.place,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def _run(self, words: str) -> None:
+        if _OF_THE_MACHINE.search(words):
+            self.not_done.append(words)
+            return
+        done = self.run("sh", "-c", self._here(words))
+        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+
+    def _copy(self, source: Path, target: Path) -> None:
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, target)
+
+    def _here(self, text: str) -> str:
+        return re.sub(r"(?<![\w.])/opt\b", f"{self.root}/opt", text)
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """The instructions of a Dockerfile: name, and everything behind it with lines joined."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in joined.splitlines()]
+
+
+def bare_environment() -> dict[str, str]:
+    """The environment of a build, in which installers find what this machine has fetched before."""
+    return {
+        "PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}",
+        "HOME": os.environ["HOME"],
+    }
