@@ -29,6 +29,8 @@ class JobResult:
     """The line that it prints, or several."""
     outcomes: Sequence[Outcome[Any]] = ()
     """Those of single streams, whose errors are printed and make the exit code."""
+    exit_code: int = 0
+    """That of work without outcomes."""
 
 
 def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobResult]) -> int:
@@ -55,7 +57,7 @@ def run_job(name: str, arguments: argparse.Namespace, work: Callable[[int], JobR
         if outcome.error is not None:
             say(outcome.sentence, outcome.error)
     print(result.text)
-    return exit_code(result.outcomes)
+    return exit_code(result.outcomes) or result.exit_code
 
 
 def seconds_since(started: int) -> float:

@@ -32,7 +32,7 @@ def doctor(
     """Look the machine, the warehouse and its streams over, and say what to do about each problem."""
     settings = settings_of(ctx)
     from retention.doctor.examine import examine
-    from retention.doctor.finding import exit_code
+    from retention.doctor.finding import exit_code, finding_lines
 
     kept: list[Finding] = []
     coming = _kept(examine(settings.open, streams or ()), kept)
@@ -42,7 +42,7 @@ def doctor(
         tried = check_spark(lambda: settings.open().location)
         coming = itertools.chain(_kept(tried, kept), coming)
     if settings.format == "table":
-        put_report(_lines(coming))
+        put_report(finding_lines(coming))
     else:
         entries = [finding.as_json() for finding in coming]
         put_json(settings, entries, entries)
@@ -55,13 +55,3 @@ def _kept(findings: Iterable[Finding], kept: list[Finding]) -> Iterator[Finding]
     for finding in findings:
         kept.append(finding)
         yield finding
-
-
-def _lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """A head for the machine and each stream, below it a line a finding, and the remedy of what is wrong."""
-    for stream, group in itertools.groupby(findings, lambda finding: finding.stream):
-        yield stream or "machine and warehouse"
-        for finding in group:
-            yield f"  {finding.result:<8} {finding.check}: {finding.detail}"
-            if finding.remedy:
-                yield f"           → {finding.remedy}"

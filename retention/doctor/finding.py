@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from retention.core.outcomes import sentence_of
@@ -53,6 +54,16 @@ def problem_of_error(check: str, error: Exception, stream: str | None = None) ->
     detail, _, remedy = text.rpartition(separator)
     damage = isinstance(error, VerificationError)
     return Finding(check, "problem", detail or text, remedy, stream, damage)
+
+
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """A head for the machine and each stream, below it a line a finding, and the remedy of what is wrong."""
+    for stream, group in groupby(findings, lambda finding: finding.stream):
+        yield stream or "machine and warehouse"
+        for finding in group:
+            yield f"  {finding.result:<8} {finding.check}: {finding.detail}"
+            if finding.remedy:
+                yield f"           → {finding.remedy}"
 
 
 def exit_code(findings: Iterable[Finding]) -> int:

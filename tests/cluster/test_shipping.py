@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,29 @@ def test_a_pass_rewrites_rows_on_workers(cluster: Cluster, folder: Path, brought
         assert entry["segments"] == {"dropped": 0, "rewritten": 1, "kept": 0}
         assert sequences(folder / "w", entry["stream"]) == list(range(67, 81))
         assert sequences(folder / "local", entry["stream"]) == list(range(67, 81))
+
+
+@pytest.mark.cluster
+def test_the_doctor_asks_the_workers(cluster: Cluster, folder: Path, by_zip: Brought) -> None:
+    configured(folder / "w", *STREAMS)
+    report = folder / "report.json"
+    where = ("--config", folder / "w" / "retention.yaml", "--report-file", report)
+
+    def found(brought: Brought, code: int) -> dict[str, dict[str, str]]:
+        done = cluster.submit(brought, "doctor", *where)
+        assert done.returncode == code, done.stdout + done.stderr
+        checks = json.loads(report.read_text(encoding="utf-8"))["findings"]
+        return {one["check"]: one for one in checks}
+
+    well = found(by_zip, 0)
+    results = {check: one["result"] for check, one in well.items() if check.startswith("spark ")}
+    assert results == {
+        **{f"spark {check}": "ok" for check in ("session", "workers", "packages", "warehouse")},
+        "spark delta": "warning",
+    }
+    assert str(worker_python()) in well["spark workers"]["detail"]
+    lacking = found(replace(by_zip, options=()), 4)["spark packages"]
+    assert "lacks retention, schemas" in lacking["detail"]
 
 
 @pytest.mark.cluster

@@ -95,6 +95,16 @@ def test_exit_codes_are_those_of_the_commands(
     assert "Traceback" not in done.stderr
 
 
+def test_where_an_error_came_from_is_shown_on_demand(folder: Path) -> None:
+    wanted = (*LOCAL, "--as-of", PAST, "--stream", "NONE", "--stream", "OTHER")
+    done = run_job("retain", folder, *wanted, "--debug")
+    assert done.stderr.startswith("Traceback (most recent call last)")
+    assert done.stderr.splitlines()[-1].startswith("retain: NONE: there is no such stream")
+    done = run_job("retain", folder, *LOCAL, "--config", "missing.yaml", "--debug")
+    assert "Traceback (most recent call last)" in done.stderr
+    assert len(run_job("retain", folder, *wanted).stderr.splitlines()) == 1
+
+
 def test_a_held_lease_ends_with_seventy_five(folder: Path) -> None:
     with lease(str(folder / "streams" / "OTHER"), "maintenance", lambda: NOW):
         assert retain(folder, *LOCAL, "--as-of", PAST, "--stream", "OTHER").returncode == 75

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shutil import which
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -37,6 +38,8 @@ _SETTINGS = {
     "spark.executor.memory": "600m",
 }
 _PACKAGE = (sys.executable, "-c", "from retention.cli.main import main; main()", "package")
+_ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "TERM") if which("setpriv") else ()
+"""Ends a process when this one is killed, where the system can."""
 _STARTS_WITHIN = 60
 _ENDS_WITHIN = 20
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -200,6 +203,7 @@ class Cluster:
         with log.open("wb") as sink:
             started = subprocess.Popen(
                 [
+                    *_ENDS_WITH_TESTS,
                     spark_home() / "bin" / "spark-class",
                     f"org.apache.spark.deploy.{kind}",
                     *("--host", "127.0.0.1", "--webui-port", "0"),
@@ -231,6 +235,12 @@ def children(process: int) -> list[int]:
     # A thread's children are listed with the thread that started them.
     listed = Path(f"/proc/{process}/task").glob("*/children")
     return sorted({int(child) for thread in listed for child in _words(thread)})
+
+
+def parent(process: int) -> int:
+    """The id of the process that started one."""
+    status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    return int(status.rpartition(")")[2].split()[1])
 
 
 def executes(process: int) -> bool:
