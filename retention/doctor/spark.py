@@ -95,13 +95,13 @@ def _pythons(workers: list[Worker]) -> Finding:
 
 def _versions(workers: list[Worker], wanted: Mapping[str, str]) -> Finding:
     """Compare the workers' packages with the driver's; one that came as a zip states no version."""
-    here = {module: metadata.version(name) for module, name in wanted.items()}
+    here = {module: _version(name) for module, name in wanted.items()}
     others = sorted(
         {
             f"{wanted[module]} {there} on {worker.host} ({here[module]} here)"
             for worker in workers
             for module, there in worker.versions.items()
-            if there and there != here[module]
+            if there and here[module] and there != here[module]
         }
     )
     if others:
@@ -113,6 +113,13 @@ def _versions(workers: list[Worker], wanted: Mapping[str, str]) -> Finding:
     return ok(
         "spark packages", f"workers have {', '.join(sorted(set(wanted.values())))} as the driver"
     )
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _delta(spark: SparkSession) -> Finding:

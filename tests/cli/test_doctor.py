@@ -294,7 +294,11 @@ def test_what_sparks_workers_lack_or_have_otherwise_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = commands(tmp_path, ORDERS)
-    monkeypatch.setattr(doctor_spark, "metadata", SimpleNamespace(version=lambda _: "0.0"))
+    monkeypatch.setattr(
+        doctor_spark,
+        "metadata",
+        SimpleNamespace(version=lambda _: "0.0", PackageNotFoundError=KeyError),
+    )
     versions = examined(command, spark=True)[None, "spark packages"]
     assert versions["result"] == "warning"
     assert "(0.0 here)" in versions["detail"]

@@ -75,6 +75,8 @@ def pack_environment(target: Path) -> int:
     """
     check_target(target, (".tar.gz", ".tgz"))
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".environment-") as scratch:
+        # Whoever unpacks it keeps the mode of its root.
+        Path(scratch).chmod(0o755)
         _copy_python(Path(scratch))
         _copy_packages(Path(scratch, _packages_folder()))
         _try(Path(scratch))
@@ -151,6 +153,10 @@ def _copy_packages(folder: Path) -> None:
     """Copy this project's packages, and the files of every distribution that it needs."""
     for name, source in package_files():
         _copy(source, folder / name)
+    package = metadata.distribution(DISTRIBUTION)
+    for file in package.files or ():
+        if file.name == "METADATA":
+            _copy(Path(str(package.locate_file(file))), folder / file)
     for distribution in required():
         for file in distribution.files or ():
             outside = file.is_absolute() or ".." in file.parts
