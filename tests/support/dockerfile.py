@@ -13,6 +13,7 @@ from pathlib import Path
 
 _OF_THE_MACHINE = re.compile(r"apt-get\b")
 """Steps that would change this machine: they are read, not done."""
+_NOT_OF_A_BUILD = ("PYTHON", "PYSPARK", "PYTEST", "SPARK", "JAVA", "VIRTUAL_ENV", "TMPDIR", "TZ")
 
 
 @dataclass
@@ -89,8 +90,8 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 
 def bare_environment() -> dict[str, str]:
-    """The environment of a build, in which installers find what this machine has fetched before."""
-    return {
-        "PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}",
-        "HOME": os.environ["HOME"],
+    """The environment of a build: of this machine it knows how to reach registries, and what was fetched before."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(_NOT_OF_A_BUILD)
     }
+    return kept | {"PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}"}
