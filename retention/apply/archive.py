@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
+from retention.core.labels import labelled
 from retention.datafile.parquet import open_messages, unreadable_error
 from retention.engines.select import Engines
 from retention.errors import VerificationError
@@ -83,6 +84,7 @@ class ArchiveTask:
         return replace(self.source, location=self.target, later=None)
 
 
+@labelled(step="archive files")
 def archive(
     opened: OpenedStream, leaving: LeavingFiles, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:

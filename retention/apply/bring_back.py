@@ -14,6 +14,7 @@ from retention.apply.foreign_changes import UndoCheck, files_lost
 from retention.apply.unhide import record_without
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.labels import labelled
 from retention.core.seq_ranges import difference_of_ranges, in_ranges, outside
 from retention.core.spans import Array
 from retention.core.table_requirements import AssertSegmentOrder, RowsCompared, TableRequirement
@@ -149,6 +150,7 @@ class _Copy:
     messages: int
 
 
+@labelled(step="bring rows back")
 def _staged(
     opened: OpenedStream, copies: Sequence[_Copy], stays: pa.Table, engines: Engines
 ) -> pa.Table:

@@ -11,6 +11,7 @@ from retention.apply.merge_batch import MergedBatch, merge_batch
 from retention.apply.recover import settle_interrupted
 from retention.config.keeping import Compaction
 from retention.context.context import OpenedStream
+from retention.core.labels import on_stream
 from retention.core.units import SECOND, parse_duration, parse_size
 from retention.engines.select import Engines
 from retention.errors import DamagedError
@@ -84,6 +85,7 @@ def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> Compa
     return plan_compaction(opened, opened.store.snapshot()).within(max_bytes)
 
 
+@on_stream
 def compact_now(
     opened: OpenedStream, engines: Engines, limits: CompactionLimits
 ) -> CompactionReport:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from retention.context.context import OpenedStream
+from retention.core.labels import labelled
 from retention.engines.select import Engines
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
@@ -35,6 +36,7 @@ def resolving_vectors(
         return plan()
 
 
+@labelled(step="purge deletion vectors")
 def _purge(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> None:
     if not engines.may_start_spark(opened.config.engine):
         raise hidden

@@ -54,7 +54,12 @@ class Work:
 
 
 def carry_out(
-    opened: OpenedStream, planned: Planned, engines: Engines, history: History, started: int
+    opened: OpenedStream,
+    planned: Planned,
+    engines: Engines,
+    history: History,
+    run: str,
+    started: int,
 ) -> RunReport:
     """Carry a plan out, under the stream's maintenance lease.
 
@@ -63,6 +68,7 @@ def carry_out(
         planned: the plan, and what it was made from.
         engines: where rows are copied.
         history: where the run is recorded.
+        run: its name there.
         started: when the run began, nanoseconds since the epoch.
 
     Raises:
@@ -71,7 +77,6 @@ def carry_out(
         VerificationError: a staged copy does not hold what the plan says; nothing was committed.
     """
     plan = planned.plan
-    run = history.name_run(started)
     raise_watermark(opened, plan.request, plan.epoch)
     if plan.is_empty:
         return _recorded_alone(opened, planned, run, history, started)

@@ -15,6 +15,7 @@ from retention.apply.recover import basis
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
+from retention.core.labels import labelled
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones, AssertSegmentOrder
 from retention.datafile.merge import MergeResult, MergeTask, merge_files
 from retention.datafile.parquet import stats_table
@@ -59,7 +60,8 @@ def merge_batch(
     run = history_of(opened.warehouse, opened.name).name_run(opened.clock())
     snapshot = opened.store.snapshot()
     merges = _current(plan, batch, snapshot)
-    results = _written(opened, merges, engines)
+    with labelled(run=run):
+        results = _written(opened, merges, engines)
     damaged = [result.damage for result in results if result.damage is not None]
     done = [merge for merge, result in zip(merges, results, strict=True) if result.damage is None]
     added = [row for result in results for row in result.stats]
@@ -89,6 +91,7 @@ def _current(plan: CompactionPlan, batch: Sequence[Merge], snapshot: Snapshot) -
     return [merge for merge in batch if pc.all(pc.is_in(merge.files["path"], live)).as_py()]
 
 
+@labelled(step="merge files")
 def _written(opened: OpenedStream, merges: Sequence[Merge], engines: Engines) -> list[MergeResult]:
     """Write and compare the new files of merges; if anything fails, nothing of them stays."""
     tasks = [_task(opened, merge) for merge in merges]

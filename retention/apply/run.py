@@ -20,6 +20,7 @@ from retention.apply.guards import (
 from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
+from retention.core.labels import labelled, on_stream
 from retention.engines.select import Engines
 from retention.errors import BusyError, ConflictError, StalePlanError
 from retention.history.report import RunReport
@@ -39,6 +40,7 @@ ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
 
 
+@on_stream
 def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Guards) -> RunReport:
     """Plan and apply in one go, under the stream's maintenance lease.
 
@@ -78,6 +80,7 @@ def _plan_without(
     return replace(planned, plan=replace(plan, pins=replace(plan.pins, expired=expired)))
 
 
+@on_stream
 def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunReport:
     """Plan and carry out a removal that was asked for, under the stream's maintenance lease.
 
@@ -106,12 +109,14 @@ def _until_committed(
     """Plan and carry out; where appends come between a plan that uses sequences and its commit, with appends held."""
     with ExitStack() as held:
         for _ in range(ATTEMPTS):
-            planned = resolving_vectors(opened, decide, engines)
-            try:
-                return carry_out(opened, planned, engines, history, started)
-            except (ConflictError, StalePlanError):
-                if not planned.plan.sets_sequences:
-                    raise
+            run = history.name_run(started)
+            with labelled(run=run):
+                planned = resolving_vectors(opened, decide, engines)
+                try:
+                    return carry_out(opened, planned, engines, history, run, started)
+                except (ConflictError, StalePlanError):
+                    if not planned.plan.sets_sequences:
+                        raise
             held.close()
             held.enter_context(lease(opened.root, "append", opened.clock, wait_s=APPENDS_WAIT_S))
     raise BusyError(
@@ -120,6 +125,7 @@ def _until_committed(
     )
 
 
+@on_stream
 def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guards) -> RunReport:
     """Apply a plan that was made earlier, unchanged.
 
@@ -150,7 +156,9 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         keep_settings(opened.root, opened.config)
         plan = replace(plan, header=replace(plan.header, version=snapshot.version))
         planned = Planned(plan, snapshot.counters.next_seq, snapshot)
-        return carry_out(opened, planned, engines, history, started)
+        run = history.name_run(started)
+        with labelled(run=run):
+            return carry_out(opened, planned, engines, history, run, started)
 
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:

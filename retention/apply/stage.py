@@ -13,6 +13,7 @@ from retention.apply.preconditions import check_copy
 from retention.context.context import OpenedStream
 from retention.context.position import locate
 from retention.core.inventory import DataFile, ExpectedStats, ReadCount
+from retention.core.labels import labelled
 from retention.core.message_rows import complete_rows
 from retention.core.seq_ranges import ranges_in, union_of_ranges
 from retention.datafile.parquet import describe
@@ -107,6 +108,7 @@ def _targets(opened: OpenedStream, source: DataFile) -> tuple[DataFile, ...]:
     return opened.store.stage_apart(source.partition, source.segment, most_files)
 
 
+@labelled(step="copy rows that stay")
 def _write(
     opened: OpenedStream, plan: Plan, copies: list[RewriteTask], engines: Engines
 ) -> list[RewriteResult]:
@@ -138,6 +140,7 @@ def _stage_markers(
     return replace(stage_rows(staging, rows, ends), next_seq={PARTITION: mark.after})
 
 
+@labelled(step="count rows that stay")
 def next_record(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
 ) -> TombstoneUpdate:

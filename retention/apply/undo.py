@@ -33,6 +33,7 @@ from retention.apply.undo_records import (
 )
 from retention.context.context import OpenedStream
 from retention.context.topic import has_data
+from retention.core.labels import labelled, on_stream
 from retention.core.table_requirements import AssertEpoch, AssertRowTombstones
 from retention.core.table_updates import set_epoch, set_removed, set_row_tombstones
 from retention.engines.select import Engines
@@ -54,6 +55,7 @@ _COUNTING = frozenset({"done", UNKNOWN})
 """The statuses of runs that have, or may have, changed the table."""
 
 
+@on_stream
 def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> dict[str, Any]:
     """Bring back what a run removed, as one commit; sequences and counters stay as they are.
 
@@ -87,11 +89,12 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
         epochs = _epochs(opened, history, outcome, undoing.snapshot)
         findings = _rows_to_find(undoing, later)
         local = Engines("local")
-        back = (
-            put_back(undoing)
-            if findings is None
-            else bring_back(undoing, findings, engines or local)
-        )
+        with labelled(run=undo):
+            back = (
+                put_back(undoing)
+                if findings is None
+                else bring_back(undoing, findings, engines or local)
+            )
         try:
             record = _commit(undoing, back, history, undo, epochs)
         except CommitUnknownError:

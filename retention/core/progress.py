@@ -27,5 +27,10 @@ def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Ite
     for number, item in enumerate(items, start=1):
         yield item
         if time.monotonic() - logged_at >= EVERY_S:
-            _log.info("%s: %s of %s", doing, f"{number:,}", f"{total:,}")
+            log_progress(doing, number, total)
             logged_at = time.monotonic()
+
+
+def log_progress(doing: str, done: int, total: int, unit: str = "") -> None:
+    """Log how far long work is; whoever calls this keeps to `EVERY_S`."""
+    _log.info("%s: %s of %s%s", doing, f"{done:,}", f"{total:,}", unit and f" {unit}")

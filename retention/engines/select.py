@@ -29,6 +29,7 @@ class Engines:
         """
         self._setting = setting
         self._session: SparkSession | None = None
+        self._on_spark: Engine | None = None
         self._stack = ExitStack()
         self._lock = Lock()
 
@@ -67,7 +68,11 @@ class Engines:
     def _spark_engine(self) -> Engine:
         from retention.engines.spark.engine import SparkEngine
 
-        return SparkEngine(self.session())
+        session = self.session()
+        with self._lock:
+            if self._on_spark is None:
+                self._on_spark = SparkEngine(session)
+            return self._on_spark
 
     def __enter__(self) -> Engines:
         return self
@@ -78,5 +83,5 @@ class Engines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._session = None
+        self._session = self._on_spark = None
         self._stack.close()

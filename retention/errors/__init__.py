@@ -96,5 +96,11 @@ class StorageError(RetentionError, OSError):
     """The place and cause, without the remedy."""
 
 
+class CancelledError(RetentionError):
+    """Somebody cancelled the work while it ran; what was committed before stays, nothing else was changed."""
+
+    exit_code = 130
+
+
 class CommitUnknownError(RetentionError):
     """The store did not say whether a commit happened: look first, delete nothing."""

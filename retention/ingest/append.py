@@ -15,6 +15,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
 from retention.core.inventory import DataFile
+from retention.core.labels import labelled
 from retention.core.table_updates import (
     set_batches,
     set_next_seqs,
@@ -143,7 +144,8 @@ def appending(
         opened.store.create()
         append = Append(opened, identity, act, lost)
         try:
-            yield append
+            with labelled(run=append.run):
+                yield append
         except BaseException as error:
             if append.under_way is None:
                 raise
@@ -164,8 +166,9 @@ class Append:
     ) -> None:
         self.opened = opened
         self._identity = identity
-        self._act = act
         self._lost = lost
+        self.run = f"{act}-{uuid.uuid4().hex}"
+        """The name of the append in the log."""
         self._done: Appended | None = None
         self.under_way: Attempt | None = None
         """The attempt that has not come to its commit."""
@@ -235,7 +238,7 @@ class Append:
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=parquet.stats_table(staged.stats),
-            metadata={"run": f"{self._act}-{uuid.uuid4().hex}", "messages": staged.messages},
+            metadata={"run": self.run, "messages": staged.messages},
             updates=[
                 *set_next_seqs(staged.next_seq),
                 *set_open_bases(staged.open_base),

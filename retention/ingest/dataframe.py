@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
+from retention.core.labels import labelled, on_stream
 from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, MicroBatch
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@on_stream
+@labelled(step="append rows")
 def append_frame(
     opened: OpenedStream,
     frame: DataFrame,
@@ -70,6 +73,6 @@ def streaming_sink(opened: OpenedStream, writer: str) -> Callable[[DataFrame, in
 
 def micro_batch(frame: DataFrame, writer: str, batch: int) -> MicroBatch:
     """The identity that makes a micro-batch exactly once, asked for while the streaming query hands it over."""
-    from retention.engines.spark.session import streaming_query
+    from retention.engines.spark.connect import streaming_query
 
-    return MicroBatch(writer, batch, query=streaming_query(frame))
+    return MicroBatch(writer, batch, query=streaming_query(frame.sparkSession))

@@ -18,6 +18,7 @@ from retention.consumers.state import ConsumerState, contradictions
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
+from retention.core.labels import labelled, on_stream
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice, tail_digest
@@ -54,6 +55,8 @@ class FoldedLog:
     other_streams: Mapping[str, int]
 
 
+@on_stream
+@labelled(step="fold acks")
 def fold_logs(opened: OpenedStream, logs: Sequence[AckLog], engines: Engines) -> list[FoldedLog]:
     """Fold logs of acks, one after the other, into the consumers of a stream.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import ReadCount
+from retention.core.labels import on_stream
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, forecast_at
@@ -78,6 +79,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     return Planned(fresh.planning.plan, counters.next_seq, fresh.snapshot)
 
 
+@on_stream
 def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
     """Plan one pass to show it, like `plan_pass`, and add its forecast.
 

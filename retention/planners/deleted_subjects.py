@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
+from retention.core.labels import labelled
 from retention.core.policy import Policy
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
@@ -93,6 +94,7 @@ def known_deletions(
     )
 
 
+@labelled(step="find deleted subjects")
 def all_deletions(
     opened: OpenedStream,
     remaining: RemainingMessages,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from retention.context.context import OpenedStream
+from retention.core.labels import on_stream
 from retention.core.units import format_instant
 from retention.engines.select import Engines
 from retention.errors import MissingMessageError, StalePlanError
@@ -45,6 +46,7 @@ class Explainer(Protocol):
         ...
 
 
+@on_stream
 def explain(
     opened: OpenedStream, seq: int, as_of_ns: int, engines: Engines, partition: int = 0
 ) -> Explanation:

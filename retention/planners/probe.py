@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile, ReadCount
+from retention.core.labels import labelled
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
@@ -81,6 +82,7 @@ class RemainingRows:
     remaining: RemainingMessages
     engines: Engines
 
+    @labelled(step="read rows")
     def __call__(
         self, rule: Rule[Asked, Told], spans: Spans, questions: Sequence[Asked]
     ) -> list[Told]:

@@ -11,6 +11,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import next_seq, next_seq_without_table
 from retention.context.topic import has_data, refuse_partition, topic_of
 from retention.core.inventory import Inventory
+from retention.core.labels import on_stream
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE
@@ -34,6 +35,7 @@ from retention.rules.requests import Delete, MessageRequest, Purge, Removal, Req
 from retention.rules.row_verdicts import Answer
 
 
+@on_stream
 def plan_removal(opened: OpenedStream, request: Request, engines: Engines) -> Planned:
     """Plan a removal; nothing is written but caches.
 

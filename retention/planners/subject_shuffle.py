@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
+from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
 from retention.engines.select import Engines
@@ -210,6 +211,7 @@ def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
     return np.concatenate([np.zeros(0, np.uint64), *hashes]) % np.uint64(buckets)
 
 
+@labelled(step="count messages of subjects")
 def _shuffled(
     opened: OpenedStream,
     left: RemainingMessages,

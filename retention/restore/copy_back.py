@@ -11,6 +11,7 @@ import pyarrow as pa
 from retention.apply.archive import digest_of
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.labels import labelled
 from retention.core.seq_ranges import outside, union_of_ranges
 from retention.datafile.parquet import (
     describe,
@@ -66,7 +67,8 @@ def staged(
     weights = [part.copy.file_bytes for part, _ in pieces]
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     try:
-        written = engine.map(run_copy, tasks, weights)
+        with labelled(step="restore rows"):
+            written = engine.map(run_copy, tasks, weights)
         yield stats_table([row for copied in written for row in copied.stats])
     except CommitUnknownError:
         raise

@@ -17,6 +17,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, position_in
 from retention.context.topic import has_data
 from retention.core.inventory import NO_RANGES, ExpectedStats, Inventory
+from retention.core.labels import on_stream
 from retention.core.table_requirements import AssertEpoch, RowsCompared
 from retention.core.table_updates import (
     TableUpdate,
@@ -82,6 +83,7 @@ class Restored:
         return vars(self) | {"expires_again": again}
 
 
+@on_stream
 def restore(
     opened: OpenedStream,
     place: str | None,

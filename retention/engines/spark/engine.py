@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from retention.core.labels import current_label, labelled
 from retention.engines.bin_packing import groups
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.connect import find_parallelism, is_connect
 from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import grouped
+from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.shuffle import RESULTS, shuffled
 from retention.ports import Fold, Gathering, Part, Read, Result, Task, run_task
 
@@ -38,11 +42,12 @@ class SparkEngine:
 
         Raises:
             RetentionError: what a task raised, or what Spark could not do.
+            CancelledError: somebody cancelled the jobs.
         """
         if not tasks:
             return []
         worker = _worker(function, attempts_of(self._session))
-        with spark_failures():
+        with self._work(function):
             received = self._shares(tasks, weights).mapInArrow(worker, RESULTS).toArrow()
         return _in_order(received)
 
@@ -57,12 +62,14 @@ class SparkEngine:
         """Deal parts out by key, twice, through Spark's shuffle; results in order of keys.
 
         Raises:
-            RetentionError: what a task raised.
+            RetentionError: what a task raised, or what Spark could not do.
+            CancelledError: somebody cancelled the jobs.
         """
         if not tasks:
             return []
-        shares, attempts = self._shares(tasks, weights), attempts_of(self._session)
-        with spark_failures():
+        attempts = attempts_of(self._session)
+        with self._work(deal):
+            shares = self._shares(tasks, weights)
             received = shuffled(shares, deal, deal_again, gather, attempts).toArrow()
         return _in_order(received)
 
@@ -77,8 +84,15 @@ class SparkEngine:
         """Let tasks read rows, and others fold those of each key (`retention.ports.GroupsRows`)."""
         if not tasks:
             return [], {}
-        with spark_failures():
+        with self._work(fold):
             return grouped(self._shares(tasks, weights), read, fold, schema)
+
+    @contextmanager
+    def _work(self, function: Callable[..., Any]) -> Iterator[None]:
+        """Label and watch the jobs of the block; what Spark could not do is told in a sentence."""
+        step = current_label().step or _name(function)
+        with labelled(step=step), spark_failures(), watched_jobs(self._session):
+            yield
 
     def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> DataFrame:
         """The tasks in groups of about the same weight, each a row in a partition of its own: a column `share`."""
@@ -103,7 +117,20 @@ class SparkEngine:
         return placed.select("share")
 
     def _workers(self) -> int:
+        """The number of tasks that run at once; of a classic session at this moment, for a cluster may grow."""
+        if is_connect(self._session):
+            return self._workers_behind
         return int(self._session.sparkContext.defaultParallelism)
+
+    @cached_property
+    def _workers_behind(self) -> int:
+        return find_parallelism(self._session)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """The words of a function's name."""
+    named = function.func if isinstance(function, partial) else function
+    return str(getattr(named, "__name__", "run")).strip("_").replace("_", " ")
 
 
 def _worker(

@@ -15,7 +15,7 @@ from retention.engines.spark.java import launch_environment
 from retention.errors import RetentionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 GIB = 1024**3
 TASK_ATTEMPTS = 4
@@ -61,26 +61,9 @@ def active_session() -> SparkSession | None:
     return running
 
 
-def streaming_query(frame: DataFrame) -> str | None:
-    """The id of the streaming query that is handing a micro-batch over, which is its checkpoint's; None if none is."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    except (PySparkException, AttributeError):
-        # Spark Connect has no such context.
-        return None
-
-
 def application_id(running: SparkSession) -> str | None:
     """The id under which a cluster lists a session's application; None where the session cannot say."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return str(running.sparkContext.applicationId)
-    except (PySparkException, AttributeError):
-        # Spark Connect has no such context.
-        return None
+    return running.conf.get("spark.app.id", None)
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from retention.engines.spark.attempts import CARRIED, outcome_of
 from retention.engines.spark.failures import spark_failures
+from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.source import Source
 from retention.errors import VerificationError
 
@@ -46,8 +47,9 @@ def outcomes(frame: DataFrame, task: Task) -> list[Any]:
 
     Raises:
         RetentionError, OSError: the first that one of them answered, or what Spark could not do.
+        CancelledError: somebody cancelled the jobs.
     """
-    with spark_failures():
+    with spark_failures(), watched_jobs(frame.sparkSession):
         received = frame.mapInArrow(task, _OUTCOME).toArrow()
     results = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
     for outcome in results:

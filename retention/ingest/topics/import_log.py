@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.labels import labelled, on_stream
 from retention.datafile.segment_writer import Staged, Staging
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError
@@ -43,6 +44,7 @@ class TopicImported:
     """Findings about the directory: damage, tears, holes, what was skipped."""
 
 
+@on_stream
 def import_iggy_log(
     opened: OpenedStream,
     directory: str,
@@ -135,6 +137,7 @@ def _refuse_rival(opened: OpenedStream, attempts: int) -> None:
         )
 
 
+@labelled(step="import logs")
 def _staged(
     opened: OpenedStream, topic: Topic, era: EraName, staging: Staging, engines: Engines
 ) -> list[ImportedLog]:

@@ -85,8 +85,9 @@ def test_an_offset_that_goes_back_while_a_pass_is_carried_out_stops_it(topic: To
     with Engines("local") as engines:
         planned = plan_pass(opened, NOW, engines)
         store_offset(opened, reader_of(0, "consumer", 7), 3)
+        history = history_of(opened.warehouse, NAME)
         with pytest.raises(StalePlanError):
-            carry_out(opened, planned, engines, history_of(opened.warehouse, NAME), NOW)
+            carry_out(opened, planned, engines, history, history.name_run(NOW), NOW)
     assert dropped(topic) == [(1, 0)]
 
 

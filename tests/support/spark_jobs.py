@@ -1,0 +1,57 @@
+"""Spark jobs as their tasks see them: what a job is called, and tasks that wait to be cancelled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+
+PATIENCE_S = 60.0
+
+
+def called() -> tuple[str, str, str]:
+    """Group, description and tags of the job that the task at hand is part of; empty where there is none."""
+    task = TaskContext.get()
+    names = ("spark.jobGroup.id", "spark.job.description", "spark.job.tags")
+    group, description, tags = (task and task.getLocalProperty(name) for name in names)
+    return group or "", description or "", tags or ""
+
+
+def noting(act: Callable[..., Any], notes: Path) -> Callable[..., Any]:
+    """A function that does its work, and writes what its job is called into a folder."""
+    notes.mkdir()
+
+    def acting(*given: Any, **named: Any) -> Any:
+        (notes / str(time.monotonic_ns())).write_text("\n".join(called()), encoding="utf-8")
+        return act(*given, **named)
+
+    return acting
+
+
+def noted(notes: Path) -> set[tuple[str, ...]]:
+    """What the jobs were called whose tasks have written it down."""
+    return {tuple(note.read_text(encoding="utf-8").split("\n")) for note in notes.iterdir()}
+
+
+def waiting(act: Callable[..., Any], begun: Path) -> Callable[..., Any]:
+    """A function that says what its job is called, does its work, and then waits for longer than anybody wants."""
+
+    def acting(*given: Any, **named: Any) -> Any:
+        done = act(*given, **named)
+        begun.with_suffix(".new").write_text("\n".join(called()), encoding="utf-8")
+        begun.with_suffix(".new").replace(begun)
+        time.sleep(PATIENCE_S)
+        return done
+
+    return acting
+
+
+def wait_for(file: Path) -> str:
+    """The text of a file, once it is there."""
+    until = time.monotonic() + PATIENCE_S
+    while not file.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return file.read_text(encoding="utf-8")
