@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check static laws histories conformance cluster crash faults foreign mutations concurrency queue publishes bench year format lock
+.PHONY: help setup demo test check static laws histories conformance cluster crash connect sparks faults foreign mutations concurrency queue publishes bench year format lock
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,6 +40,9 @@ cluster: setup  ## Send every job to a standalone Spark cluster, and kill parts 
 
 crash: setup  ## Kill every write path at every step, and its recovery at every step again (minutes)
 	RETENTION_CRASHES=twice $(BIN)/pytest tests/crash
+
+connect: setup  ## Do with a real Spark Connect server what is done with a session of one's own (a minute)
+	RETENTION_CONNECT=all $(BIN)/pytest tests/connect
 
 concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
 	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s
@@ -83,5 +86,5 @@ format: setup  ## Format the code and mend what lint can mend
 
 lock: setup  ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra demo --extra dev --extra bench --extra java --extra notebook --no-annotate \
+		--extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock

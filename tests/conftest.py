@@ -51,6 +51,7 @@ WHOLE = (
     "cluster",
     "concurrency",
     "conformance",
+    "connect",
     "contract",
     "crash",
     "docs",

@@ -9,6 +9,7 @@ from typing import TypeVar
 from retention.context.context import OpenedStream
 from retention.core.labels import labelled
 from retention.engines.select import Engines
+from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
 from retention.storage import files
@@ -52,7 +53,7 @@ def _purge(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> N
     session = engines.session()
     for partition, bases in sorted(segments.items()):
         listed = ", ".join(str(base) for base in sorted(bases))
-        with reaching(table):
+        with watched_jobs(session), reaching(table):
             session.sql(
                 f"REORG TABLE delta.`{table}` WHERE `partition` = {partition} AND segment IN ({listed}) APPLY (PURGE)"
             ).collect()

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 from retention.doctor.finding import Finding, ok, warning
-from retention.engines.spark.jars import DELTA_FOR_SPARK, delta_jars, s3a_jars
+from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import OLDEST_JAVA, java_version, machine_java, packaged_java
+from retention.engines.spark.versions import COMPANIONS
 from retention.errors import RetentionError
 
 TESTED = {
-    "pyspark": tuple(DELTA_FOR_SPARK),
-    "delta-spark": tuple(version for _, version in DELTA_FOR_SPARK.values()),
+    "pyspark": tuple(version for known in COMPANIONS.values() for version in known.tested),
     "deltalake": ("1.6.6",),
     "pyarrow": ("26",),
     "pandas": ("2.3",),

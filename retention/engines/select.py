@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from retention.engines.local import LocalEngine
-from retention.engines.spark.session import active_session, application_id, session
+from retention.engines.spark.connect import is_connect
+from retention.engines.spark.session import active_session, application_id, session, suits_work
 from retention.ports import Engine
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ class Engines:
     def pick(self, setting: EngineName, bytes_to_read: int, local_limit: int) -> Engine:
         """The engine for one piece of work.
 
-        Under `auto`, an active Spark session or more than `local_limit` bytes to read mean Spark.
+        Under `auto`, more than `local_limit` bytes to read mean Spark, unless the session that is active is of one
+        that work cannot run on.
         """
         wanted = self._setting or setting
         if wanted == "local" or not bytes_to_read:
             return LocalEngine()
-        if wanted == "auto" and bytes_to_read <= local_limit and active_session() is None:
+        if wanted == "auto" and (bytes_to_read <= local_limit or not suits_work()):
             return LocalEngine()
         return self._spark_engine()
 
@@ -57,9 +59,14 @@ class Engines:
             return self._session
 
     def application(self) -> str | None:
-        """The id of the Spark application that the work may run in; None: it runs in this process alone."""
+        """The id of the Spark application that the work may run in; None: it runs in this process alone.
+
+        A server of Spark Connect that has done nothing for the work is not asked: it may be gone.
+        """
         running = self._session or active_session()
-        return None if running is None else application_id(running)
+        if running is None or (self._session is None and is_connect(running)):
+            return None
+        return application_id(running)
 
     def at_end(self, act: Callable[[], None]) -> None:
         """Have `act` done when this context ends, before a session that it started stops."""

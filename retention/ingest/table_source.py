@@ -10,6 +10,7 @@ from retention.context.context import OpenedStream
 from retention.core.subjects import path_name
 from retention.dialects import iggy, jetstream
 from retention.dialects.dialect import Dialect
+from retention.engines.spark.connect import refuse_connect
 from retention.errors import RefusedError, UsageError
 from retention.ingest.append import Appended
 from retention.ingest.dataframe import append_frame, micro_batch
@@ -70,6 +71,12 @@ def ingest(opened: OpenedStream, source: Source, spark: SparkSession) -> Ingeste
         BusyError: the append lease is held, or rivals kept committing first.
     """
     check_names(source.columns, opened.dialect)
+    refuse_connect(
+        spark,
+        f"{opened.name}: ingest",
+        "it counts what its streaming query took, which runs on the server; run `python -m jobs.ingest` without "
+        "SPARK_REMOTE, or hand a query of your own to the stream's sink",
+    )
     source = replace(source, location=_known_place(opened, source.location))
     writer = _writer(source.location)
     checkpoint = files.join(opened.root, "_retention", "ingest", path_name(source.location))

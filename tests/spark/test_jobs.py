@@ -140,7 +140,7 @@ def test_a_run_whose_group_is_cancelled_ends_in_a_sentence_and_the_old_state(
     monkeypatch.setattr(stage, "copy_remaining", waiting(copy_remaining, begun))
     thread = threading.Thread(target=lambda: outcomes.extend(laid.apply()))
     thread.start()
-    run = wait_for(begun).split("\n")[0]
+    run = wait_for(begun)[0]
     spark.sparkContext.cancelJobGroup(run)
     thread.join()
     [outcome] = outcomes
@@ -176,7 +176,7 @@ def test_an_append_whose_tag_is_cancelled_appends_nothing(
     frame = spark.sql("SELECT 'a' subject, 'x' payload")
     thread = threading.Thread(target=appending, args=(frame,))
     thread.start()
-    tags = wait_for(begun).split("\n")[2].split(",")
+    tags = wait_for(begun)[2].split(",")
     [run] = [tag for tag in tags if tag.startswith("append-")]
     spark.sparkContext.cancelJobsWithTag(run)
     thread.join()

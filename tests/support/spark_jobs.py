@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,15 +26,15 @@ def noting(act: Callable[..., Any], notes: Path) -> Callable[..., Any]:
     notes.mkdir()
 
     def acting(*given: Any, **named: Any) -> Any:
-        (notes / str(time.monotonic_ns())).write_text("\n".join(called()), encoding="utf-8")
+        (notes / str(time.monotonic_ns())).write_text(json.dumps(called()), encoding="utf-8")
         return act(*given, **named)
 
     return acting
 
 
-def noted(notes: Path) -> set[tuple[str, ...]]:
+def noted(notes: Path) -> set[tuple[str, str, str]]:
     """What the jobs were called whose tasks have written it down."""
-    return {tuple(note.read_text(encoding="utf-8").split("\n")) for note in notes.iterdir()}
+    return {_read(note) for note in notes.iterdir()}
 
 
 def waiting(act: Callable[..., Any], begun: Path) -> Callable[..., Any]:
@@ -41,7 +42,7 @@ def waiting(act: Callable[..., Any], begun: Path) -> Callable[..., Any]:
 
     def acting(*given: Any, **named: Any) -> Any:
         done = act(*given, **named)
-        begun.with_suffix(".new").write_text("\n".join(called()), encoding="utf-8")
+        begun.with_suffix(".new").write_text(json.dumps(called()), encoding="utf-8")
         begun.with_suffix(".new").replace(begun)
         time.sleep(PATIENCE_S)
         return done
@@ -49,9 +50,14 @@ def waiting(act: Callable[..., Any], begun: Path) -> Callable[..., Any]:
     return acting
 
 
-def wait_for(file: Path) -> str:
-    """The text of a file, once it is there."""
+def wait_for(file: Path) -> tuple[str, str, str]:
+    """What a job is called, once one of its tasks says so in a file."""
     until = time.monotonic() + PATIENCE_S
     while not file.exists() and time.monotonic() < until:
         time.sleep(0.05)
-    return file.read_text(encoding="utf-8")
+    return _read(file)
+
+
+def _read(file: Path) -> tuple[str, str, str]:
+    group, description, tags = json.loads(file.read_text(encoding="utf-8"))
+    return group, description, tags

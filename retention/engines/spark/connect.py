@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
+import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+REMOTE = "SPARK_REMOTE"
+"""The environment variable that names a Spark Connect server, for every program that uses Spark."""
+_PORT = 15002
+_PATIENCE_S = 10.0
+_CLIENT = ("grpc", "grpc_status", "google.rpc", "zstandard")
+"""Modules that a client of Spark Connect loads, and that come with no other part of Spark."""
 _MANY = 1 << 20
 """Rows of a range that has as many partitions as the cluster runs tasks at once."""
 
@@ -16,6 +25,40 @@ _MANY = 1 << 20
 def is_connect(session: SparkSession) -> bool:
     """Whether a session is a client of a Spark Connect server; its module is not loaded to find that out."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def reach(remote: str) -> None:
+    """Make sure that a Spark Connect server can be reached: Spark's client itself would try for ten minutes.
+
+    Args:
+        remote: its address, `sc://host:port/;…`; of anything else nothing is asked.
+
+    Raises:
+        UsageError: a package that the client needs is missing, or nobody listens there.
+    """
+    if any(_is_missing(module) for module in _CLIENT):
+        raise UsageError(
+            f"{REMOTE} names a Spark Connect server, and this Python lacks what its client needs: `pip install "
+            "'lake-retention[connect]'`, or unset it"
+        )
+    server = urlsplit(remote)
+    if server.scheme != "sc":
+        return
+    try:
+        address = (server.hostname or "", server.port or _PORT)
+        socket.create_connection(address, _PATIENCE_S).close()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no Spark Connect server answers at sc://{server.hostname}: {error}; start it, correct {REMOTE}, or unset "
+            "it to work without"
+        ) from error
+
+
+def _is_missing(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is None
+    except ModuleNotFoundError:
+        return True
 
 
 def refuse_connect(session: SparkSession, what: str, instead: str) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
 import ssl
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from struct import pack
 
 from retention.engines.spark.java import launch_environment, machine_java, shared_folder
+from retention.engines.spark.versions import companions_of, installed_spark
 from retention.errors import UsageError
-
-DELTA_FOR_SPARK = {"4.2.0": ("delta-spark_4.2_2.13", "4.4.0")}
-"""Spark version → Maven artifact and version of Delta that this project was tested with."""
-
-S3A_FOR_SPARK = {"4.2.0": ("3.5.0", "2.35.4")}
-"""Spark version → its Hadoop's version, and the version of Amazon's SDK that this Hadoop was built with."""
 
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
 """Parts of the SDK that S3A uses: 15 MB instead of the 600 MB of its bundle."""
@@ -40,9 +34,9 @@ def delta_jars() -> list[Path]:
     """Delta's JARs for the installed Spark, as `make setup` resolved them, sorted.
 
     Raises:
-        UsageError: they are not there, or the installed Spark is not one that was tested.
+        UsageError: they are not there, or no Delta is known for the installed Spark.
     """
-    artifact, version = tested_delta(importlib.metadata.version("pyspark"))
+    artifact, version = companions_of(installed_spark()).delta
     folder = _jar_folder(artifact, version)
     jars = sorted(folder.glob("*.jar"))
     if not jars:
@@ -53,26 +47,12 @@ def delta_jars() -> list[Path]:
     return jars
 
 
-def tested_delta(spark_version: str) -> tuple[str, str]:
-    """Maven artifact and version of the Delta that goes with a Spark version.
-
-    Raises:
-        UsageError: no test covers that version.
-    """
-    try:
-        return DELTA_FOR_SPARK[spark_version]
-    except KeyError:
-        tested = ", ".join(DELTA_FOR_SPARK)
-        raise UsageError(
-            f"Spark {spark_version} was never tested with this engine: use Spark {tested}, "
-            "or --engine local, which needs no Spark."
-        ) from None
-
-
 def s3a_jars() -> list[Path]:
     """The JARs with which Spark's JVM reaches S3, sorted; none where `make setup` could not fetch them."""
-    hadoop, _ = S3A_FOR_SPARK.get(importlib.metadata.version("pyspark"), ("untested", ""))
-    return sorted(_jar_folder("hadoop-aws", hadoop).glob("*.jar"))
+    with suppress(UsageError):
+        hadoop = companions_of(installed_spark()).hadoop
+        return sorted(_jar_folder("hadoop-aws", hadoop).glob("*.jar"))
+    return []
 
 
 def fetch_delta_jars() -> list[Path]:
@@ -81,7 +61,7 @@ def fetch_delta_jars() -> list[Path]:
     Raises:
         UsageError: Java is missing, or the repository could not be reached.
     """
-    artifact, version = tested_delta(importlib.metadata.version("pyspark"))
+    artifact, version = companions_of(installed_spark()).delta
     _fetch(_jar_folder(artifact, version), [f"io.delta:{artifact}:{version}"], [])
     return delta_jars()
 
@@ -92,11 +72,13 @@ def fetch_s3a_jars() -> list[Path]:
     Raises:
         UsageError: Java is missing, or the repository could not be reached.
     """
-    hadoop, sdk = S3A_FOR_SPARK[importlib.metadata.version("pyspark")]
-    parts = [f"software.amazon.awssdk:{part}:{sdk}" for part in _SDK_PARTS]
-    wanted = [f"org.apache.hadoop:hadoop-aws:{hadoop}", *parts]
+    known = companions_of(installed_spark())
+    parts = [f"software.amazon.awssdk:{part}:{known.sdk}" for part in _SDK_PARTS]
+    wanted = [f"org.apache.hadoop:hadoop-aws:{known.hadoop}", *parts]
     _fetch(
-        _jar_folder("hadoop-aws", hadoop), wanted, ["software.amazon.awssdk:bundle", *_SPARKS_OWN]
+        _jar_folder("hadoop-aws", known.hadoop),
+        wanted,
+        ["software.amazon.awssdk:bundle", *_SPARKS_OWN],
     )
     return s3a_jars()
 

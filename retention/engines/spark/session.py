@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.engines.spark.jars import delta_jars, s3a_jars, tested_delta
+from retention.engines.spark.connect import REMOTE, reach
+from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import launch_environment
+from retention.engines.spark.versions import is_too_old, refuse_too_old, warn_of_untested
 from retention.errors import RetentionError
 
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ def session(app_name: str = "retention") -> Iterator[SparkSession]:
     """The active session, left running; or a new one, stopped at the end.
 
     Raises:
-        UsageError: Java or Delta's JARs are missing, or this Spark version was never tested.
+        UsageError: the active session's Spark is too old; or as `build_session`.
         RetentionError: Spark did not start.
     """
     running = active_session()
     if running is not None:
+        refuse_too_old(running.version)
+        warn_of_untested(running.version)
         yield running
         return
     started = build_session(app_name)
@@ -43,22 +47,22 @@ def session(app_name: str = "retention") -> Iterator[SparkSession]:
 
 
 def active_session() -> SparkSession | None:
-    """The session that the caller already has; pyspark is not loaded to find that there is none.
-
-    Raises:
-        UsageError: there is one, of a Spark version that was never tested.
-    """
+    """The session that the caller already has; pyspark is not loaded to find that there is none."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
-        running = SparkSession.active()
+        return SparkSession.active()
     except PySparkRuntimeError:
         return None
-    tested_delta(running.version)
-    return running
+
+
+def suits_work() -> bool:
+    """Whether work can be given to Spark: there is no session that would be used and is too old."""
+    running = active_session()
+    return running is None or not is_too_old(running.version)
 
 
 def application_id(running: SparkSession) -> str | None:
@@ -67,19 +71,25 @@ def application_id(running: SparkSession) -> str | None:
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:
-    """Start a session with Delta, tuned for this machine; under `spark-submit`, the one that was submitted.
+    """Start a session with Delta, tuned for this machine.
+
+    Under `spark-submit` it is the one that was submitted; where `SPARK_REMOTE` names a Spark Connect server, one of
+    that server's.
 
     Args:
         app_name: what Spark calls it.
         java_options: more flags for the JVM.
 
     Raises:
-        UsageError: Java or Delta's JARs are missing, or this Spark version was never tested.
+        UsageError: Java or Delta's JARs are missing, no Delta is known for this Spark, or it is too old; or what Spark
+            Connect needs is missing, or its server does not answer.
         RetentionError: Spark did not start.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    environment = {} if submitted else launch_environment()
-    settings = {} if submitted else _settings(java_options)
+    is_there = "PYSPARK_GATEWAY_PORT" in os.environ or REMOTE in os.environ
+    if REMOTE in os.environ:
+        reach(os.environ[REMOTE])
+    environment = {} if is_there else launch_environment()
+    settings = {} if is_there else _settings(java_options)
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -93,7 +103,8 @@ def build_session(app_name: str = "retention", *, java_options: str = "") -> Spa
         raise RetentionError(
             f"Spark did not start ({error.getCondition()}): `{sys.executable} -m pyspark` shows why."
         ) from error
-    tested_delta(started.version)
+    refuse_too_old(started.version)
+    warn_of_untested(started.version)
     return started
 
 

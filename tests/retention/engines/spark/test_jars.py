@@ -53,10 +53,6 @@ def test_the_jars_for_s3_come_without_the_bundle_of_the_whole_sdk(spark_submit: 
     assert jars.s3a_jars() == [asked]
 
 
-def test_every_tested_spark_has_its_jars_for_s3() -> None:
-    assert set(jars.S3A_FOR_SPARK) == set(jars.DELTA_FOR_SPARK)
-
-
 def test_a_repository_out_of_reach_is_one_sentence_and_its_words_go_to_a_file(
     spark_submit: Path,
 ) -> None:
@@ -66,8 +62,3 @@ def test_a_repository_out_of_reach_is_one_sentence_and_its_words_go_to_a_file(
     shared = Path(sys.prefix, "share", "lake-retention")
     assert [left.name for left in shared.iterdir()] == ["delta-jars.log"]
     assert (shared / "delta-jars.log").read_text() == "40 lines of ivy\n"
-
-
-def test_a_spark_that_no_test_covers_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"^Spark 4\.1\.4 [^\n]*4\.2\.0[^\n]*$"):
-        jars.tested_delta("4.1.4")

@@ -5,8 +5,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -75,8 +73,6 @@ def test_a_spark_that_cannot_start_is_one_sentence() -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_session_that_knows_no_application_has_none() -> None:
-    connect = SimpleNamespace()
-    classic = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="local-17"))
-    assert application_id(cast("SparkSession", connect)) is None
-    assert application_id(cast("SparkSession", classic)) == "local-17"
+@pytest.mark.spark
+def test_a_session_says_its_application(spark: SparkSession) -> None:
+    assert application_id(spark) == spark.sparkContext.applicationId

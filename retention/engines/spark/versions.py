@@ -1,0 +1,105 @@
+"""Versions of Spark: what goes with each minor one, and what is said of those that no test covers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import re
+from dataclasses import dataclass
+
+from retention.errors import UsageError
+
+_log = logging.getLogger("retention.spark")
+_MINOR = re.compile(r"(\d+)\.(\d+)")
+_OLDEST = (4, 0)
+"""The first minor version whose frames come as Arrow tables, and whose tasks take Arrow batches from both."""
+
+
+@dataclass(frozen=True)
+class Companions:
+    """The JARs that go with one minor version of Spark."""
+
+    tested: tuple[str, ...]
+    """The versions of Spark that `make sparks` tries."""
+    delta: tuple[str, str]
+    """Maven artifact and version of Delta."""
+    hadoop: str
+    """The version of Spark's Hadoop, and so of its S3A."""
+    sdk: str
+    """The version of Amazon's SDK that this Hadoop was built with."""
+
+
+COMPANIONS = {
+    "4.0": Companions(("4.0.5",), ("delta-spark_4.0_2.13", "4.4.0"), "3.4.1", "2.24.6"),
+    "4.1": Companions(("4.1.4",), ("delta-spark_4.1_2.13", "4.4.0"), "3.4.2", "2.29.52"),
+    "4.2": Companions(("4.2.0", "4.2.1"), ("delta-spark_4.2_2.13", "4.4.0"), "3.5.0", "2.35.4"),
+}
+"""Minor version of Spark → what goes with it; there is no Delta for a later one yet."""
+
+
+def companions_of(version: str) -> Companions:
+    """The JARs that go with a version of Spark, whatever its vendor adds to the number (`4.0.1-amzn-0`).
+
+    Raises:
+        UsageError: no Delta is known for it.
+    """
+    try:
+        return COMPANIONS[_minor_of(version)]
+    except KeyError:
+        raise UsageError(
+            f"no Delta is known for Spark {version}: use Spark {', '.join(COMPANIONS)}, give work a session that has "
+            "Delta, or use --engine local, which needs no Spark"
+        ) from None
+
+
+def installed_spark() -> str:
+    """The version of the Spark that is installed beside this program.
+
+    Raises:
+        UsageError: there is none; `pyspark-client` alone starts no Spark.
+    """
+    try:
+        return importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        raise UsageError(
+            "pyspark is not installed here: run `make setup`, name a Spark Connect server in SPARK_REMOTE, or use "
+            "--engine local, which needs no Spark"
+        ) from None
+
+
+def is_too_old(version: str) -> bool:
+    """Whether a Spark is of a version before those that tasks can run on; of one without a number nobody can tell."""
+    numbers = _MINOR.match(version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _OLDEST
+
+
+def refuse_too_old(version: str) -> None:
+    """Refuse a Spark that tasks cannot run on.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if is_too_old(version):
+        raise UsageError(
+            f"Spark {version} is too old: work on Spark needs 4.0 or later; stop that session, or use --engine local, "
+            "which needs no Spark"
+        )
+
+
+def warn_of_untested(version: str) -> None:
+    """Log a warning, once for a version, if no test covers a Spark; work goes on."""
+    known = COMPANIONS.get(_minor_of(version))
+    if version in _warned or (known is not None and version in known.tested):
+        return
+    _warned.add(version)
+    tested = ", ".join(patch for known in COMPANIONS.values() for patch in known.tested)
+    _log.warning("Spark %s is not one that was tested (%s); work goes on", version, tested)
+
+
+_warned: set[str] = set()
+
+
+def _minor_of(version: str) -> str:
+    """`4.1` of `4.1.0.dbr-17`; empty without a number."""
+    numbers = _MINOR.match(version)
+    return "" if numbers is None else f"{numbers[1]}.{numbers[2]}"

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from retention.engines.spark import connect
+from retention.engines.spark.connect import is_connect, reach, refuse_connect
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def connect_session() -> SparkSession:
+    kind = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    return cast("SparkSession", kind())
+
+
+def test_a_session_is_told_by_its_class_alone() -> None:
+    assert is_connect(connect_session())
+    assert not is_connect(cast("SparkSession", SimpleNamespace()))
+
+
+def test_what_does_not_work_there_is_one_sentence_with_the_remedy() -> None:
+    refuse_connect(cast("SparkSession", SimpleNamespace()), "x", "y")
+    with pytest.raises(
+        UsageError, match=r"^S: ingest does not work in a session by Spark Connect: run it so$"
+    ):
+        refuse_connect(connect_session(), "S: ingest", "run it so")
+
+
+def test_a_missing_client_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_CLIENT", ("no_such_module", "no.such.module"))
+    with pytest.raises(UsageError, match=r"^SPARK_REMOTE [^\n]*lake-retention\[connect\][^\n]*$"):
+        reach("sc://127.0.0.1")
+
+
+def test_a_server_that_does_not_answer_is_one_sentence_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connect, "_CLIENT", ("json", "xml.dom"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reach(f"sc://127.0.0.1:{port}/;token=secret")
+    with pytest.raises(
+        UsageError, match=r"^no Spark Connect server [^\n]*127\.0\.0\.1[^\n]*$"
+    ) as refused:
+        reach(f"sc://127.0.0.1:{port}/;token=secret")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(UsageError, match="no Spark Connect server"):
+        reach("sc://127.0.0.1:port")
+    reach("local[2]")
