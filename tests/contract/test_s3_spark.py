@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from retention.engines.spark.versions import companions_of, installed_spark
 from retention.errors import RefusedError
 from retention.ports import Store
 from retention.stores import StoreSettings, open_store
@@ -23,7 +24,8 @@ from tests.support.laying import held, lay, warehouse_with
 from tests.support.spark_on_s3 import FILES, LIMITS, NOW
 
 ROOT = Path(__file__).parents[2]
-SPARK = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+INSTALLED = installed_spark()
+SPARK = f"Apache-Spark/{INSTALLED} Delta-Lake/{companions_of(INSTALLED).delta[1]}"
 
 
 @pytest.fixture(scope="module")

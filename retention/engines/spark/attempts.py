@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from retention.engines.spark.connect import setting_of
 from retention.errors import RetentionError, UsageError
 
 CARRIED = (RetentionError, OSError)
@@ -19,11 +20,10 @@ _DEFAULT = "4"
 
 def attempts_of(session: SparkSession) -> int:
     """Number of times that Spark tries a task of a session before it gives the work up."""
-    # Of a session by Spark Connect there is only this.
-    local = _LOCAL.fullmatch(session.conf.get("spark.master", "") or "")
+    local = _LOCAL.fullmatch(setting_of(session, "spark.master") or "")
     if local is not None:
         return int(local["failures"] or 1)
-    return int(session.conf.get("spark.task.maxFailures", _DEFAULT) or _DEFAULT)
+    return int(setting_of(session, "spark.task.maxFailures") or _DEFAULT)
 
 
 def outcome_of(act: Callable[[], Any], attempts: int) -> Any:

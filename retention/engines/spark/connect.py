@@ -76,6 +76,16 @@ def refuse_connect(session: SparkSession, what: str, instead: str) -> None:
         raise UsageError(f"{what} does not work in a session by Spark Connect: {instead}")
 
 
+def setting_of(session: SparkSession, name: str) -> str | None:
+    """A setting of a session; None where it has none, or a server tells it to nobody."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return session.conf.get(name, None)
+    except PySparkException:
+        return None
+
+
 def find_parallelism(session: SparkSession) -> int:
     """Find out by a small job how many tasks the cluster of a session runs at once."""
     placed = session.range(_MANY).selectExpr("spark_partition_id() AS place")

@@ -46,12 +46,18 @@ def watched_jobs(session: SparkSession) -> Iterator[None]:
                 cancel(session, label.group)
             raise
         except Exception as error:
-            if _CANCELLED.search(str(error)) is None:
+            if not _was_cancelled(error):
                 raise
             raise CancelledError(
                 f"{label.text}: its Spark jobs were cancelled; what was committed before stays, and nothing else was "
                 "changed; run it again to have it done"
             ) from error
+
+
+def _was_cancelled(error: BaseException) -> bool:
+    """Whether an error, or what it was raised from, says that somebody cancelled the work."""
+    causes = (error, error.__cause__)
+    return any(_CANCELLED.search(str(cause)) is not None for cause in causes)
 
 
 def cancel(session: SparkSession, group: str) -> None:
@@ -79,10 +85,12 @@ def _jobs(session: SparkSession, label: Label) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        if is_new:
-            context.removeJobTag(tag)
-        for name, value in before.items():
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None takes it away
+        # A session that died meanwhile has nothing left to put back, and its own error to tell.
+        with suppress(Exception):
+            if is_new:
+                context.removeJobTag(tag)
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None takes it away
 
 
 def _poll(context: SparkContext, group: str, label: Label, ended: threading.Event) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retention.engines.spark.connect import REMOTE, reach
+from retention.engines.spark.connect import REMOTE, reach, setting_of
 from retention.engines.spark.jars import delta_jars, s3a_jars
 from retention.engines.spark.java import launch_environment
 from retention.engines.spark.versions import is_too_old, refuse_too_old, warn_of_untested
@@ -67,7 +67,7 @@ def suits_work() -> bool:
 
 def application_id(running: SparkSession) -> str | None:
     """The id under which a cluster lists a session's application; None where the session cannot say."""
-    return running.conf.get("spark.app.id", None)
+    return setting_of(running, "spark.app.id")
 
 
 def build_session(app_name: str = "retention", *, java_options: str = "") -> SparkSession:

@@ -26,11 +26,11 @@ class Companions:
     hadoop: str
     """The version of Spark's Hadoop, and so of its S3A."""
     sdk: str
-    """The version of Amazon's SDK that this Hadoop was built with."""
+    """The version of Amazon's SDK that this Hadoop was built with, or the next that has all its parts."""
 
 
 COMPANIONS = {
-    "4.0": Companions(("4.0.5",), ("delta-spark_4.0_2.13", "4.4.0"), "3.4.1", "2.24.6"),
+    "4.0": Companions(("4.0.5",), ("delta-spark_4.0_2.13", "4.4.0"), "3.4.1", "2.25.53"),
     "4.1": Companions(("4.1.4",), ("delta-spark_4.1_2.13", "4.4.0"), "3.4.2", "2.29.52"),
     "4.2": Companions(("4.2.0", "4.2.1"), ("delta-spark_4.2_2.13", "4.4.0"), "3.5.0", "2.35.4"),
 }

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from pyspark.errors import PySparkException
 
 from retention.engines.spark import connect
-from retention.engines.spark.connect import is_connect, reach, refuse_connect
+from retention.engines.spark.attempts import attempts_of
+from retention.engines.spark.connect import is_connect, reach, refuse_connect, setting_of
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,3 +55,14 @@ def test_a_server_that_does_not_answer_is_one_sentence_at_once(
     with pytest.raises(UsageError, match="no Spark Connect server"):
         reach("sc://127.0.0.1:port")
     reach("local[2]")
+
+
+def test_a_setting_that_a_server_tells_nobody_is_none() -> None:
+    def refuse(name: str, default: str | None) -> str | None:
+        raise PySparkException(f"[CONFIG_NOT_AVAILABLE] {name} {default}")
+
+    silent = SimpleNamespace(conf=SimpleNamespace(get=refuse))
+    open_ = SimpleNamespace(conf=SimpleNamespace(get=lambda name, _: f"{name}: 4"))
+    assert setting_of(cast("SparkSession", silent), "spark.app.id") is None
+    assert setting_of(cast("SparkSession", open_), "spark.app.id") == "spark.app.id: 4"
+    assert attempts_of(cast("SparkSession", silent)) == 4
