@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from retention.engine_port import Gathering, Part, Result, Task, run_task
 from retention.engines.spool import Spool
-from retention.ports import Gathering, Part, Result, Task, run_task
 from retention.storage.parallel import in_threads
 
 _THREADS = min(4, os.cpu_count() or 1)

@@ -8,10 +8,10 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from retention.engine_port import Engine
 from retention.engines.local import LocalEngine
 from retention.engines.spark.connect import is_connect
 from retention.engines.spark.session import active_session, application_id, session, suits_work
-from retention.ports import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

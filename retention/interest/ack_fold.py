@@ -19,13 +19,13 @@ from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.core.labels import labelled, on_stream
+from retention.engine_port import Engine, GroupsRows
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice, tail_digest
 from retention.interest.ack_tasks import KEYED, ConsumerFold, ReadAcks, read_acks
 from retention.interest.edit import edit_declared
 from retention.interest.interest import interest_of, matching_seqs
-from retention.ports import Engine, GroupsRows
 from retention.storage.places import spellings
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from retention.consumers.ack_fold import FoldInput, FoldReport, counts_of, fold_log
 from retention.consumers.ack_subject import ACKS, Malformed
 from retention.consumers.state import ConsumerState
+from retention.engine_port import GroupedRows
 from retention.formats.ack.log import LogSlice, parse_slice
-from retention.ports import GroupedRows
 
 NUMBERS = ("verb", "deliveries", "seq", "consumer_seq", "ts_ns")
 KEYED = pa.schema(

@@ -15,6 +15,7 @@ from retention.core.inventory import DataFile, ReadCount
 from retention.core.labels import labelled
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
+from retention.engine_port import Engine
 from retention.engines.select import Engines
 from retention.plan.remaining import (
     InventoryRow,
@@ -30,7 +31,6 @@ from retention.planners.interest import InterestAnswer
 from retention.planners.rows import Asked, Deletions, Rule, Told
 from retention.planners.scratch import Scratch, new_place
 from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
-from retention.ports import Engine
 from retention.rules.row_verdicts import Answer, SpanRows
 from retention.rules.rule import SubjectExcess
 from retention.storage import files, scratch_files

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from retention.context.context import OpenedStream
-from retention.ports import Engine
+from retention.engine_port import Engine
 from retention.storage import files
 from retention.stores.layout import Layout
 

@@ -19,6 +19,7 @@ from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
+from retention.engine_port import Gathering, Part
 from retention.engines.select import Engines
 from retention.plan.remaining import (
     RemainingMessages,
@@ -27,7 +28,6 @@ from retention.plan.remaining import (
     digest_in,
 )
 from retention.planners.scratch import Scratch, new_place
-from retention.ports import Gathering, Part
 from retention.rules.jetstream.max_msgs_per_subject import (
     KeepCounts,
     KeepLast,

@@ -9,12 +9,13 @@ from typing import Any
 from retention.context.context import OpenedStream
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
+from retention.engine_port import Run
 from retention.engines.select import Engines
 from retention.interest.interest import consumer_snapshot_of
 from retention.planners.context import PlanningContext
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan
-from retention.ports import Run, Snapshot
+from retention.ports import Snapshot
 
 
 @dataclass(frozen=True)

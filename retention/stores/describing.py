@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.datafile.expected_stats import EXPECTED_COLUMNS, expected_stats_of
-from retention.ports import Run
+from retention.engine_port import Run
 from retention.stores.checks import inventory
 from retention.stores.layout import Layout, check_inside, check_lengths, identities
 from retention.stores.sidecar.stats_cache import StatisticsCache

@@ -15,8 +15,9 @@ from retention.core.inventory import slot_of
 from retention.datafile import rewrite
 from retention.datafile.parquet import stats_table
 from retention.datafile.rewrite import RewriteTask, copy_remaining, remaining_rows
+from retention.engine_port import run_task
 from retention.errors import StorageError
-from retention.ports import Store, run_task
+from retention.ports import Store
 from retention.storage import files
 from tests.contract.conftest import STORES, Stage
 from tests.contract.streams import append, latest, removing, sequences

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from retention.api.warehouse import Warehouse
 from retention.apply.run import remove_now
 from retention.core import headers
+from retention.engine_port import Engine, Gathering, Part
 from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName, Engines
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
 from retention.planners import probe, scratch, subject_shuffle
-from retention.ports import Engine, Gathering, Part
 from retention.rules.requests import Delete, Purge, Request
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with

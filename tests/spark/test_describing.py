@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from retention.api.warehouse import Warehouse
+from retention.engine_port import Engine
 from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.plan.plan import Plan
-from retention.ports import Engine
 from retention.stores import describing
 from retention.stores.describing import describe_files
 from retention.stores.sidecar.stats_cache import StatisticsCache

@@ -16,8 +16,9 @@ from retention.context.context import OpenedStream
 from retention.core.counter_names import counters_of
 from retention.core.inventory import Counters, DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
+from retention.engine_port import Run, run_here
 from retention.errors import ConflictError
-from retention.ports import Returned, Run, Snapshot, Swap, VersionToken, run_here
+from retention.ports import Returned, Snapshot, Swap, VersionToken
 from retention.stores.checks.inventory import in_order
 from retention.stores.row_tombstones import RowTombstones
 from schemas.files import FILE_STATS, LOGGED_FILES, SUBJECT_COUNTS, TOMBSTONED_FILES

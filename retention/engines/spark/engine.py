@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from retention.core.labels import current_label, labelled
+from retention.engine_port import Fold, Gathering, Part, Read, Result, Task, run_task
 from retention.engines.bin_packing import groups
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.spark.connect import find_parallelism, is_connect
@@ -20,7 +21,6 @@ from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import grouped
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.shuffle import RESULTS, shuffled
-from retention.ports import Fold, Gathering, Part, Read, Result, Task, run_task
 
 
 class SparkEngine:
@@ -81,7 +81,7 @@ class SparkEngine:
         tasks: Sequence[Any],
         weights: Sequence[int],
     ) -> tuple[list[Any], Mapping[str, Any]]:
-        """Let tasks read rows, and others fold those of each key (`retention.ports.GroupsRows`)."""
+        """Let tasks read rows, and others fold those of each key (`engine_port.GroupsRows`)."""
         if not tasks:
             return [], {}
         with self._work(fold):

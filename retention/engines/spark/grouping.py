@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from retention.engine_port import Fold, GroupedRows, Read
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
-from retention.ports import Fold, GroupedRows, Read
 
 _ASIDE = "aside"
 _RESULT = "key string, place bigint, aside binary"

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from retention.engine_port import Gathering, Part
 from retention.engines.spark.attempts import CARRIED, outcome_of
-from retention.ports import Gathering, Part
 
 PARTS = "key long, sender long, content binary"
 RESULTS = "number long, outcome binary"

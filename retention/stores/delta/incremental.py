@@ -8,7 +8,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from retention.core.inventory import DataFile, Inventory, ReadCount
-from retention.ports import VersionToken, run_here
+from retention.engine_port import run_here
+from retention.ports import VersionToken
 from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes, changes

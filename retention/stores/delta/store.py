@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention.core.inventory import Counters, Inventory
+from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -20,15 +21,7 @@ from retention.errors import (
     RetentionError,
     StalePlanError,
 )
-from retention.ports import (
-    IncrementalInventory,
-    Returned,
-    Run,
-    Snapshot,
-    Swap,
-    VersionToken,
-    run_here,
-)
+from retention.ports import IncrementalInventory, Returned, Snapshot, Swap, VersionToken
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.stores.checks import duplicates, number_bounds

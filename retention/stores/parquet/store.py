@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from retention.core.counter_names import counters_of, risen
 from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
     CommitUnknownError,
@@ -21,7 +22,7 @@ from retention.errors import (
     RetentionError,
     StorageError,
 )
-from retention.ports import Run, Snapshot, Swap, VersionToken, run_here
+from retention.ports import Snapshot, Swap, VersionToken
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import reason_of
