@@ -16,6 +16,7 @@ from retention.core import headers
 from retention.engine_port import Engine, Gathering, Part
 from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName, Engines
+from retention.engines.spark import engine as engine_module
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
@@ -239,6 +240,22 @@ def test_parts_are_gathered_by_key_in_order_of_those_who_dealt_them(
             Gathering(gathered, groups),
         )
         assert results == [(0, b"2:12,2"), (1, b"1:31,101 7:7,17")]
+
+
+def test_more_tasks_than_are_sent_at_a_time_come_back_in_order(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "SENT_BYTES", 60)
+    numbers = list(range(9))
+    assert SparkEngine(spark).map(hex, numbers, [1] * 9) == list(map(hex, numbers))
+    results = SparkEngine(spark).shuffle(
+        dealt_by_last_digit,
+        numbers,
+        [1] * 9,
+        Gathering(again_by_parity, 2),
+        Gathering(gathered, 2),
+    )
+    assert [key for key, _ in results] == [0, 1]
 
 
 def test_an_error_while_parts_are_dealt_reaches_the_driver_as_what_it_is(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import grouped
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.shuffle import RESULTS, shuffled
+
+SENT_BYTES = 64 << 20
+"""Pickled tasks that are sent to executors at a time."""
 
 
 class SparkEngine:
@@ -48,8 +51,11 @@ class SparkEngine:
             return []
         worker = _worker(function, attempts_of(self._session))
         with self._work(function):
-            received = self._shares(tasks, weights).mapInArrow(worker, RESULTS).toArrow()
-        return _in_order(received)
+            received = [
+                shares.mapInArrow(worker, RESULTS).toArrow()
+                for shares in self._shares(tasks, weights)
+            ]
+        return _in_order(pa.concat_tables(received))
 
     def shuffle(
         self,
@@ -69,7 +75,7 @@ class SparkEngine:
             return []
         attempts = attempts_of(self._session)
         with self._work(deal):
-            shares = self._shares(tasks, weights)
+            shares = reduce(DataFrame.union, self._shares(tasks, weights))
             received = shuffled(shares, deal, deal_again, gather, attempts).toArrow()
         return _in_order(received)
 
@@ -85,7 +91,8 @@ class SparkEngine:
         if not tasks:
             return [], {}
         with self._work(fold):
-            return grouped(self._shares(tasks, weights), read, fold, schema)
+            shares = reduce(DataFrame.union, self._shares(tasks, weights))
+            return grouped(shares, read, fold, schema)
 
     @contextmanager
     def _work(self, function: Callable[..., Any]) -> Iterator[None]:
@@ -94,19 +101,26 @@ class SparkEngine:
         with labelled(step=step), spark_failures(), watched_jobs(self._session):
             yield
 
-    def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> DataFrame:
-        """The tasks in groups of about the same weight, each a row in a partition of its own: a column `share`."""
-        shares = groups(weights, self._workers())
+    def _shares(self, tasks: Sequence[Any], weights: Sequence[int]) -> Iterator[DataFrame]:
+        """Share tasks out in groups of about the same weight, each a row, `share`, in a partition of its own.
+
+        No frame has more than `SENT_BYTES`, as far as single groups allow: every executor is sent all of it.
+        """
+        pending, size = list[bytes](), 0
+        for group in groups(weights, self._workers()):
+            share = pickle.dumps([(number, tasks[number]) for number in group])
+            if pending and size + len(share) > SENT_BYTES:
+                yield self._placed(pending)
+                pending, size = [], 0
+            pending.append(share)
+            size += len(share)
+        yield self._placed(pending)
+
+    def _placed(self, shares: Sequence[bytes]) -> DataFrame:
         sent = pa.table(
             {
                 "group": pa.array(range(len(shares)), pa.int64()),
-                "share": pa.array(
-                    [
-                        pickle.dumps([(number, tasks[number]) for number in share])
-                        for share in shares
-                    ],
-                    pa.binary(),
-                ),
+                "share": pa.array(shares, pa.binary()),
             }
         )
         # A range has exactly one partition a group, and a broadcast join leaves its partitions alone.

@@ -80,11 +80,6 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
         BusyError,
         f"Spark was stopped while it worked; {_AGAIN}",
     ),
-    (
-        r"Job \d+ cancelled|cancelled job group|Stage \d+ was cancelled",
-        BusyError,
-        f"the Spark job was cancelled; {_AGAIN}",
-    ),
 )
 """Pattern of what Spark says, error, and sentence; the first pattern that occurs counts."""
 GONE = (

@@ -88,11 +88,6 @@ SAID = {
         UsageError,
         "Spark's driver ran out of memory (GC overhead limit exceeded)",
     ),
-    "cancelled": (
-        "[SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group retention SQLSTATE: XXKDA",
-        BusyError,
-        "the Spark job was cancelled",
-    ),
     "stopped": (
         f"{_AWAITED}Job 3 cancelled because SparkContext was shut down",
         BusyError,
