@@ -138,16 +138,17 @@ class Leaving:
     """Rows of an answer that go to who plans; of more, none."""
 
     def of(self, answer: Told) -> Told:
-        """An answer, its ranges and digests left in files if they are too many."""
-        if (
-            isinstance(answer, (Answer, InterestAnswer))
-            and answer.removed.num_rows > self.most_held
-        ):
-            place = new_place(self.directory, f"ranges-{answer.span}")
-            stored = store_ranges(answer.removed, place)
-            answer = replace(answer, removed=REMOVED_RANGES.empty_table(), stored=stored)
-        if isinstance(answer, InterestAnswer):
-            answer = replace(answer, digests=self._digests(answer))
+        """An answer, its ranges and digests left in files if they are too many, and where anything may be written."""
+        with files.if_writable():
+            if isinstance(answer, InterestAnswer):
+                answer = replace(answer, digests=self._digests(answer))
+            if (
+                isinstance(answer, (Answer, InterestAnswer))
+                and answer.removed.num_rows > self.most_held
+            ):
+                place = new_place(self.directory, f"ranges-{answer.span}")
+                stored = store_ranges(answer.removed, place)
+                answer = replace(answer, removed=REMOVED_RANGES.empty_table(), stored=stored)
         return answer
 
     def _digests(self, answer: InterestAnswer) -> Mapping[InventoryRow, pa.Table | StoredDigest]:

@@ -1,0 +1,57 @@
+"""Answers of tasks: what is much stays in files, where anything may be written."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from retention.core.inventory import ReadCount
+from retention.plan.remaining import InventoryRow, StoredDigest, digest_in
+from retention.planners.interest import InterestAnswer
+from retention.planners.probe import Leaving
+from retention.rules.row_verdicts import Answer
+from retention.storage import scratch_files
+from retention.storage.errors import storage_error
+from schemas.files import SUBJECT_COUNTS
+from schemas.plan import REMOVED_RANGES
+
+RANGES = pa.table(
+    {"file": [3, 3], "rule": [2, 2], "first_seq": [5, 8], "last_seq": [6, 8]}
+    | {"messages": [2, 1], "bytes": [20, 10]}
+).cast(REMOVED_RANGES)
+COUNTS = pa.table({"subject": ["a", "b"], "messages": [1, 2], "last_seq": [4, 9]}).cast(
+    SUBJECT_COUNTS
+)
+
+
+def answers() -> tuple[Answer, InterestAnswer]:
+    digests = {InventoryRow(3): COUNTS, InventoryRow(4): COUNTS.slice(1)}
+    return Answer(7, RANGES, None, ReadCount()), InterestAnswer(RANGES, {}, digests, ReadCount(), 7)
+
+
+def test_much_stays_where_it_is_and_little_comes(tmp_path: Path) -> None:
+    for answer in answers():
+        left = Leaving(str(tmp_path), 1).of(answer)
+        assert left.removed.num_rows == 0
+        assert left.stored is not None
+        assert left.counts["messages"].to_pylist() == [3]
+        assert Leaving(str(tmp_path), 3).of(answer) == answer
+    released = Leaving(str(tmp_path), 1).of(answers()[1])
+    assert all(isinstance(digest, StoredDigest) for digest in released.digests.values())
+    assert digest_in(released.digests[InventoryRow(3)]).equals(COUNTS)
+    assert digest_in(released.digests[InventoryRow(4)]).equals(COUNTS.slice(1))
+
+
+def test_where_nothing_may_be_written_everything_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(location: str, table: pa.Table) -> None:
+        del table
+        raise storage_error(location, PermissionError(errno.EACCES, "Access Denied"))
+
+    monkeypatch.setattr(scratch_files, "write_table", refused)
+    for answer in answers():
+        assert Leaving(str(tmp_path), 1).of(answer) is answer
