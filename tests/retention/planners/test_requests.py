@@ -157,7 +157,7 @@ def test_digests_are_read_some_files_at_a_time(
 ) -> None:
     streams = nine(tmp_path, "parquet")
     whole = streams.stream("ORDERS").purge("s.c").plan
-    monkeypatch.setattr(requests, "_AT_ONCE", 2)
+    monkeypatch.setattr(requests, "MESSAGES_AT_ONCE", 2)
     assert streams.stream("ORDERS").purge("s.c").plan.plan_id == whole.plan_id
 
 
