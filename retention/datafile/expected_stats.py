@@ -31,7 +31,7 @@ def check_footer(file: DataFile, opened: pq.ParquetFile) -> None:
     Raises:
         DamagedError: they differ.
     """
-    if len(file.hidden):
+    if file.hides_rows:
         return
     _check(file, {"messages": opened.metadata.num_rows})
     for name in _RANGES:

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile, ReadCount, SeqRanges
 from retention.core.message_rows import time_of
-from retention.core.seq_ranges import SeqRanges, in_ranges, ranges_in, union_of_ranges
+from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
@@ -46,10 +46,15 @@ class RewriteTask:
         """The task with targets that no other attempt writes."""
         return replace(self, targets=tuple(target.of_attempt() for target in self.targets))
 
+    def with_ranges(self) -> RewriteTask:
+        """The task with the ranges themselves, wherever they are; who keeps the task does not keep these."""
+        source = replace(self.source, hidden=ranges_in(self.source.hidden))
+        return replace(self, source=source, removed=ranges_in(self.removed))
+
     @cached_property
     def gone(self) -> np.ndarray:
         """The ranges of sequences that are left out: the removed, and the hidden ones of the source; shape (n, 2)."""
-        return union_of_ranges(ranges_in(self.removed), self.source.hidden)
+        return union_of_ranges(ranges_in(self.removed), ranges_in(self.source.hidden))
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ def copy_remaining(task: RewriteTask) -> RewriteResult:
     Raises:
         DamagedError: the source cannot be read to its end.
     """
+    task = task.with_ranges()
     source = open_messages(task.source)
     targets = write_by_deadline(task.targets, remaining_rows(task, source))
     written = [describe(target) for target in targets]

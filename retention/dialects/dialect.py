@@ -114,6 +114,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def timed_by(self) -> str:
+        """The column of times, nanoseconds since the epoch, which a frame's rows need not have."""
+        ...
+
+    @property
     def laid_by(self) -> str:
         """The column, whole numbers that rise in the order of rows, that a layer needs beside the sizes."""
         ...

@@ -45,6 +45,7 @@ class Iggy:
     columns: tuple[str, ...] = COLUMNS
     order: tuple[str, ...] = ("address", "origin_ts_ns", "id", "headers", "payload")
     written: tuple[str, ...] = (*order, "partition", "key")
+    timed_by: str = "origin_ts_ns"
     laid_by: str = "address"
 
     def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:

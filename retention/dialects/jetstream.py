@@ -39,6 +39,7 @@ class JetStream:
     columns: tuple[str, ...] = COLUMNS
     order: tuple[str, ...] = ("ts_ns", "subject", "headers", "payload")
     written: tuple[str, ...] = order
+    timed_by: str = "ts_ns"
     laid_by: str = "ts_ns"
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 
 from retention.engine_port import Gathering, Part, Result, Task, run_task
@@ -39,7 +40,7 @@ class LocalEngine:
             StorageError: the directory of temporary files is full.
         """
         del weights
-        with Spool() as dealt, Spool() as again:
+        with closing(Spool()) as dealt, closing(Spool()) as again:
 
             def first(number: int) -> None:
                 for key, content in deal(tasks[number]):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 from retention.storage.errors import as_storage_errors
 
@@ -16,7 +14,7 @@ class Spool:
 
     def __init__(self) -> None:
         with as_storage_errors(tempfile.gettempdir()):
-            self._file = tempfile.TemporaryFile(prefix="retention-")  # noqa: SIM115  (closed by `__exit__`)
+            self._file = tempfile.TemporaryFile(prefix="retention-")  # noqa: SIM115  (closed by `close`)
         self._end = 0
         self._places: dict[int, list[tuple[int, int, int]]] = {}
         """Key → sender, offset and length of each part."""
@@ -48,13 +46,6 @@ class Spool:
                 for _, offset, length in sorted(self._places[key])
             ]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give up the parts, and the room that they take."""
         self._file.close()

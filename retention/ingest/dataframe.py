@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeGuard
 
 from retention.context.context import OpenedStream
 from retention.core.labels import labelled, on_stream
 from retention.ingest.append import Appended, appending
 from retention.ingest.idempotency import BatchIdentity, MicroBatch
+from retention.planners.scratch import new_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def is_spark_frame(given: object) -> TypeGuard[DataFrame]:
+    """Whether a value is a DataFrame of Spark, classic or by Spark Connect; it can be told without loading Spark."""
+    return hasattr(given, "sparkSession")
 
 
 @on_stream
@@ -43,16 +50,16 @@ def append_frame(
         VerificationError: the staged files do not hold what was to be written; nothing was committed.
     """
     from retention.engines.spark.append import SortedFrame
+    from retention.engines.spark.engine import SparkEngine
 
-    dialect = opened.dialect
-    with (
-        SortedFrame(frame, dialect, opened.clock()) as rows,
-        appending(opened, identity) as append,
-    ):
-        for attempt in append.attempts():
-            position = attempt.position
-            layer = dialect.layer(position.tail, position.turn, opened.clock())
-            append.commit(rows.stage(attempt.staging, layer))
+    dialect, engine = opened.dialect, SparkEngine(frame.sparkSession)
+    with closing(new_scratch(opened, engine)) as scratch:
+        rows = SortedFrame(engine, frame, dialect, opened.clock(), scratch.location)
+        with appending(opened, identity) as append:
+            for attempt in append.attempts():
+                position = attempt.position
+                layer = dialect.layer(position.tail, position.turn, opened.clock())
+                append.commit(rows.stage(attempt.staging, layer))
     return append.done
 
 

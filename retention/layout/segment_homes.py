@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.seq_ranges import complement_of_ranges
 from schemas.bounds import MAX_SEQ
 
 _COMING = ["partition", "segment", "max_seq"]
@@ -98,6 +99,15 @@ class Placing:
         bases = _bases(self.bases, partition)
         cuts = [home, *bases[bases > home].tolist(), MAX_SEQ + 1]
         return [(base, end - 1) for base, end in pairwise(cuts)]
+
+    def shares(
+        self, partition: int, home: int, seqs: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, int]]:
+        """The segments to which messages belong: the base of each, the ranges that are not its own, and how many."""
+        for base, last in self.stretches(partition, home):
+            messages = int(((seqs >= base) & (seqs <= last)).sum())
+            if messages:
+                yield base, complement_of_ranges(np.array([[base, last]])), messages
 
 
 def _bases(live: pa.Table, partition: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from retention.core.inventory import ReadCount
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
-from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, forecast_at
+from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, forecast_at, never_below
 from retention.plan.header import SegmentCounts
 from retention.plan.overdue import overdue_from_json
 from retention.plan.plan import Plan, empty_plan
@@ -173,7 +173,8 @@ def _foretell(planning: Planning) -> Forecast:
     if plan.policy.rests_on_consumers:
         return NOTHING_FORETOLD
     inventory, decided = planning.inventory, planning.decided
-    return forecast(inventory, plan.policy, plan.as_of_ns, decided, planning.tail)
+    ahead = forecast(inventory, plan.policy, plan.as_of_ns, decided, planning.tail)
+    return never_below(ahead, plan.policy, plan.removed_messages, plan.removed_bytes)
 
 
 def _remember(

@@ -22,7 +22,7 @@ from retention.plan.remaining import (
     StoredDigest,
     all_remaining,
 )
-from retention.plan.removed_ranges import RemovedRanges, part_of
+from retention.plan.removed_ranges import ranges_of
 from retention.planners.context import PlanningContext
 from retention.planners.rows import StreamRows
 from retention.rules import RULES
@@ -30,7 +30,6 @@ from retention.rules.jetstream.interest import Interest, Release, refined, relea
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
 from schemas.files import FILE_STATS
 from schemas.messages import RULE_COLUMNS
-from schemas.plan import REMOVED_RANGES
 
 
 @dataclass(frozen=True)
@@ -159,10 +158,6 @@ def _left(
     lost = np.where(whole, files["messages"].to_numpy(), 0)
     for answer in answers:
         np.add.at(lost, answer.counts["file"].to_numpy(), answer.counts["messages"].to_numpy())
-    released = RemovedRanges(
-        pa.concat_tables([REMOVED_RANGES.empty_table(), *(answer.removed for answer in answers)]),
-        tuple(part_of(answer.stored) for answer in answers if answer.stored is not None),
-    )
     stays = lost < files["messages"].to_numpy()
     changed = {number: stats for answer in answers for number, stats in answer.left.items()}
     numbers = np.flatnonzero(stays)
@@ -177,7 +172,7 @@ def _left(
         inventory=inventory,
         files=table.take(pa.array(order)),
         numbers=numbers,
-        released=released.only(stays),
+        released=ranges_of(answers, None).only(stays),
         digests={
             at[number]: digest for answer in answers for number, digest in answer.digests.items()
         },

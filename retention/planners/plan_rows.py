@@ -19,8 +19,7 @@ from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import DamagedError, StalePlanError
 from retention.plan.plan import Plan
 from retention.planners.probe import read_span
-from retention.ports import Snapshot
-from retention.stores.row_tombstones import RowTombstones
+from retention.ports import ReleasedRows, Snapshot
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import CAUSE_FILES
 
@@ -78,14 +77,13 @@ class PlannedFileRows:
         located = self.opened.store.data_files(files)
         claims = expected_stats_of(files)
         return [
-            self._tombstones.hide(replace(file, hidden=NO_RANGES, claim=claim))
+            self._released.hide(replace(file, hidden=NO_RANGES, claim=claim))
             for file, claim in zip(located, claims, strict=True)
         ]
 
     @cached_property
-    def _tombstones(self) -> RowTombstones:
-        number = self.plan.released
-        return RowTombstones(number, self.opened.store.released(number))
+    def _released(self) -> ReleasedRows:
+        return self.opened.store.released(self.plan.released)
 
     def _refuse_gone(self, files: pa.Table, damaged: DamagedError) -> None:
         live = self.opened.store.snapshot().files["path"].combine_chunks()

@@ -29,11 +29,12 @@ from retention.plan.removed_ranges import FileRanges, store_ranges
 from retention.planners import deleted_subjects
 from retention.planners.interest import InterestAnswer
 from retention.planners.rows import Asked, Deletions, Rule, Told
-from retention.planners.scratch import Scratch, new_place
+from retention.planners.scratch import new_scratch
 from retention.planners.subject_shuffle import subject_excess, with_fetched_shares
 from retention.rules.row_verdicts import Answer, SpanRows
 from retention.rules.rule import SubjectExcess
 from retention.storage import files, scratch_files
+from retention.storage.scratch_files import ScratchDirectory
 from schemas.messages import RULE_COLUMNS
 from schemas.plan import REMOVED_RANGES
 
@@ -101,12 +102,12 @@ class RemainingRows:
         answers = engine.map(partial(_tell, rule, leaving), probes, weights)
         return answers if scratch is None else [_owned(answer, scratch) for answer in answers]
 
-    def _scratch(self, engine: Engine) -> Scratch | None:
+    def _scratch(self, engine: Engine) -> ScratchDirectory | None:
         """The directory for ranges that tasks leave where they are; None: they come here."""
-        scratch: Scratch | None = None
+        scratch: ScratchDirectory | None = None
         if engine.name != "local":
             with files.if_writable():
-                scratch = Scratch(self.opened, engine)
+                scratch = new_scratch(self.opened, engine)
         return scratch
 
     def _probe(self, spans: Spans, question: Asked) -> Probe[Asked]:
@@ -146,7 +147,7 @@ class Leaving:
                 isinstance(answer, (Answer, InterestAnswer))
                 and answer.removed.num_rows > self.most_held
             ):
-                place = new_place(self.directory, f"ranges-{answer.span}")
+                place = scratch_files.new_place(self.directory, f"ranges-{answer.span}")
                 stored = store_ranges(answer.removed, place)
                 answer = replace(answer, removed=REMOVED_RANGES.empty_table(), stored=stored)
         return answer
@@ -155,7 +156,7 @@ class Leaving:
         tables = {number: digest_in(digest) for number, digest in answer.digests.items()}
         if sum(map(len, tables.values())) <= self.most_held:
             return tables
-        place = new_place(self.directory, f"digests-{answer.span}")
+        place = scratch_files.new_place(self.directory, f"digests-{answer.span}")
         numbered = (
             table.add_column(0, "file", pa.array(np.full(len(table), number), pa.int64()))
             for number, table in tables.items()
@@ -164,7 +165,7 @@ class Leaving:
         return {number: StoredDigest(place, number) for number in tables}
 
 
-def _owned(answer: Told, scratch: Scratch) -> Told:
+def _owned(answer: Told, scratch: ScratchDirectory) -> Told:
     """An answer that keeps the directory of what it names as long as it is there itself."""
     if isinstance(answer, (Answer, InterestAnswer)) and answer.stored is not None:
         answer = replace(answer, stored=replace(answer.stored, owner=scratch))

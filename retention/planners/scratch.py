@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
-import weakref
-from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
+
+import numpy as np
 
 from retention.context.context import OpenedStream
+from retention.core.spans import Array
 from retention.engine_port import Engine
+from retention.plan.removed_ranges import RemovedRanges, StoredPart, store_ranges
 from retention.storage import files
+from retention.storage.scratch_files import ScratchDirectory, local_directory, new_place
 from retention.stores.layout import Layout
 
 DIRECTORY = "exchange"
 """Directory among the engine's own in which Spark tasks leave files; a process that is killed leaves its part."""
 
 
-class Scratch:
-    """A new directory that all tasks reach; it is deleted with the object, at the latest when the process ends."""
+def new_scratch(opened: OpenedStream, engine: Engine) -> ScratchDirectory:
+    """Make a directory that all tasks of an engine reach.
 
-    def __init__(self, opened: OpenedStream, engine: Engine) -> None:
-        """Make the directory.
-
-        Raises:
-            OSError: it cannot be made.
-        """
-        if engine.name == "local":
-            self.location = tempfile.mkdtemp(prefix="retention-")
-        else:
-            self.location = Layout(opened.root, opened.name).engine_path(
-                DIRECTORY, uuid.uuid4().hex
-            )
-            files.make_directory(self.location)
-        self._clear = weakref.finalize(self, _clear, self.location)
-
-    def close(self) -> None:
-        """Delete the directory now."""
-        self._clear()
+    Raises:
+        OSError: it cannot be made.
+    """
+    if engine.name == "local":
+        return local_directory()
+    location = files.join(_shared(opened), uuid.uuid4().hex)
+    files.make_directory(location)
+    return ScratchDirectory(location)
 
 
-def new_place(directory: str, name: str) -> str:
-    """A place in a directory that no other attempt at a task has."""
-    return files.join(directory, f"{name}-{uuid.uuid4().hex}.arrow")
+def within_reach(
+    opened: OpenedStream, engine: Engine, ranges: RemovedRanges, numbers: Array
+) -> RemovedRanges:
+    """The ranges of some files, by row numbers, where all tasks of an engine read them.
+
+    Those of a saved plan lie in files of this process alone.
+
+    Raises:
+        StalePlanError: some are gone.
+        OSError: they cannot be written.
+    """
+    parts = [part for part in ranges.parts if np.isin(part.files, numbers).any()]
+    shared = f"{_shared(opened)}/"
+    if engine.name != "local" and any(not _lies_below(shared, part) for part in parts):
+        scratch = new_scratch(opened, engine)
+        parts = [part if _lies_below(shared, part) else _copied(part, scratch) for part in parts]
+    return RemovedRanges(ranges.held, tuple(parts))
 
 
-def _clear(location: str) -> None:
-    files.delete(files.join(location, path) for path in files.walk(location))
-    if not files.is_remote(location):
-        with suppress(OSError):
-            Path(location).rmdir()
+def _copied(part: StoredPart, scratch: ScratchDirectory) -> StoredPart:
+    stored = store_ranges(part.read(), new_place(scratch.location, "ranges"))
+    return StoredPart.of(replace(stored, owner=scratch))
+
+
+def _lies_below(directory: str, part: StoredPart) -> bool:
+    return part.stored.place.startswith(directory)
+
+
+def _shared(opened: OpenedStream) -> str:
+    return Layout(opened.root, opened.name).engine_path(DIRECTORY)

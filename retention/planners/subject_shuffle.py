@@ -7,7 +7,7 @@ goes of each span lies in a file of its own until the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
-from retention.engine_port import Gathering, Part
+from retention.engine_port import Engine, Gathering, Part, Task
 from retention.engines.select import Engines
 from retention.plan.remaining import (
     RemainingMessages,
@@ -27,7 +27,7 @@ from retention.plan.remaining import (
     StoredDigest,
     digest_in,
 )
-from retention.planners.scratch import Scratch, new_place
+from retention.planners.scratch import new_scratch
 from retention.rules.jetstream.max_msgs_per_subject import (
     KeepCounts,
     KeepLast,
@@ -46,7 +46,7 @@ HELD_BYTES = 128 << 20
 BUCKET_BYTES = 16 << 20
 """Length of the digests that a task holds, about; in memory it is several times as much."""
 
-_DEALT = pa.schema(
+DEALT = pa.schema(
     [
         pa.field("file", pa.int64()),
         pa.field("subject", pa.string()),
@@ -54,7 +54,9 @@ _DEALT = pa.schema(
         pa.field("last_seq", pa.int64()),
     ]
 )
-_DECIDED = pa.schema([*list(_DEALT)[1:], pa.field("beyond", pa.int64())])
+"""Digests that are dealt out: `file` is the number of a file of which something is left, ascending."""
+
+_DECIDED = pa.schema([*list(DEALT)[1:], pa.field("beyond", pa.int64())])
 _KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
 _KEEP_COUNTS = pa.schema([pa.field("subject", pa.string()), pa.field("count", pa.int64())])
 _STAY, _GO = {b"counts": b"stay"}, {b"counts": b"go"}
@@ -132,18 +134,27 @@ def with_fetched_shares(question: Asked) -> Asked:
 
 
 def deal_subjects(task: DealTask) -> Iterator[Part]:
-    """Deal the subjects of a `DealTask` into buckets; contents are batches of the shape `_DEALT`."""
+    """Deal the subjects of a `DealTask` into buckets; contents are batches of the shape `DEALT`."""
     given = zip(task.files, task.messages, task.digests, strict=True)
     tables = []
     for at, (file, messages, digest) in enumerate(given):
         counted = subject_digests.digest_of(file, messages) if digest is None else digest_in(digest)
         numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
-        tables.append(counted.add_column(0, _DEALT.field("file"), numbers).cast(_DEALT))
-    dealt = pa.concat_tables(tables)
-    bucket = bucket_of(dealt["subject"], task.buckets)
+        tables.append(counted.add_column(0, DEALT.field("file"), numbers).cast(DEALT))
+    return deal_rows(pa.concat_tables(tables), task.buckets)
+
+
+def deal_rows(digests: pa.Table, buckets: int) -> Iterator[Part]:
+    """Deal the rows of digests into buckets of subjects; contents are batches for `unpacked`.
+
+    Args:
+        digests: a column `subject` (string), and others.
+        buckets: the number of buckets.
+    """
+    bucket = bucket_of(digests["subject"], buckets)
     # Rows stay in order of files within each bucket.
-    ordered = dealt.take(pa.array(np.argsort(bucket, kind="stable")))
-    ends = np.cumsum(np.bincount(bucket.astype(np.int64), minlength=task.buckets)).tolist()
+    ordered = digests.take(pa.array(np.argsort(bucket, kind="stable")))
+    ends = np.cumsum(np.bincount(bucket.astype(np.int64), minlength=buckets)).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if end > start:
             yield number, _packed(ordered.slice(start, end - start))
@@ -162,9 +173,9 @@ class DecideBucket:
     spans: int
 
     def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
-        """The parts of a bucket's spans; contents are batches of the shape `_DEALT`."""
+        """The parts of a bucket's spans; contents are batches of the shape `DEALT`."""
         del bucket
-        counts = _unpacked(contents, _DEALT)
+        counts = unpacked(contents, DEALT)
         excess = surplus(self.limit, counts, self.span_of_file, self.spans)
         for span, held in enumerate(excess.held):
             if len(held.messages):
@@ -189,14 +200,14 @@ class GatherSpan:
         messages = sum(int.from_bytes(content[:8], "little") for content in contents)
         if not messages:
             return None
-        place = new_place(self.directory, f"span-{span}")
+        place = scratch_files.new_place(self.directory, f"span-{span}")
         _write_share(place, self._share([content[8:] for content in contents]))
         return DecidedSpan(span, messages, place)
 
     def _share(self, contents: Sequence[bytes]) -> KeepCounts | KeepLast:
         if self.limit == 1:
-            return KeepLast(np.sort(_unpacked(contents, _KEEP_LAST)["seq"].to_numpy()))
-        table = _unpacked(contents, _DECIDED)
+            return KeepLast(np.sort(unpacked(contents, _KEEP_LAST)["seq"].to_numpy()))
+        table = unpacked(contents, _DECIDED)
         numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
         return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
 
@@ -211,6 +222,48 @@ def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
     return np.concatenate([np.zeros(0, np.uint64), *hashes]) % np.uint64(buckets)
 
 
+def buckets_for(length: int) -> int:
+    """The number of buckets for digests of that length together."""
+    return -(-length // BUCKET_BYTES)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """An exchange of digests between tasks: dealt out, decided bucket by bucket, and gathered span by span."""
+
+    engine: Engine
+    decide: DecideBucket
+    buckets: int
+    directory: str
+    """The place for a file of each span of which something goes."""
+
+    def excess(
+        self,
+        deal: Callable[[Task], Iterable[Part]],
+        tasks: Sequence[Task],
+        weights: Sequence[int],
+    ) -> ShuffledExcess:
+        """Count what goes of each span.
+
+        Args:
+            deal: deals the digests of a task out into the buckets, as `deal_rows` does; picklable.
+            tasks: the digests, those of earlier files first.
+            weights: bytes that each of them reads.
+        """
+        spans, limit = self.decide.spans, self.decide.limit
+        decided = self.engine.shuffle(
+            deal,
+            tasks,
+            weights,
+            Gathering(self.decide, self.buckets),
+            Gathering(GatherSpan(limit, self.directory), min(self.buckets, spans)),
+        )
+        going = [span for span in decided if span is not None]
+        totals = np.zeros(spans, dtype=np.int64)
+        totals[[span.span for span in going]] = [span.messages for span in going]
+        return ShuffledExcess(totals, {span.span: span.place for span in going})
+
+
 @labelled(step="count messages of subjects")
 def _shuffled(
     opened: OpenedStream,
@@ -221,7 +274,7 @@ def _shuffled(
 ) -> ShuffledExcess:
     limit, lengths = limit_and_lengths
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
-    buckets = -(-sum(lengths) // BUCKET_BYTES)
+    buckets = buckets_for(sum(lengths))
     stored = left.stored
     data = opened.store.data_files(stored)
     messages = stored["messages"].to_pylist()
@@ -235,19 +288,12 @@ def _shuffled(
         )
         for start, end in runs_within(lengths, BUCKET_BYTES)
     ]
-    scratch = Scratch(opened, engine)
+    scratch = new_scratch(opened, engine)
     engines.at_end(scratch.close)
-    decided = engine.shuffle(
-        deal_subjects,
-        deals,
-        [sum(lengths[task.first :][: len(task.files)]) for task in deals],
-        Gathering(DecideBucket(limit, spans.span_of_file, len(spans)), buckets),
-        Gathering(GatherSpan(limit, scratch.location), min(buckets, len(spans))),
+    decide = DecideBucket(limit, spans.span_of_file, len(spans))
+    return Exchange(engine, decide, buckets, scratch.location).excess(
+        deal_subjects, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
     )
-    going = [span for span in decided if span is not None]
-    totals = np.zeros(len(spans), dtype=np.int64)
-    totals[[span.span for span in going]] = [span.messages for span in going]
-    return ShuffledExcess(totals, {span.span: span.place for span in going})
 
 
 def _packed(table: pa.Table) -> bytes:
@@ -259,7 +305,8 @@ def _packed(table: pa.Table) -> bytes:
     return len(content).to_bytes(8, "little") + pa.compress(content, "lz4", asbytes=True)
 
 
-def _unpacked(contents: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+def unpacked(contents: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+    """The rows in the contents of parts, in their order."""
     return pa.Table.from_batches(
         [
             pa.ipc.read_record_batch(_decompressed(content), schema)

@@ -1,10 +1,57 @@
-"""Tables on their way between tasks: Arrow files on which nothing rests once a process is gone."""
+"""Tables and blocks on their way between tasks: Arrow files on which nothing rests once a process is gone."""
 
 from __future__ import annotations
+
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from retention.storage import files
+from retention.storage.errors import as_storage_errors
+
+
+class Sink(Protocol):
+    """A file that is being written."""
+
+    def write(self, content: Any) -> int:
+        """Write bytes behind those that are there."""
+        ...
+
+    def tell(self) -> int:
+        """The number of bytes that are there."""
+        ...
+
+
+def new_place(directory: str, name: str) -> str:
+    """A place in a directory that no other attempt at a task has."""
+    return files.join(directory, f"{name}-{uuid.uuid4().hex}.arrow")
+
+
+class ScratchDirectory:
+    """A directory that is deleted with the object, at the latest when the process ends."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._finalizer = weakref.finalize(self, _clear, location)
+
+    def close(self) -> None:
+        """Delete the directory now."""
+        self._finalizer()
+
+
+def local_directory() -> ScratchDirectory:
+    """A new directory for this process alone.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    return ScratchDirectory(tempfile.mkdtemp(prefix="retention-"))
 
 
 def write_table(location: str, table: pa.Table) -> None:
@@ -15,7 +62,7 @@ def write_table(location: str, table: pa.Table) -> None:
     """
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
-        files.create(location) as sink,
+        create(location) as sink,
         pa.ipc.new_file(sink, table.schema, options=options) as out,
     ):
         out.write_table(table)
@@ -30,3 +77,45 @@ def read_table(location: str) -> pa.Table:
     """
     with files.open_input(location) as source:
         return pa.ipc.open_file(source).read_all()
+
+
+@contextmanager
+def create(location: str) -> Iterator[Sink]:
+    """Write a file at a location that nobody else knows; it goes again if the block fails, and nobody waits for a disk.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    if files.is_remote(location):
+        with files.create_unshared(location) as sink:
+            yield sink
+        return
+    with as_storage_errors(location), ExitStack() as failed:
+        failed.callback(Path(location).unlink, missing_ok=True)
+        with Path(location).open("xb") as sink:
+            yield sink
+        failed.pop_all()
+
+
+def read_range(location: str, offset: int, length: int) -> pa.Buffer:
+    """Some bytes of a file; those of a disk are not copied.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        StorageError: the storage failed.
+    """
+    with as_storage_errors(location, FileNotFoundError), files.open_mapped(location) as source:
+        source.seek(offset)
+        return source.read_buffer(length)
+
+
+def options(location: str) -> pa.ipc.IpcWriteOptions:
+    """Options of a file's Arrow streams: on a network compression pays, on a disk's cache it does not."""
+    return pa.ipc.IpcWriteOptions(compression="lz4" if files.is_remote(location) else None)
+
+
+def _clear(location: str) -> None:
+    files.delete(files.join(location, path) for path in files.walk(location))
+    if not files.is_remote(location):
+        with suppress(OSError):
+            Path(location).rmdir()

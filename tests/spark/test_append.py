@@ -13,12 +13,13 @@ from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.datafile.parquet import read_columns
 from retention.dialects import numbering
-from retention.dialects.dialect import Layer, Share
+from retention.dialects.dialect import Share
+from retention.dialects.jetstream import StreamLayer
 from retention.errors import RetentionError, UsageError, VerificationError
 from retention.ingest.append import append_rows
 from retention.ingest.dataframe import append_frame, streaming_sink
 from retention.ingest.idempotency import BatchIdentity
-from retention.layout.partition_tails import Ends
+from retention.layout import stored_blocks
 from tests.support.plain_store import opened_stream, store_of
 from tests.support.topics import World
 
@@ -77,6 +78,15 @@ def test_sequences_and_segments_are_those_of_the_rows_in_order(
     assert stored(ours).equals(expected)
     assert store_of(ours).snapshot().counters == store_of(theirs).snapshot().counters
     assert store_of(ours).leftovers() == []
+
+
+def test_rows_of_which_everything_overlaps_are_sorted_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_blocks, "MOST_RANGE_BYTES", 1)
+    ours, theirs = (opened_stream(tmp_path / name, segment_size=700) for name in ("a", "b"))
+    append_frame(ours, frame_of(spark, some_rows(200)).repartition(3))
+    assert stored(ours).equals(appended_locally(theirs, some_rows(200)))
 
 
 def test_tasks_divide_by_deadline_as_an_append_in_this_process_does(
@@ -201,19 +211,17 @@ def test_after_a_lost_race_rows_are_numbered_behind_the_rival(
     assert store_of(opened).leftovers() == []
 
 
-def test_a_frame_that_changes_between_passes_is_not_committed(
+def test_a_share_of_more_rows_than_there_are_is_not_committed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from retention.engines.spark.append import SortedFrame
-
     opened = opened_stream(tmp_path)
-    lay = SortedFrame._lay
+    shares = StreamLayer.shares
 
-    def one_too_many(self: SortedFrame, layer: Layer) -> tuple[list[Share], Ends]:
-        (*others, last), ends = lay(self, layer)
-        return [*others, replace(last, messages=last.messages + 1, bytes=last.bytes + 40)], ends
+    def one_too_many(self: StreamLayer) -> list[Share]:
+        *others, last = shares(self)
+        return [*others, replace(last, messages=last.messages + 1, bytes=last.bytes + 40)]
 
-    monkeypatch.setattr(SortedFrame, "_lay", one_too_many)
+    monkeypatch.setattr(StreamLayer, "shares", one_too_many)
     with pytest.raises(VerificationError):
         append_frame(opened, frame_of(spark, some_rows(5)))
     assert store_of(opened).swaps == []
@@ -282,18 +290,24 @@ def stages_of(spark: SparkSession) -> dict[int, Any]:
 def test_no_task_sees_all_rows(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from pyspark.sql import functions as F
+
     # A few rows would be put together for one task, as nobody would with many.
     adaptive = "spark.sql.adaptive.coalescePartitions.enabled"
     spark.conf.set(adaptive, "false")
     monkeypatch.setattr(numbering, "MOST_ROWS", 50)
+    monkeypatch.setattr(stored_blocks, "RANGE_BYTES", 1 << 20)
+    monkeypatch.setattr(stored_blocks, "PART_BYTES", (1 << 20, 2 << 20))
     try:
         before = stages_of(spark).keys()
         frame = frame_of(spark, some_rows(400)).repartition(4)
+        frame = frame.withColumn("payload", F.concat("payload", F.lit(b"x" * 16_000)))
         if kind == "stream":
-            opened = opened_stream(tmp_path, segment_size=7_000)
+            opened = opened_stream(tmp_path, segment_size=700_000)
             assert append_frame(opened, frame).last_seq == 400
         else:
-            topic = World(tmp_path, "parquet", {"partitions": 2, "max_message_size": 2_000}).topic
+            limits = {"partitions": 2, "max_message_size": 200_000}
+            topic = World(tmp_path, "parquet", limits).topic
             assert topic.append(frame.select("payload")).messages == 400
         after = stages_of(spark)
     finally:

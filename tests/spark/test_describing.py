@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from retention.plan.plan import Plan
 from retention.stores import describing
 from retention.stores.describing import describe_files
 from retention.stores.sidecar.stats_cache import StatisticsCache
+from schemas.files import FILE_STATS
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 
 FILES = 25
@@ -76,6 +78,14 @@ def test_every_engine_describes_files_by_tasks(
         assert (given, again.read.files) == ([], 1)
         ids |= {plan.plan_id, again.plan_id}
     assert len(ids) == 1
+
+
+def test_what_comes_back_is_as_long_for_many_files_as_for_few(
+    laid: Callable[[str], Warehouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, given = planned(laid("local"), monkeypatch, "local")
+    nothing = pickle.dumps(FILE_STATS.empty_table())
+    assert [len(pickle.dumps(part.rows)) for part in given] == [len(nothing)] * 3
 
 
 @pytest.mark.spark

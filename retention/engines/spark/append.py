@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from retention.core.inventory import DataFile
 from retention.datafile.deadline_writer import write_by_deadline
 from retention.datafile.segment_writer import Staged, Staging, verified_stats
+from retention.dialects.block_files import narrow_of, rows_of
 from retention.dialects.dialect import Block, Dialect, Layer, Share
 from retention.dialects.numbering import BlockRows, lay
-from retention.engines.spark.attempts import attempts_of
-from retention.engines.spark.blocks import (
-    BLOCK,
-    TOTALS,
-    blocks_of,
-    narrow_of,
-    packer,
-    place_of,
-    unpacked,
-)
 from retention.engines.spark.columns import arriving
+from retention.engines.spark.engine import SparkEngine
+from retention.engines.spark.sorted_blocks import sorted_blocks
 from retention.engines.spark.source import Source
-from retention.engines.spark.tasks import KeptFrame, Task, changed, outcomes, written_shares
-from retention.layout.partition_tails import Ends
+from retention.layout.stored_blocks import StoredBlock, parts_of
+from retention.storage import files
+from retention.storage.parallel import in_threads
 
 
 @dataclass(frozen=True)
@@ -40,22 +33,53 @@ class Placed:
     share: Share
     files: tuple[DataFile, ...]
 
+    def attempt(self) -> Self:
+        """The share as one attempt writes it."""
+        return replace(self, files=tuple(file.of_attempt() for file in self.files))
 
-class SortedFrame(KeptFrame):
-    """The rows of a DataFrame in the order of their sequences, kept in blocks between attempts to commit them.
 
-    That order is by the columns that the dialect names; however the frame is partitioned, the same rows get the same
-    sequences. Tasks count and pack them; this process numbers blocks by their totals, and asks for the rows of those
-    alone in which a segment or batch ends.
+@dataclass(frozen=True)
+class WriteTask:
+    """Neighbouring blocks, and the shares that they are divided into."""
+
+    blocks: tuple[StoredBlock, ...]
+    placed: tuple[Placed, ...]
+
+    def attempt(self) -> Self:
+        """The task as one attempt carries it out."""
+        return replace(self, placed=tuple(placed.attempt() for placed in self.placed))
+
+
+class SortedFrame:
+    """The rows of a DataFrame in the order of their sequences, kept between attempts to commit them.
+
+    This process numbers them by the totals of blocks, and reads 16 bytes a row of those alone in which a segment or
+    batch ends.
+
+    Args:
+        engine: runs tasks in the frame's session.
+        frame: the caller's.
+        dialect: the log's.
+        now_ns: the time of rows without one.
+        directory: takes files of blocks; all tasks reach it.
+
+    Raises:
+        UsageError: a column is missing or of another type.
+        RetentionError, OSError: as `sorted_blocks`.
     """
 
-    def __init__(self, frame: DataFrame, dialect: Dialect, now_ns: int) -> None:
+    def __init__(
+        self, engine: SparkEngine, frame: DataFrame, dialect: Dialect, now_ns: int, directory: str
+    ) -> None:
+        self._engine = engine
         self._dialect = dialect
-        ordered = arriving(frame, dialect, now_ns).sort(*dialect.order)
-        super().__init__(ordered.mapInArrow(packer(dialect), BLOCK))
+        blocks = sorted_blocks(engine, arriving(frame, dialect), dialect, now_ns, directory)
+        self._parts = parts_of(blocks, engine.parallelism())
 
     def stage(self, staging: Staging, layer: Layer) -> Staged:
         """Write the rows behind a log's ends, for each segment and part of the frame one file or some by deadline.
+
+        Batches and segments begin exactly where they would one message after another.
 
         Args:
             staging: where files come from.
@@ -65,61 +89,44 @@ class SortedFrame(KeptFrame):
             UsageError, RefusedError: a row cannot be a message.
             VerificationError: a file does not hold what was to be written to it.
         """
-        shares, ends = self._lay(layer)
-        placed: dict[int, list[Placed]] = {}
-        for share in shares:
-            files = staging.new(share.base, share.partition)
-            placed.setdefault(share.part, []).append(Placed(share, files))
-        return Staged.behind(self._write(placed), ends)
+        blocks = {
+            Block(part, number, block.rows, block.bytes, block.first, block.last): block
+            for part, inside in enumerate(self._parts)
+            for number, block in enumerate(inside)
+        }
+        laid = lay(layer, [*blocks], partial(_narrow, blocks))
+        placed: list[list[Placed]] = [[] for _ in self._parts]
+        for share in laid.shares():
+            placed[share.part].append(Placed(share, staging.new(share.base, share.partition)))
+        return Staged.behind(self._write(placed), laid.ends)
 
-    def _lay(self, layer: Layer) -> tuple[list[Share], Ends]:
-        """Lay out which share has which rows, in order, and where the log ends behind them.
-
-        Batches and segments begin exactly where they would one message after another.
-        """
-        laid = lay(layer, blocks_of(self._kept.select(*TOTALS).toArrow()), self._rows_of)
-        return laid.shares(), laid.ends
-
-    def _rows_of(self, blocks: Sequence[Block]) -> Mapping[Block, BlockRows]:
-        """The times or addresses, and the sizes, of the rows of some blocks."""
-        of_place = {place_of(block.part, block.number): block for block in blocks}
-        wanted = self._kept.where(F.col("place").isin([*of_place])).select("place", "narrow")
-        received = wanted.toArrow()
-        columns = (received[name].to_pylist() for name in ("place", "narrow"))
-        rows = {of_place[place]: narrow_of(packed) for place, packed in zip(*columns, strict=True)}
-        if len(rows) != len(of_place):
-            raise changed(f"{len(rows)} of {len(of_place)} blocks came again")
-        return rows
-
-    def _write(self, placed: Mapping[int, Sequence[Placed]]) -> list[dict[str, Any]]:
+    def _write(self, placed: Sequence[Sequence[Placed]]) -> list[dict[str, Any]]:
         """Write the rows; rows of `FILE_STATS`, in order."""
-        if not placed:
-            return []
-        attempts = attempts_of(self._kept.sparkSession)
-        rows = self._kept.select("place", "rest")
-        written = outcomes(rows, _writer(placed, self._dialect, attempts))
-        shares = sum(map(len, placed.values()))
-        if len(written) != shares:
-            raise changed(f"{len(written)} of {shares} parts were written")
+        parts = zip(self._parts, placed, strict=True)
+        tasks = [WriteTask(tuple(blocks), tuple(shares)) for blocks, shares in parts]
+        lengths = [sum(block.length for block in task.blocks) for task in tasks]
+        written = self._engine.map(partial(_write_part, self._dialect), tasks, lengths)
         return sorted(
             chain.from_iterable(written), key=lambda row: (row["partition"], row["min_seq"])
         )
 
 
-def _writer(placed: Mapping[int, Sequence[Placed]], dialect: Dialect, attempts: int) -> Task:
-    """The task that writes one partition's files, and answers with rows of `FILE_STATS` for each share."""
+def _narrow(
+    stored: Mapping[Block, StoredBlock], blocks: Sequence[Block]
+) -> Mapping[Block, BlockRows]:
+    """The times or addresses, and the sizes, of the rows of some blocks."""
+    places = [stored[block] for block in blocks]
+    threads = files.read_parallelism(places[0].location)
+    return dict(zip(blocks, in_threads(narrow_of, places, threads), strict=True))
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        source = Source(unpacked(batches))
-        write = partial(_write_share, source, dialect)
-        yield from written_shares(source, placed.get(source.part, []), write, attempts)
 
-    return run
+def _write_part(dialect: Dialect, task: WriteTask) -> list[dict[str, Any]]:
+    source = Source(map(rows_of, task.blocks))
+    return [row for placed in task.placed for row in _write_share(source, dialect, placed)]
 
 
 def _write_share(source: Source, dialect: Dialect, placed: Placed) -> list[dict[str, Any]]:
-    files = [file.of_attempt() for file in placed.files]
-    written = write_by_deadline(files, _completed(source, dialect, placed.share))
+    written = write_by_deadline(placed.files, _completed(source, dialect, placed.share))
     return verified_stats(written, placed.share.wrote)
 
 

@@ -26,32 +26,26 @@ _NO_BLOCK = "X'00'"
 """Stands for headers that no block can hold; refused when the rows are written."""
 
 
-def arriving(frame: DataFrame, dialect: Dialect, now_ns: int) -> DataFrame:
-    """The columns `dialect.written` of a frame.
-
-    Args:
-        frame: the caller's.
-        dialect: the log's.
-        now_ns: the time of rows without one, nanoseconds since the epoch.
+def arriving(frame: DataFrame, dialect: Dialect) -> DataFrame:
+    """The columns `dialect.written` of a frame; `dialect.timed_by` is null in rows that have no time.
 
     Raises:
         UsageError: a column is missing or of another type.
     """
     if isinstance(dialect, Iggy):
-        return _sent(frame, dialect.policy.partitions, now_ns)
-    return _published(frame, now_ns).select(*dialect.written)
+        return _sent(frame, dialect.policy.partitions)
+    return _published(frame).select(*dialect.written)
 
 
-def _published(frame: DataFrame, now_ns: int) -> DataFrame:
+def _published(frame: DataFrame) -> DataFrame:
     """The columns of messages for a stream.
 
     Args:
         frame: `subject` (string) and `payload` (binary or string); if it has them, `headers` (a header block as
             binary, a map of names to values, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp).
-        now_ns: the time of rows without one.
     """
     columns = {
-        "ts_ns": _ts_ns(frame, now_ns),
+        "ts_ns": _ts_ns(frame),
         "subject": _column(frame, "subject", _STREAM_TAKES, T.StringType),
         "headers": _headers(frame),
         "payload": _column(frame, "payload", _STREAM_TAKES, T.BinaryType, T.StringType).cast(
@@ -61,14 +55,13 @@ def _published(frame: DataFrame, now_ns: int) -> DataFrame:
     return frame.select(*[column.alias(name) for name, column in columns.items()])
 
 
-def _sent(frame: DataFrame, partitions: int, now_ns: int) -> DataFrame:
+def _sent(frame: DataFrame, partitions: int) -> DataFrame:
     """The columns of messages for a topic; `address` is the partition that takes a row, or `ROUND_ROBIN`.
 
     Args:
         frame: `payload` (binary or string); if it has them, `partition` (a whole number) or `key` (binary or string),
             `id` (string, decimal), `headers` (user headers as they are stored, binary), `origin_ts_ns` (bigint).
         partitions: how many the topic has; a row that names another is refused when it is written.
-        now_ns: the producer's time of rows without one.
     """
     columns = {
         "payload": _column(frame, "payload", _TOPIC_TAKES, T.BinaryType, T.StringType).cast(
@@ -78,9 +71,7 @@ def _sent(frame: DataFrame, partitions: int, now_ns: int) -> DataFrame:
         "key": _optional(frame, "key", "binary", T.BinaryType, T.StringType),
         "id": _optional(frame, "id", "string", T.StringType),
         "headers": _optional(frame, "headers", "binary", T.BinaryType),
-        "origin_ts_ns": F.coalesce(
-            _optional(frame, "origin_ts_ns", "bigint", T.LongType), F.lit(now_ns).cast("bigint")
-        ),
+        "origin_ts_ns": _optional(frame, "origin_ts_ns", "bigint", T.LongType),
     }
     given = frame.select(*[columns[name].alias(name) for name in _SENT])
     return given.mapInArrow(_addresser(partitions), _ADDRESSED)
@@ -120,16 +111,15 @@ def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -
     return F.col(f"`{name}`")
 
 
-def _ts_ns(frame: DataFrame, now_ns: int) -> Column:
-    now = F.lit(now_ns).cast("bigint")
+def _ts_ns(frame: DataFrame) -> Column:
     if _type_of(frame, "ts_ns") is not None:
         given = _column(frame, "ts_ns", _STREAM_TAKES, T.LongType, T.IntegerType)
     elif _type_of(frame, "time") is not None:
         time = _column(frame, "time", _STREAM_TAKES, T.TimestampType)
         given = F.unix_micros(time) * F.lit(1_000).cast("bigint")
     else:
-        return now
-    return F.coalesce(given.cast("bigint"), now)
+        given = F.lit(None)
+    return given.cast("bigint")
 
 
 def _headers(frame: DataFrame) -> Column:

@@ -107,7 +107,7 @@ class SparkEngine:
         No frame has more than `SENT_BYTES`, as far as single groups allow: every executor is sent all of it.
         """
         pending, size = list[bytes](), 0
-        for group in groups(weights, self._workers()):
+        for group in groups(weights, self.parallelism()):
             share = pickle.dumps([(number, tasks[number]) for number in group])
             if pending and size + len(share) > SENT_BYTES:
                 yield self._placed(pending)
@@ -130,7 +130,7 @@ class SparkEngine:
         )
         return placed.select("share")
 
-    def _workers(self) -> int:
+    def parallelism(self) -> int:
         """The number of tasks that run at once; of a classic session at this moment, for a cluster may grow."""
         if is_connect(self._session):
             return self._workers_behind

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.inventory import NO_RANGES, DataFile
+from retention.core.seq_ranges import ranges_in
 from retention.engines.spark.s3a import for_spark, reaching
 from retention.storage import files
 from schemas.messages import FILE_COLUMNS, MESSAGES, PARTITION_COLUMNS
@@ -66,7 +67,7 @@ def _read_delta(opened: OpenedStream, spark: SparkSession, **options: int) -> Da
 
 def _visible(rows: DataFrame, live: Sequence[DataFile], spark: SparkSession) -> DataFrame:
     """The rows without what is hidden of their files; only streams hide any, so that sequences tell."""
-    hidden = np.concatenate([NO_RANGES, *(file.hidden for file in live)])
+    hidden = np.concatenate([NO_RANGES, *(ranges_in(file.hidden) for file in live)])
     if not len(hidden):
         return rows
     ranges = spark.createDataFrame(pa.table({"first": hidden[:, 0], "last": hidden[:, 1]}))

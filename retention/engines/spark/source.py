@@ -1,4 +1,4 @@
-"""The source of a task that writes messages: its partition's rows, some at a time."""
+"""The source of a task that writes messages: rows in order, some at a time."""
 
 from __future__ import annotations
 
@@ -12,23 +12,15 @@ _HELD_BYTES = 64 << 20
 
 
 class Source:
-    """A partition's rows, taken a number at a time.
+    """Rows, taken a number at a time.
 
     Args:
-        blocks: the number of the partition and rows of it, none of them empty.
+        batches: the rows; none of them is empty.
     """
 
-    def __init__(self, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> None:
-        first = next(blocks, None)
-        self.part = -1 if first is None else first[0]
-        """The number of the partition; -1: it has no rows."""
-        self._rest = None if first is None else first[1]
-        self._batches = (rows for _, rows in blocks)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether all rows were taken."""
-        return self._rest is None
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._rest = next(batches, None)
+        self._batches = batches
 
     def take(self, count: int) -> Iterator[pa.Table]:
         """The next rows, `count` of them or what is left, in tables of a row group or 64 MiB."""

@@ -66,7 +66,7 @@ def refuse_unfit(frame: DataFrame, location: str, dialect: Dialect) -> None:
         UsageError: a column is missing or of another type.
     """
     try:
-        arriving(frame, dialect, 0)
+        arriving(frame, dialect)
     except UsageError as error:
         raise UsageError(
             f"{location}: {error}, for example with --column NAME=SQL; nothing was read"

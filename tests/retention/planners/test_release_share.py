@@ -27,6 +27,7 @@ from retention.plan.planfile import load_plans, save_plans
 from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
 from retention.rules.requests import Delete, Purge
+from retention.stores import tombstone_files
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, even_segments, laid_stream, lay, warehouse_with
@@ -37,13 +38,17 @@ LOCAL = Engines("local")
 Make = Callable[..., OpenedStream]
 
 
-@pytest.fixture(params=["delta", "parquet"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+@pytest.fixture(params=[("delta", "held"), ("parquet", "held"), ("parquet", "many")], ids="-".join)
+def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """A stream of four segments of ten messages on s.0, s.1 and s.2 by turns."""
+    format_, ranges = request.param
+    if ranges == "many":
+        # Whatever is hidden is too much to be held.
+        monkeypatch.setattr(tombstone_files, "MOST_HELD", 0)
 
     def made(**settings: Any) -> OpenedStream:
         wanted = {"retention": "interest", "release_share": "50%"} | settings
-        return laid_stream(tmp_path, request.param, NOW, 4, **wanted)
+        return laid_stream(tmp_path, format_, NOW, 4, **wanted)
 
     return made
 
@@ -102,7 +107,7 @@ def test_a_segment_is_rewritten_once_so_much_of_it_is_released(make: Make) -> No
     assert seqs(opened) == list(range(6, 41))
     files = opened.store.inventory(opened.store.snapshot())
     assert files.hidden_bytes == {}
-    assert opened.store.released(files.counters.released).num_rows == 0
+    assert opened.store.released(files.counters.released).files.num_rows == 0
 
 
 def test_limits_judge_what_is_left_and_rewrite_what_they_take_a_part_of(make: Make) -> None:

@@ -1,0 +1,63 @@
+"""The order of rows by some of their columns: missing values first, text and bytes by their bytes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Key = tuple[Any, ...]
+"""A row's values, each behind whether it is there. It ends with the first text that has `KEY_LENGTH` or more, which is
+cut there: a row is never before another whose key is less, and rows of equal keys may be in either order."""
+KEY_LENGTH = 64
+KEY_BEFORE_ALL: Key = ()
+
+
+def in_order(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Rows in the order of columns; the very table if they are so already."""
+    if is_in_order(rows, columns):
+        return rows
+    keys = [(name, "ascending", "at_start") for name in columns]
+    return rows.take(pc.sort_indices(rows, sort_keys=keys))
+
+
+def is_in_order(rows: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether no row has to come before the one in front of it."""
+    equal = np.arange(rows.num_rows - 1)
+    for name in columns:
+        if not len(equal):
+            return True
+        values = rows[name]
+        before, behind = values.take(pa.array(equal)), values.take(pa.array(equal + 1))
+        if _any(pc.and_(pc.is_valid(before), pc.is_null(behind))) or _any(pc.less(behind, before)):
+            return False
+        both_missing = pc.and_(pc.is_null(before), pc.is_null(behind))
+        alike = pc.fill_null(pc.equal(before, behind), both_missing)
+        equal = equal[alike.to_numpy()]
+    return True
+
+
+def key_at(rows: pa.Table, columns: Sequence[str], at: int) -> Key:
+    """The key of one row."""
+    key: list[Any] = []
+    for name in columns:
+        value = rows[name][at].as_py()
+        is_text = isinstance(value, str | bytes)
+        key += (value is not None, value[:KEY_LENGTH] if is_text else value)
+        if is_text and len(value) >= KEY_LENGTH:
+            break
+    return tuple(key)
+
+
+def rows_before(rows: pa.Table, columns: Sequence[str], key: Key) -> int:
+    """The number of rows, which are in order, whose key is less."""
+    return bisect_left(range(rows.num_rows), key, key=partial(key_at, rows, columns))
+
+
+def _any(mask: pa.ChunkedArray) -> bool:
+    return bool(pc.any(mask, min_count=0).as_py())

@@ -1,0 +1,165 @@
+"""Files of blocks: rows on their way into a log, in order and packed, with what numbering needs of each beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain, pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from retention.core.row_order import KEY_BEFORE_ALL, in_order, is_in_order, key_at, rows_before
+from retention.core.spans import Array
+from retention.dialects.dialect import Dialect
+from retention.layout.stored_blocks import Merge, StoredBlock
+from retention.storage import files, scratch_files
+from retention.storage.parallel import in_threads
+
+RUN_BYTES = 64 << 20
+"""Bytes of rows that are brought into order at a time."""
+BLOCK_BYTES = 256 << 10, 4 << 20
+"""Bytes of a block, at least and at most, as far as rows and gaps allow."""
+LEAST_BLOCKS = 16
+"""Blocks of what is brought into order at a time, if they are not too small: their first rows are where ranges can be
+cut."""
+_GAPS = 32
+"""A block ends where the next row is further away than this share of all that are brought into order with it."""
+
+
+def write_blocks(
+    location: str, batches: Iterable[pa.RecordBatch], dialect: Dialect
+) -> list[StoredBlock]:
+    """Write rows into a file, some at a time in order; nothing is written if there are none.
+
+    Args:
+        location: the file, which nobody else writes.
+        batches: rows of the columns `dialect.written`.
+        dialect: the log's.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    blocks: list[StoredBlock] = []
+    with ExitStack() as stack:
+        sink = None
+        for rows in _runs(batches, dialect.order):
+            sink = sink or stack.enter_context(scratch_files.create(location))
+            for block in _blocks(in_order(rows, dialect.order), dialect):
+                blocks.append(_written(sink, location, block, dialect))
+    return blocks
+
+
+def merge_blocks(location: str, merge: Merge, dialect: Dialect) -> list[StoredBlock]:
+    """Write the rows of a range in order into a file.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    read = partial(_rows_of_range, merge, dialect.order)
+    parts = in_threads(read, merge.blocks, files.read_parallelism(location))
+    rows = pa.concat_tables(part for part in parts if part.num_rows)
+    with scratch_files.create(location) as sink:
+        return [
+            _written(sink, location, block, dialect)
+            for block in _blocks(in_order(rows, dialect.order), dialect)
+        ]
+
+
+def rows_of(block: StoredBlock) -> pa.RecordBatch:
+    """The rows of a block.
+
+    Raises:
+        FileNotFoundError, StorageError: they cannot be read.
+    """
+    begin = block.offset + block.narrow
+    packed = scratch_files.read_range(block.location, begin, block.length - block.narrow)
+    with pa.ipc.open_stream(packed) as stream:
+        return stream.read_next_batch()
+
+
+def narrow_of(block: StoredBlock) -> tuple[Array, Array]:
+    """`Dialect.laid_by` and `Dialect.sizes` of each row of a block.
+
+    Raises:
+        FileNotFoundError, StorageError: they cannot be read.
+    """
+    packed = scratch_files.read_range(block.location, block.offset, block.narrow)
+    laid_by, sizes = np.frombuffer(packed, np.int64).reshape(2, -1)
+    return laid_by, sizes
+
+
+def _runs(batches: Iterable[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.Table]:
+    """Rows that are brought into order together.
+
+    Where rows that are in order begin anew from below, as with the next file of a partition, those before end.
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    rises, high = True, KEY_BEFORE_ALL
+    for piece in chain.from_iterable(map(_pieces, batches)):
+        rows = pa.Table.from_batches([piece])
+        rises_inside = is_in_order(rows, order)
+        begins_anew = rises and rises_inside and key_at(rows, order, 0) < high
+        if size >= RUN_BYTES or (begins_anew and size >= BLOCK_BYTES[1]):
+            yield pa.Table.from_batches(held)
+            held, size, rises, high = [], 0, True, KEY_BEFORE_ALL
+        rises &= rises_inside and key_at(rows, order, 0) >= high
+        high = key_at(rows, order, piece.num_rows - 1)
+        held.append(piece)
+        size += piece.nbytes
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    step = max(1, batch.num_rows * RUN_BYTES // max(batch.nbytes, 1))
+    for begin in range(0, batch.num_rows, step):
+        yield batch.slice(begin, step)
+
+
+def _blocks(rows: pa.Table, dialect: Dialect) -> Iterator[pa.Table]:
+    for begin, end in pairwise(_ends(rows, dialect)):
+        yield rows.slice(begin, end - begin)
+
+
+def _ends(rows: pa.Table, dialect: Dialect) -> Sequence[int]:
+    """The bounds of blocks of rows in order: where one is full, and where the next row is far away."""
+    least, most = BLOCK_BYTES
+    ends = np.cumsum(dialect.sizes(rows))
+    full = np.diff(ends // min(max(ends[-1] // LEAST_BLOCKS, least), most)) > 0
+    places = rows[dialect.laid_by].to_numpy().astype(np.float64)
+    far = np.diff(places) > max(1, (places[-1] - places[0]) / _GAPS)
+    return [0, *(np.flatnonzero(full | far) + 1).tolist(), rows.num_rows]
+
+
+def _rows_of_range(merge: Merge, order: Sequence[str], block: StoredBlock) -> pa.Table:
+    rows = pa.Table.from_batches([rows_of(block)])
+    begin = rows_before(rows, order, merge.low)
+    end = rows.num_rows if merge.end is None else rows_before(rows, order, merge.end)
+    return rows.slice(begin, end - begin)
+
+
+def _written(
+    sink: scratch_files.Sink, location: str, rows: pa.Table, dialect: Dialect
+) -> StoredBlock:
+    """Write a block behind what a file has."""
+    laid_by, sizes = rows[dialect.laid_by].to_numpy(), dialect.sizes(rows)
+    narrow = np.concatenate([laid_by, sizes]).astype(np.int64, copy=False)
+    offset = sink.tell()
+    sink.write(pa.py_buffer(narrow))
+    with pa.ipc.new_stream(sink, rows.schema, options=scratch_files.options(location)) as stream:
+        stream.write_batch(rows.combine_chunks().to_batches()[0])
+    return StoredBlock(
+        location=location,
+        offset=offset,
+        narrow=narrow.nbytes,
+        length=sink.tell() - offset,
+        rows=rows.num_rows,
+        bytes=int(sizes.sum()),
+        first=int(laid_by[0]),
+        last=int(laid_by[-1]),
+        low=key_at(rows, dialect.order, 0),
+        high=key_at(rows, dialect.order, rows.num_rows - 1),
+    )

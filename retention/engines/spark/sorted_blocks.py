@@ -1,0 +1,108 @@
+"""The rows of a DataFrame brought into the order of their sequences: tasks leave them in files of blocks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from retention.dialects.block_files import merge_blocks, write_blocks
+from retention.dialects.dialect import Dialect
+from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
+from retention.engines.spark.engine import SparkEngine
+from retention.engines.spark.failures import spark_failures
+from retention.engines.spark.jobs import watched_jobs
+from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable
+from retention.storage import scratch_files
+
+_OUTCOME = "outcome binary"
+_Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_Left = tuple[int, list[StoredBlock]]
+"""The number of a partition of a frame, and the blocks that its task left."""
+
+
+def sorted_blocks(
+    engine: SparkEngine, frame: DataFrame, dialect: Dialect, now_ns: int, directory: str
+) -> list[StoredBlock]:
+    """Bring rows into the order of `dialect.order`; however the frame is partitioned, it is the same.
+
+    Spark computes the rows once, as they come. Where blocks are in order one behind the other, that is all; where
+    some overlap, tasks merge those; where everything overlaps everything, Spark sorts the frame, and computes it again.
+
+    Args:
+        engine: runs tasks in the frame's session.
+        frame: as `arriving` makes it.
+        dialect: the log's.
+        now_ns: the time of rows without one, nanoseconds since the epoch.
+        directory: takes the files of blocks; all tasks reach it.
+
+    Returns:
+        The blocks, in order.
+
+    Raises:
+        RetentionError, OSError: what a task raised, or what Spark could not do.
+        CancelledError: somebody cancelled the jobs.
+    """
+    write = _writer(dialect, now_ns, directory, attempts_of(frame.sparkSession))
+    entries = arranged([*chain.from_iterable(blocks for _, blocks in _left(frame, write))])
+    if not is_bearable(entries):
+        time = F.coalesce(F.col(dialect.timed_by), F.lit(now_ns).cast("bigint"))
+        ordered = frame.withColumn(dialect.timed_by, time).sort(*dialect.order)
+        return [block for _, blocks in sorted(_left(ordered, write)) for block in blocks]
+    merges = [entry for entry in entries if isinstance(entry, Merge)]
+    merge = partial(_merged, directory, dialect)
+    lengths = [task.length for task in merges]
+    merged = iter(engine.map(merge, merges, lengths))
+    return [
+        block
+        for entry in entries
+        for block in (next(merged) if isinstance(entry, Merge) else [entry])
+    ]
+
+
+def _left(frame: DataFrame, write: _Task) -> list[_Left]:
+    """Let tasks leave the rows of a frame in blocks."""
+    with spark_failures(), watched_jobs(frame.sparkSession):
+        received = frame.mapInArrow(write, _OUTCOME).toArrow()
+    outcomes = [pickle.loads(raw) for raw in received["outcome"].to_pylist()]  # noqa: S301  (our own)
+    for outcome in outcomes:
+        if isinstance(outcome, CARRIED):
+            raise outcome
+    return outcomes
+
+
+def _writer(dialect: Dialect, now_ns: int, directory: str, attempts: int) -> _Task:
+    """The task that leaves the rows of one partition, and answers with their blocks, or the error that ended it.
+
+    It fills in the clock: a time in the frame's expressions would have Spark compile them anew for every append.
+    """
+    fill = partial(_with_times, dialect.timed_by, now_ns)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> _Left:
+        task = TaskContext.get()
+        place = scratch_files.new_place(directory, "rows")
+        return 0 if task is None else task.partitionId(), write_blocks(
+            place, map(fill, batches), dialect
+        )
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        outcome = pickle.dumps(outcome_of(partial(write, batches), attempts))
+        yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
+
+    return run
+
+
+def _with_times(column: str, now_ns: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    at = rows.schema.get_field_index(column)
+    return rows.set_column(at, column, pc.fill_null(rows[column], now_ns))
+
+
+def _merged(directory: str, dialect: Dialect, merge: Merge) -> list[StoredBlock]:
+    return merge_blocks(scratch_files.new_place(directory, "merged"), merge, dialect)

@@ -1,0 +1,167 @@
+"""However rows come, blocks and merges bring them into one order; what is in order already is not touched again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.dialects import block_files
+from retention.dialects.block_files import merge_blocks, narrow_of, rows_of, write_blocks
+from retention.dialects.jetstream import JetStream
+from retention.errors import StorageError
+from retention.layout import stored_blocks
+from retention.layout.segment_roll import RollRule
+from retention.layout.stored_blocks import Merge, StoredBlock, arranged, is_bearable, parts_of
+from tests.support.laws import law
+
+STREAM = JetStream(1, RollRule(200, 20), "file")
+Row = tuple[int, str]
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    times, subjects = ([row[at] for row in rows] for at in range(2))
+    return pa.RecordBatch.from_pydict(
+        {
+            "ts_ns": pa.array(times, pa.int64()),
+            "subject": pa.array(subjects, pa.string()),
+            "headers": pa.nulls(len(rows), pa.binary()),
+            "payload": pa.array([b"1234567890"] * len(rows), pa.binary()),
+        }
+    )
+
+
+def brought_into_order(
+    place: Path, parts: list[list[list[Row]]]
+) -> tuple[list[StoredBlock | Merge], list[StoredBlock]]:
+    """Let each part write its batches, and each merge be carried out: what is arranged, and the blocks in order."""
+    left = [
+        block
+        for number, batches in enumerate(parts)
+        for block in write_blocks(str(place / f"{number}"), map(batch_of, batches), STREAM)
+    ]
+    entries = arranged(left)
+    blocks: list[StoredBlock] = []
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Merge):
+            blocks += merge_blocks(str(place / f"merged-{number}"), entry, STREAM)
+        else:
+            blocks.append(entry)
+    return entries, blocks
+
+
+def rows_in(blocks: list[StoredBlock]) -> list[Row]:
+    return [
+        (row["ts_ns"], row["subject"]) for block in blocks for row in rows_of(block).to_pylist()
+    ]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs, blocks and ranges of a few rows."""
+    monkeypatch.setattr(block_files, "RUN_BYTES", 300)
+    monkeypatch.setattr(block_files, "BLOCK_BYTES", (20, 90))
+    monkeypatch.setattr(stored_blocks, "RANGE_BYTES", 1_500)
+
+
+@pytest.mark.usefixtures("small")
+@law
+@given(
+    st.lists(
+        st.lists(
+            st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abc")), min_size=1, max_size=9),
+            max_size=4,
+        ),
+        max_size=4,
+    )
+)
+def test_rows_end_up_in_one_order(parts: list[list[list[Row]]]) -> None:
+    with TemporaryDirectory() as place:
+        _, blocks = brought_into_order(Path(place), parts)
+        given_rows = [row for batches in parts for batch in batches for row in batch]
+        assert rows_in(blocks) == sorted(given_rows)
+        for block in blocks:
+            rows = rows_of(block)
+            laid_by, sizes = narrow_of(block)
+            assert (rows.num_rows, int(sizes.sum())) == (block.rows, block.bytes)
+            assert laid_by.tolist() == rows["ts_ns"].to_pylist()
+            assert (int(laid_by[0]), int(laid_by[-1])) == (block.first, block.last)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]], ids=["in order", "whole files in none"])
+def test_parts_that_do_not_overlap_are_not_merged(tmp_path: Path, order: list[int]) -> None:
+    parts = [[[(100 * part + at, "a") for at in range(20)]] for part in order]
+    entries, blocks = brought_into_order(tmp_path, parts)
+    assert not [entry for entry in entries if isinstance(entry, Merge)]
+    assert [time for time, _ in rows_in(blocks)] == [
+        100 * part + at for part in range(3) for at in range(20)
+    ]
+
+
+def test_two_files_in_one_part_do_not_cover_the_one_between(tmp_path: Path) -> None:
+    first, second, third = ([(1_000 * file + at, "a") for at in range(50)] for file in range(3))
+    entries, blocks = brought_into_order(tmp_path, [[third, first], [second]])
+    assert not [entry for entry in entries if isinstance(entry, Merge)]
+    assert rows_in(blocks) == first + second + third
+
+
+@pytest.mark.usefixtures("small")
+def test_only_what_overlaps_is_merged(tmp_path: Path) -> None:
+    late = [[(at, "a") for at in range(40)], [(at, "a") for at in range(30, 80)]]
+    entries, blocks = brought_into_order(tmp_path, [[rows] for rows in late])
+    merged = {id(block) for entry in entries if isinstance(entry, Merge) for block in entry.blocks}
+    assert 2 <= len(merged) < len(blocks) / 2
+    assert rows_in(blocks) == sorted(late[0] + late[1])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_range_is_read_by_one_merge_of_its_blocks_alone(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    times = random.permutation(400).reshape(4, 100)
+    entries, blocks = brought_into_order(
+        tmp_path, [[[(int(time), "a") for time in part]] for part in times]
+    )
+    lengths = [entry.length for entry in entries if isinstance(entry, Merge)]
+    assert len(lengths) > 10
+    assert rows_in(blocks) == [(time, "a") for time in range(400)]
+
+
+def block_at(low: int, high: int, length: int = 100) -> StoredBlock:
+    return StoredBlock("", 0, 0, length, 1, length, low, high, (True, low), (True, high))
+
+
+def test_merges_that_read_everything_again_and_again_are_not_borne() -> None:
+    mebibyte = 1 << 20
+    tall = [block_at(0, 1_000, 4 * mebibyte) for _ in range(100)]
+    steps = [block_at(at, at + 1, 64 * mebibyte) for at in range(0, 1_000, 100)]
+    assert is_bearable(arranged(steps))
+    assert is_bearable(arranged(tall[:16] + steps[:2]))
+    assert not is_bearable(arranged(tall + steps)), "each range reads all of the tall ones"
+    assert not is_bearable(arranged([block_at(5, 5, 300 * mebibyte)] * 2)), "one key cannot be cut"
+
+
+@pytest.mark.usefixtures("small")
+def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batch_of([(at, "a") for at in range(90)])
+        raise StorageError("the disk of the source failed")
+
+    with pytest.raises(StorageError):
+        write_blocks(str(tmp_path / "0"), broken(), STREAM)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_writes_neighbours_of_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block_at(at, at) for at in range(20)]
+    monkeypatch.setattr(stored_blocks, "PART_BYTES", (150, 600))
+    sizes = {tasks: [len(part) for part in parts_of(blocks, tasks)] for tasks in (1, 4, 100)}
+    assert sizes == {1: [6, 6, 6, 2], 4: [5] * 4, 100: [2] * 10}
+    assert [block for part in parts_of(blocks, 4) for block in part] == blocks
+    assert parts_of([], 4) == []
